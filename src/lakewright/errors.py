@@ -1,0 +1,127 @@
+"""Every error of the library, sorted by what the caller can do about it.
+
+LakewrightError
+├── InvalidInputError (also ValueError)     fix the call
+│   ├── AlreadyExistsError                  choose another name, or ask to ignore it
+│   └── InvalidMessageError                 the commit message is foreign, damaged or hostile
+├── NotFoundError (also KeyError)           no such database, table, snapshot, tag, branch or schema
+├── CommitContentionError                   try again; nothing was published
+├── CommitConflictError                     plan again; the inputs changed
+├── CommitUnknownError                      look again; delete nothing
+├── CorruptTableError                       stop; a file breaks the format
+└── UnsupportedError                        the table or call uses a feature that is not implemented
+
+An error carries its facts as attributes (`error.table`, `error.files`, ...), survives pickling, and its message names
+the table, column or file and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LakewrightError(Exception):
+    """The root of every error that the library raises on purpose."""
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a fact may be of any type
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        msg = f"{type(self).__name__} carries no fact named {name!r}"
+        raise AttributeError(msg)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.facts)
+
+
+def _rebuild(kind: type[LakewrightError], message: str, facts: dict[str, object]) -> LakewrightError:
+    """Make an error again in another process."""
+    return kind(message, **facts)
+
+
+class InvalidInputError(LakewrightError, ValueError):
+    """The call itself is wrong: fix it and call again. Nothing was written."""
+
+
+class AlreadyExistsError(InvalidInputError):
+    """Something of that name is there already."""
+
+
+class InvalidMessageError(InvalidInputError):
+    """A commit message is foreign, damaged or hostile; nothing of it was applied."""
+
+
+class NotFoundError(LakewrightError, KeyError):
+    """There is no database, table, snapshot, tag, branch or schema of that name."""
+
+
+class CommitContentionError(LakewrightError):
+    """Other writers were faster too many times. Nothing was published: commit the same messages again."""
+
+
+class CommitConflictError(LakewrightError):
+    """The table changed under the commit. Nothing was published: plan the work again on the newest snapshot."""
+
+
+class CommitUnknownError(LakewrightError):
+    """The commit may or may not have happened. Look for its snapshot; delete none of its files."""
+
+
+class CorruptTableError(LakewrightError):
+    """A file of the table breaks the format or its checksum. The message names the file."""
+
+
+class UnsupportedError(LakewrightError):
+    """The table or the call uses a feature that lakewright does not implement."""
+
+
+class DatabaseAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+    """The database exists already."""
+
+
+class DatabaseNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+    """There is no such database."""
+
+
+class DatabaseNotEmptyException(InvalidInputError):  # noqa: N818 - in the manner of pypaimon's names
+    """The database still holds tables; pass `cascade=True` to drop them too."""
+
+
+class TableAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+    """The table exists already."""
+
+
+class TableNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+    """There is no such table."""
+
+
+class TagAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+    """The tag exists already."""
+
+
+class TagNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+    """There is no such tag."""
+
+
+class BranchAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+    """The branch exists already."""
+
+
+class BranchNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+    """There is no such branch."""
+
+
+class ColumnAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+    """The table has a column of that name already."""
+
+
+class ColumnNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+    """The table has no such column."""

@@ -1,0 +1,392 @@
+"""The data types of the format: parsed from schema JSON, printed the way Java prints them.
+
+A type is a frozen value. Atomic types are spelled as text (`DECIMAL(10, 2) NOT NULL`), constructed types as JSON
+objects whose `type` member carries the keyword and the nullability. The text is normalised when a value is made, so
+two spellings of one type are equal.
+
+Values of these types inside the library (partition values, bounds, literals) are plain Python, called `Value`:
+BOOLEAN bool; integers int; FLOAT, DOUBLE float; DECIMAL Decimal with the type's scale; text str; binary bytes; DATE int
+(days since 1970); TIME int (milliseconds of the day); TIMESTAMP and LTZ int (NANOSECONDS since 1970 UTC, of any size).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
+
+from lakewright.errors import InvalidInputError
+
+T = TypeVar("T")
+Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
+JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
+
+UNBOUNDED = 2147483647  # the length of STRING and BYTES
+PRECISION_MAX = 38
+FRACTION_MAX = 9
+
+_NO_PARAMETER = frozenset("BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DATE VARIANT BLOB".split())
+_LENGTH = frozenset({"CHAR", "VARCHAR", "BINARY", "VARBINARY"})
+_ALIASES = {
+    "INTEGER": "INT",
+    "DEC": "DECIMAL",
+    "NUMERIC": "DECIMAL",
+    "DOUBLE PRECISION": "DOUBLE",
+}
+_TEXT = re.compile(
+    r"^\s*(?P<root>[A-Z_]+(?:\s+PRECISION)?)\s*(?:\((?P<args>[^)]*)\))?\s*(?P<rest>.*?)\s*$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicType:
+    """A scalar type such as `INT` or `DECIMAL(10, 2)`.
+
+    >>> AtomicType("decimal(10,2)", nullable=False)
+    AtomicType(type='DECIMAL(10, 2)', nullable=False)
+    >>> str(AtomicType("VARCHAR(2147483647)"))
+    'STRING'
+    """
+
+    type: str
+    nullable: bool = True
+    root: str = field(init=False, repr=False, compare=False)
+    length: int = field(init=False, repr=False, compare=False)
+    precision: int = field(init=False, repr=False, compare=False)
+    scale: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        root, numbers, nullable = _atomic_parts(self.type)
+        put = object.__setattr__
+        put(self, "root", root)
+        put(self, "length", numbers[0] if root in _LENGTH else 0)
+        put(self, "precision", numbers[0] if root in {"DECIMAL", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"} else 0)
+        put(self, "scale", numbers[1] if root == "DECIMAL" else 0)
+        put(self, "nullable", self.nullable and nullable)
+        put(self, "type", _atomic_text(root, numbers, self.type))
+
+    def __str__(self) -> str:
+        return self.type if self.nullable else f"{self.type} NOT NULL"
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of elements of one type."""
+
+    nullable: bool
+    element: DataType
+
+    def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
+        object.__setattr__(self, "nullable", nullable)
+        object.__setattr__(self, "element", element_type)
+
+    def __str__(self) -> str:
+        return _suffix(f"ARRAY<{self.element}>", self.nullable)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return {"type": _suffix("ARRAY", self.nullable), "element": self.element.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JSON]) -> ArrayType:
+        """Read the JSON of the schema file."""
+        return _expect(parse_type(data), cls)
+
+
+@dataclass(frozen=True, slots=True)
+class MultisetType:
+    """A bag: each element with the number of its occurrences."""
+
+    nullable: bool
+    element: DataType
+
+    def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
+        object.__setattr__(self, "nullable", nullable)
+        object.__setattr__(self, "element", element_type)
+
+    def __str__(self) -> str:
+        return _suffix(f"MULTISET<{self.element}>", self.nullable)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return {"type": _suffix("MULTISET", self.nullable), "element": self.element.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JSON]) -> MultisetType:
+        """Read the JSON of the schema file."""
+        return _expect(parse_type(data), cls)
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A map from keys to values."""
+
+    nullable: bool
+    key: DataType
+    value: DataType
+
+    def __init__(self, nullable: bool, key_type: DataType, value_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
+        object.__setattr__(self, "nullable", nullable)
+        object.__setattr__(self, "key", key_type)
+        object.__setattr__(self, "value", value_type)
+
+    def __str__(self) -> str:
+        return _suffix(f"MAP<{self.key}, {self.value}>", self.nullable)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return {"type": _suffix("MAP", self.nullable), "key": self.key.to_dict(), "value": self.value.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JSON]) -> MapType:
+        """Read the JSON of the schema file."""
+        return _expect(parse_type(data), cls)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """A list of a fixed number of elements. It is parsed so that such a schema can be shown; its data is refused."""
+
+    nullable: bool
+    element: DataType
+    length: int
+
+    def __str__(self) -> str:
+        return _suffix(f"VECTOR<{self.element}, {self.length}>", self.nullable)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return {"type": _suffix("VECTOR", self.nullable), "element": self.element.to_dict(), "length": self.length}
+
+
+@dataclass(frozen=True, slots=True)
+class DataField:
+    """A column, or a field of a ROW: what identifies it for ever is its id, not its name."""
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default_value: str | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JSON]) -> DataField:
+        """Read the JSON of the schema file."""
+        missing = {"id", "name", "type"} - data.keys()
+        if missing:
+            raise InvalidInputError(f"a field of a schema lacks {sorted(missing)}: {dict(data)!r}")
+        number, name = data["id"], data["name"]
+        if not isinstance(number, int) or not isinstance(name, str):
+            raise InvalidInputError(f"a field needs a number as id and a text as name: {dict(data)!r}")
+        description, default = data.get("description"), data.get("defaultValue")
+        return cls(
+            number,
+            name,
+            parse_type(data["type"]),
+            None if description is None else str(description),
+            None if default is None else str(default),
+        )
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the JSON of the schema file."""
+        out: dict[str, JSON] = {"id": self.id, "name": self.name, "type": self.type.to_dict()}
+        if self.description is not None:
+            out["description"] = self.description
+        if self.default_value is not None:
+            out["defaultValue"] = self.default_value
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class RowType:
+    """A struct of named fields, each with an id of its own."""
+
+    nullable: bool
+    fields: tuple[DataField, ...]
+
+    def __init__(self, nullable: bool, fields: Iterable[DataField]) -> None:  # noqa: FBT001 - pypaimon's order
+        object.__setattr__(self, "nullable", nullable)
+        object.__setattr__(self, "fields", tuple(fields))
+
+    def __str__(self) -> str:
+        inner = ", ".join(f"{f.name} {f.type}" for f in self.fields)
+        return _suffix(f"ROW<{inner}>", self.nullable)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return {"type": _suffix("ROW", self.nullable), "fields": [f.to_dict() for f in self.fields]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JSON]) -> RowType:
+        """Read the JSON of the schema file."""
+        return _expect(parse_type(data), cls)
+
+
+DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType | VectorType
+
+
+def parse_type(data: JSON) -> DataType:
+    """Read a type from the JSON of a schema file: text for scalars, an object for the rest.
+
+    >>> parse_type({"type": "ARRAY NOT NULL", "element": "INT"})
+    ArrayType(nullable=False, element=AtomicType(type='INT', nullable=True))
+    """
+    if isinstance(data, str):
+        return _parse_text(data)
+    if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
+        raise InvalidInputError(f"not a data type: {data!r}")
+    keyword, nullable = _keyword(str(data["type"]))
+    match keyword:
+        case "ARRAY":
+            return ArrayType(nullable, parse_type(data.get("element")))
+        case "MULTISET":
+            return MultisetType(nullable, parse_type(data.get("element")))
+        case "MAP":
+            return MapType(nullable, parse_type(data.get("key")), parse_type(data.get("value")))
+        case "VECTOR":
+            length = data.get("length")
+            if not isinstance(length, int) or length < 1:
+                raise InvalidInputError(f"a VECTOR needs a length of at least 1: {dict(data)!r}")
+            return VectorType(nullable, parse_type(data.get("element")), length)
+        case "ROW":
+            fields = data.get("fields")
+            if not isinstance(fields, Sequence) or isinstance(fields, str):
+                raise InvalidInputError(f"a ROW needs a list of fields: {dict(data)!r}")
+            return RowType(nullable, [DataField.from_dict(_mapping(f)) for f in fields])
+        case _:
+            return _parse_text(str(data["type"]))
+
+
+def with_nullable(dtype: DataType, nullable: bool) -> DataType:  # noqa: FBT001 - reads well at every call
+    """Return the same type with another nullability."""
+    match dtype:
+        case AtomicType():
+            return dtype if dtype.nullable == nullable else AtomicType(dtype.type, nullable)
+        case ArrayType():
+            return ArrayType(nullable, dtype.element)
+        case MultisetType():
+            return MultisetType(nullable, dtype.element)
+        case MapType():
+            return MapType(nullable, dtype.key, dtype.value)
+        case RowType():
+            return RowType(nullable, dtype.fields)
+        case VectorType():
+            return replace(dtype, nullable=nullable)
+
+
+def _suffix(text: str, nullable: bool) -> str:  # noqa: FBT001
+    return text if nullable else f"{text} NOT NULL"
+
+
+def _mapping(data: JSON) -> Mapping[str, JSON]:
+    if not isinstance(data, Mapping):
+        raise InvalidInputError(f"a field of a ROW must be an object: {data!r}")
+    return data
+
+
+def _expect(parsed: DataType, kind: type[T]) -> T:
+    if not isinstance(parsed, kind):
+        raise InvalidInputError(f"expected a {kind.__name__}, found {parsed}")
+    return parsed
+
+
+def _keyword(text: str) -> tuple[str, bool]:
+    """Split `ARRAY NOT NULL` into its keyword and nullability."""
+    words = text.upper().split()
+    if words[-2:] == ["NOT", "NULL"]:
+        return " ".join(words[:-2]), False
+    if words[-1:] == ["NULL"]:
+        return " ".join(words[:-1]), True
+    return " ".join(words), True
+
+
+@lru_cache(maxsize=4096)
+def _parse_text(text: str) -> DataType:
+    """Read one type from text, with the suffix forms `INT ARRAY` and `INT MULTISET` and the form `VECTOR<T, n>`."""
+    body, nullable = _strip_nullability(text)
+    upper = body.upper()
+    for word, kind in ((" ARRAY", ArrayType), (" MULTISET", MultisetType)):
+        if upper.endswith(word):
+            return kind(nullable, _parse_text(body[: -len(word)]))
+    vector = re.fullmatch(r"VECTOR\s*<(.+),\s*(\d+)\s*>", body.strip(), re.IGNORECASE)
+    if vector:
+        return VectorType(nullable, _parse_text(vector[1]), int(vector[2]))
+    return AtomicType(body, nullable)
+
+
+def _strip_nullability(text: str) -> tuple[str, bool]:
+    match = re.fullmatch(r"(.*?)(\s+NOT)?\s+NULL\s*", text, re.IGNORECASE | re.DOTALL)
+    if match is None:
+        return text, True
+    return match[1], match[2] is None
+
+
+@lru_cache(maxsize=4096)
+def _atomic_parts(text: str) -> tuple[str, tuple[int, ...], bool]:
+    """Return the root keyword, its parameters with defaults filled in, and the nullability the text itself states."""
+    body, nullable = _strip_nullability(text)
+    match = _TEXT.match(body)
+    if match is None:
+        raise InvalidInputError(f"not a data type: {text!r}")
+    root = " ".join(match["root"].upper().split())
+    root = _ALIASES.get(root, root)
+    rest = " ".join(match["rest"].upper().split())
+    args = match["args"]
+    if root in {"GEOMETRY", "GEOGRAPHY"} and not rest:
+        return root, (), nullable
+    try:
+        numbers = tuple(int(a) for a in args.split(",")) if args else ()
+    except ValueError:
+        raise InvalidInputError(f"the parameters of {text!r} are not numbers") from None
+    root, rest, numbers = _long_names(root, rest, numbers)
+    if rest:
+        raise InvalidInputError(f"not a data type: {text!r} (cannot read {rest!r})")
+    return root, _checked_parameters(root, numbers, text), nullable
+
+
+def _long_names(root: str, rest: str, numbers: tuple[int, ...]) -> tuple[str, str, tuple[int, ...]]:
+    if root in {"STRING", "BYTES"} and not numbers:
+        return ("VARCHAR" if root == "STRING" else "VARBINARY"), rest, (UNBOUNDED,)
+    if root == "TIMESTAMP" and rest == "WITH LOCAL TIME ZONE":
+        return "TIMESTAMP_LTZ", "", numbers
+    if root in {"TIMESTAMP", "TIME"} and rest == "WITHOUT TIME ZONE":
+        return root, "", numbers
+    return root, rest, numbers
+
+
+def _checked_parameters(root: str, numbers: tuple[int, ...], text: str) -> tuple[int, ...]:
+    if root in _NO_PARAMETER:
+        valid = not numbers
+    elif root in _LENGTH:
+        numbers = numbers or (1,)
+        valid = len(numbers) == 1 and 0 <= numbers[0] <= UNBOUNDED
+    elif root == "DECIMAL":
+        numbers = (*numbers, *(10, 0)[len(numbers) :])
+        valid = len(numbers) == 2 and 1 <= numbers[0] <= PRECISION_MAX and 0 <= numbers[1] <= numbers[0]  # noqa: PLR2004
+    elif root in {"TIME", "TIMESTAMP", "TIMESTAMP_LTZ"}:
+        numbers = numbers or ((0,) if root == "TIME" else (6,))
+        valid = len(numbers) == 1 and 0 <= numbers[0] <= FRACTION_MAX
+    else:
+        raise InvalidInputError(f"unknown data type {text!r}")
+    if not valid:
+        raise InvalidInputError(f"the parameters of {text!r} are outside the limits of the format")
+    return numbers
+
+
+def _atomic_text(root: str, numbers: tuple[int, ...], text: str) -> str:
+    if root in {"GEOMETRY", "GEOGRAPHY"}:
+        return _strip_nullability(text)[0].strip()
+    if root in _NO_PARAMETER:
+        return root
+    if numbers == (UNBOUNDED,) and root in {"VARCHAR", "VARBINARY"}:
+        return "STRING" if root == "VARCHAR" else "BYTES"
+    if root == "TIMESTAMP_LTZ":
+        return f"TIMESTAMP({numbers[0]}) WITH LOCAL TIME ZONE"
+    return f"{root}({', '.join(map(str, numbers))})"

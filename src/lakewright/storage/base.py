@@ -1,0 +1,91 @@
+"""The one door to stored bytes. Every path is a full location of the store behind the door.
+
+`create` is the primitive on which every promise stands: it puts a whole file only where none exists, and exactly one
+of any number of racing callers gets True. Nothing else in the library decides a race.
+
+Failures are OSErrors: FileNotFoundError for what is not there, any other OSError for a call whose effect is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file as a listing shows it."""
+
+    path: str
+    size: int
+    modified_millis: int
+
+
+class Output(Protocol):
+    """A file being written, as pyarrow and fastavro like it."""
+
+    @property
+    def closed(self) -> bool:
+        """Say whether `close` or `discard` was called."""
+
+    def write(self, data: bytes, /) -> int:
+        """Append bytes."""
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+
+    def flush(self) -> None:
+        """Do nothing: bytes count only once the file is closed."""
+
+    def close(self) -> None:
+        """Make the file complete, durable and visible."""
+
+    def discard(self) -> None:
+        """Give the file up: nothing stays at its path. After `close` this does nothing."""
+
+
+class Storage(Protocol):
+    """Bytes at paths."""
+
+    def open_input(self, path: str) -> BinaryIO:
+        """Open a file for random access."""
+
+    def open_output(self, path: str) -> Output:
+        """Open a new file; it is complete, durable and visible once `close` returns. An existing file is an error."""
+
+    def read(self, path: str) -> bytes:
+        """Return a whole file."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put a whole file only where none exists, durably. False means somebody else was first."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put a whole file, whatever was there. Only for files that decide nothing: hints, tags, consumers."""
+
+    def exists(self, path: str) -> bool:
+        """Say whether a file stands at the path."""
+
+    def size(self, path: str) -> int | None:
+        """Return the size of a file, None where there is none."""
+
+    def list(self, directory: str) -> Iterator[FileInfo]:
+        """Yield the files directly inside a directory; nothing where it does not exist."""
+
+    def list_directories(self, directory: str) -> Iterator[str]:
+        """Yield the paths of the directories directly inside a directory."""
+
+    def walk(self, directory: str) -> Iterator[FileInfo]:
+        """Yield every file below a directory."""
+
+    def make_directory(self, directory: str) -> None:
+        """Make a directory and its parents where the store has directories. On object stores: a marker object."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file. A file that is not there is no error."""
+
+    def delete_directory(self, directory: str) -> None:
+        """Remove a directory and everything below it, never following links out of it."""
+
+    def rename_directory(self, source: str, target: str) -> None:
+        """Move a directory. The target must not exist. Atomic on local disks only."""

@@ -1,0 +1,520 @@
+"""Table options: text in the schema file, typed values in the library.
+
+Every option is text on disk. A `ConfigOption` knows its key, the keys it had in older releases, how to read the text
+and what holds when nothing is set; a `CoreOptions` is the text map of one table seen through them. Nothing is parsed
+before it is asked for, so a table with a strange value in an option that nobody needs can still be read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from lakewright.errors import InvalidInputError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+E = TypeVar("E", bound=StrEnum)
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+
+_MEMORY_UNITS = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kib", "kibibyte", "kibibytes"), KIB),
+    **dict.fromkeys(("m", "mb", "mib", "mebibyte", "mebibytes"), MIB),
+    **dict.fromkeys(("g", "gb", "gib", "gibibyte", "gibibytes"), GIB),
+    **dict.fromkeys(("t", "tb", "tib", "tebibyte", "tebibytes"), TIB),
+}
+_NANOS = {  # of one unit of time
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+    **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), 10**3),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 10**6),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 10**9),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60 * 10**9),
+    **dict.fromkeys(("h", "hour", "hours"), 3600 * 10**9),
+    **dict.fromkeys(("d", "day", "days"), 86400 * 10**9),
+}
+_NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)\s*([a-zµ]*)\s*", re.IGNORECASE)
+_ISO_DURATION = re.compile(
+    r"\s*P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?\s*", re.IGNORECASE
+)
+
+
+class MergeEngine(StrEnum):
+    """How a primary-key table folds the rows of one key."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class ChangelogProducer(StrEnum):
+    """Who writes the changelog of a primary-key table."""
+
+    NONE = "none"
+    INPUT = "input"
+    FULL_COMPACTION = "full-compaction"
+    LOOKUP = "lookup"
+
+
+class SortOrder(StrEnum):
+    """Which end of the sequence fields is the newest."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T_co]):
+    """A kind of option value: how its text is read, and what to tell those who wrote another text."""
+
+    allowed: str
+    read: Callable[[str], T_co]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConfigOption(Generic[T]):
+    """One option: its key, the kind of its value and its default.
+
+    >>> CoreOptions.WRITE_BUFFER_SIZE.key(), CoreOptions.WRITE_BUFFER_SIZE.parse("8 mb")
+    ('write-buffer-size', 8388608)
+    """
+
+    name: str
+    kind: Kind[T]
+    default: T
+    old_names: tuple[str, ...] = ()
+
+    def key(self) -> str:
+        """Return the key of the option."""
+        return self.name
+
+    def default_value(self) -> T:
+        """Return what holds when the option is not set."""
+        return self.default
+
+    def parse(self, text: str) -> T:
+        """Read a value of this option."""
+        try:
+            return self.kind.read(text)
+        except ValueError:
+            raise InvalidInputError(
+                f"the option {self.name!r} cannot be {text!r}: it takes {self.kind.allowed}",
+                option=self.name,
+                value=text,
+            ) from None
+
+
+def parse_memory(text: str) -> int:
+    """Return the number of bytes that a text such as `8 mb`, `64kb` or `1024` means.
+
+    >>> parse_memory("8 mb"), parse_memory("1024"), parse_memory("2 kibibytes")
+    (8388608, 1024, 2048)
+    """
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    unit = None if match is None else _MEMORY_UNITS.get(match[2].lower())
+    if match is None or unit is None or int(match[1]) * unit > MAX_LONG:
+        raise InvalidInputError(f"{text!r} is not a size: write a whole number and b, kb, mb, gb or tb", value=text)
+    return int(match[1]) * unit
+
+
+def parse_duration_millis(text: str) -> int:
+    """Return the milliseconds that a text such as `1 h`, `500 ms` or `PT1H30M` means; a bare number is milliseconds.
+
+    >>> parse_duration_millis("1 h"), parse_duration_millis("250"), parse_duration_millis("PT1M")
+    (3600000, 250, 60000)
+    """
+    iso = _ISO_DURATION.fullmatch(text)
+    if iso is not None and any(iso.groups()):
+        days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
+        nanos = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 10**9 + int((iso[5] or "").ljust(9, "0"))
+        return nanos // 10**6
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    unit = None if match is None else _NANOS.get(match[2].lower())
+    if match is None or unit is None or int(match[1]) * unit // 10**6 > MAX_LONG:
+        raise InvalidInputError(
+            f"{text!r} is not a duration: write a whole number and ms, s, min, h or d, or ISO text such as PT1H",
+            value=text,
+        )
+    return int(match[1]) * unit // 10**6
+
+
+def option_text(key: str, value: object) -> str:
+    """Return an option value as the schema file spells it: text; numbers and booleans of Python are converted.
+
+    >>> option_text("bucket", 4), option_text("write-only", True)
+    ('4', 'true')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case StrEnum():
+            return value.value
+        case str():
+            return value
+        case int() | float():
+            return str(value)
+        case _:
+            raise InvalidInputError(
+                f"the option {key!r} needs a text, a number or a boolean as value, not {type(value).__name__}",
+                option=key,
+                value=value,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeNumber:
+    low: int
+    high: int
+
+    def __call__(self, text: str) -> int:
+        # Python reads more than Java does: underscores and digits of other scripts.
+        if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text, re.ASCII) or not self.low <= int(text) <= self.high:
+            raise ValueError(text)
+        return int(text)
+
+
+def _buckets(text: str) -> int:
+    number = _WholeNumber(-2, MAX_INT)(text)
+    if number == 0:
+        raise ValueError(text)
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOf(Generic[E]):
+    members: type[E]
+
+    def __call__(self, text: str) -> E:
+        return self.members(text.strip().lower().replace("_", "-"))
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.strip().lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+def _lower(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text.strip().lower()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _per_level(text: str) -> Mapping[int, str]:
+    pairs = (part.split(":", 1) for part in text.split(",") if part.strip())
+    return MappingProxyType({int(pair[0]): pair[1].strip().lower() for pair in pairs if _is_pair(pair)})
+
+
+def _is_pair(pair: list[str]) -> bool:
+    if len(pair) != 2:  # noqa: PLR2004 - a pair
+        raise ValueError(pair)
+    return True
+
+
+def _one_of(members: type[E]) -> Kind[E]:
+    return Kind("one of " + ", ".join(members), _OneOf(members))
+
+
+_INT = Kind("a whole number", _WholeNumber(-MAX_INT - 1, MAX_INT))
+_COUNT = Kind("a whole number of at least 1", _WholeNumber(1, MAX_INT))
+_LONG = Kind("a whole number", _WholeNumber(-MAX_LONG - 1, MAX_LONG))
+_BOOL = Kind("true or false", _boolean)
+_RATIO = Kind("a number from 0 to 1", _ratio)
+_SIZE = Kind("a size such as 8 mb", parse_memory)
+_TIME = Kind("a duration such as 10 min, 1 h or PT1H", parse_duration_millis)
+_TEXT = Kind("a text", str)
+_WORD = Kind("a word", _lower)
+_NAMES = Kind("a list of names separated by commas", _names)
+_LEVELS = Kind("a list such as 0:avro,5:parquet", _per_level)
+_BUCKET = Kind("a number of buckets of at least 1, or -1 (dynamic), or -2 (postpone)", _buckets)
+_NO_NAMES: tuple[str, ...] = ()
+_NO_LEVELS: Mapping[int, str] = MappingProxyType({})
+_CPUS = os.cpu_count() or 1
+
+
+def _unset(key: str, kind: Kind[T]) -> ConfigOption[T | None]:
+    """Return an option without a default."""
+    return ConfigOption(key, kind, None)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreOptions:
+    """The options of one table.
+
+    >>> options = CoreOptions.from_dict({"bucket": "4", "snapshot.time-retained": "2 h"})
+    >>> options.bucket(), options.get(CoreOptions.SNAPSHOT_TIME_RETAINED), options.merge_engine()
+    (4, 7200000, <MergeEngine.DEDUPLICATE: 'deduplicate'>)
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    # Where a table is and what it is.
+    PATH = _unset("path", _TEXT)
+    TYPE = ConfigOption("type", _WORD, "table")
+    BRANCH = ConfigOption("branch", _TEXT, "main")
+    PRIMARY_KEY = _unset("primary-key", _NAMES)
+    PARTITION = _unset("partition", _NAMES)
+    PRIMARY_KEY_NULLABLE = ConfigOption("primary-key.nullable", _BOOL, default=False)
+    ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED = ConfigOption("alter-column-null-to-not-null.disabled", _BOOL, default=True)
+    DISABLE_EXPLICIT_TYPE_CASTING = ConfigOption("disable-explicit-type-casting", _BOOL, default=False)
+
+    # Buckets and partitions.
+    BUCKET = ConfigOption("bucket", _BUCKET, -1)
+    BUCKET_KEY = _unset("bucket-key", _TEXT)
+    BUCKET_FUNCTION_TYPE = ConfigOption("bucket-function.type", _WORD, "default")
+    BUCKET_APPEND_ORDERED = ConfigOption("bucket-append-ordered", _BOOL, default=True)
+    DYNAMIC_BUCKET_TARGET_ROW_NUM = ConfigOption("dynamic-bucket.target-row-num", _LONG, 2_000_000)
+    DYNAMIC_BUCKET_INITIAL_BUCKETS = _unset("dynamic-bucket.initial-buckets", _INT)
+    DYNAMIC_BUCKET_MAX_BUCKETS = ConfigOption("dynamic-bucket.max-buckets", _INT, -1)
+    POSTPONE_DEFAULT_BUCKET_NUM = _unset("postpone.default-bucket-num", _INT)
+    POSTPONE_TARGET_SIZE_PER_BUCKET = ConfigOption("postpone.target-size-per-bucket", _SIZE, GIB)
+    POSTPONE_BATCH_WRITE_FIXED_BUCKET = ConfigOption("postpone.batch-write-fixed-bucket", _BOOL, default=True)
+    POSTPONE_MERGE_ON_READ = ConfigOption("postpone.merge-on-read", _BOOL, default=False)
+    PARTITION_DEFAULT_NAME = ConfigOption("partition.default-name", _TEXT, "__DEFAULT_PARTITION__")
+    PARTITION_LEGACY_NAME = ConfigOption("partition.legacy-name", _BOOL, default=True)
+    DYNAMIC_PARTITION_OVERWRITE = ConfigOption("dynamic-partition-overwrite", _BOOL, default=True)
+
+    # Data files.
+    FILE_FORMAT = ConfigOption("file.format", _WORD, "parquet")
+    FILE_FORMAT_PER_LEVEL = ConfigOption("file.format.per.level", _LEVELS, _NO_LEVELS)
+    FILE_COMPRESSION = ConfigOption("file.compression", _WORD, "zstd")
+    FILE_COMPRESSION_PER_LEVEL = ConfigOption("file.compression.per.level", _LEVELS, _NO_LEVELS)
+    FILE_COMPRESSION_ZSTD_LEVEL = ConfigOption("file.compression.zstd-level", _INT, 1)
+    FILE_BLOCK_SIZE = _unset("file.block-size", _SIZE)
+    FILE_SUFFIX_INCLUDE_COMPRESSION = ConfigOption("file.suffix.include.compression", _BOOL, default=False)
+    DATA_FILE_PREFIX = ConfigOption("data-file.prefix", _TEXT, "data-")
+    DATA_FILE_THIN_MODE = ConfigOption("data-file.thin-mode", _BOOL, default=False)
+    DATA_FILE_PATH_DIRECTORY = _unset("data-file.path-directory", _TEXT)
+    DATA_FILE_EXTERNAL_PATHS = _unset("data-file.external-paths", _TEXT)
+    DATA_FILE_EXTERNAL_PATHS_STRATEGY = ConfigOption("data-file.external-paths.strategy", _WORD, "none")
+    CHANGELOG_FILE_PREFIX = ConfigOption("changelog-file.prefix", _TEXT, "changelog-")
+    CHANGELOG_FILE_FORMAT = _unset("changelog-file.format", _WORD)
+    CHANGELOG_FILE_COMPRESSION = _unset("changelog-file.compression", _WORD)
+    TARGET_FILE_SIZE = _unset("target-file-size", _SIZE)
+    TARGET_FILE_ROW_NUM = ConfigOption("target-file-row-num", _LONG, MAX_LONG)
+    INDEX_FILE_IN_DATA_FILE_DIR = ConfigOption("index-file-in-data-file-dir", _BOOL, default=False)
+    FILE_INDEX_READ_ENABLED = ConfigOption("file-index.read.enabled", _BOOL, default=True)
+    FILE_INDEX_IN_MANIFEST_THRESHOLD = ConfigOption("file-index.in-manifest-threshold", _SIZE, 500)
+    BLOB_FIELD = _unset("blob-field", _NAMES)
+    BLOB_DESCRIPTOR_FIELD = _unset("blob-descriptor-field", _NAMES)
+    BLOB_VIEW_FIELD = _unset("blob-view-field", _NAMES)
+
+    # Statistics.
+    METADATA_STATS_MODE = ConfigOption("metadata.stats-mode", _TEXT, "truncate(16)")
+    METADATA_STATS_MODE_PER_LEVEL = ConfigOption("metadata.stats-mode.per.level", _LEVELS, _NO_LEVELS)
+    METADATA_STATS_DENSE_STORE = ConfigOption("metadata.stats-dense-store", _BOOL, default=True)
+    METADATA_STATS_KEEP_FIRST_N_COLUMNS = ConfigOption("metadata.stats-keep-first-n-columns", _INT, -1)
+
+    # Writing.
+    WRITE_ONLY = ConfigOption("write-only", _BOOL, default=False, old_names=("write.compaction-skip",))
+    WRITE_BUFFER_SIZE = ConfigOption("write-buffer-size", _SIZE, 256 * MIB)
+    WRITE_BUFFER_SPILLABLE = ConfigOption("write-buffer-spillable", _BOOL, default=True)
+    WRITE_SEQUENCE_NUMBER_INIT_MODE = ConfigOption("write.sequence-number-init-mode", _WORD, "scan")
+    OVERWRITE_UPGRADE = ConfigOption("overwrite-upgrade", _BOOL, default=True)
+
+    # Merging.
+    MERGE_ENGINE = ConfigOption("merge-engine", _one_of(MergeEngine), MergeEngine.DEDUPLICATE)
+    SEQUENCE_FIELD = ConfigOption("sequence.field", _NAMES, _NO_NAMES)
+    SEQUENCE_FIELD_SORT_ORDER = ConfigOption("sequence.field.sort-order", _one_of(SortOrder), SortOrder.ASCENDING)
+    SEQUENCE_SNAPSHOT_ORDERING = ConfigOption("sequence.snapshot-ordering", _BOOL, default=False)
+    ROWKIND_FIELD = _unset("rowkind.field", _TEXT)
+    IGNORE_DELETE = ConfigOption(
+        "ignore-delete", _BOOL, default=False, old_names=tuple(f"{engine}.ignore-delete" for engine in MergeEngine)
+    )
+    IGNORE_UPDATE_BEFORE = ConfigOption("ignore-update-before", _BOOL, default=False)
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE = ConfigOption(
+        "partial-update.remove-record-on-delete", _BOOL, default=False
+    )
+    PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP = _unset("partial-update.remove-record-on-sequence-group", _TEXT)
+    AGGREGATION_REMOVE_RECORD_ON_DELETE = ConfigOption("aggregation.remove-record-on-delete", _BOOL, default=False)
+    FIELDS_DEFAULT_AGGREGATE_FUNCTION = _unset("fields.default-aggregate-function", _WORD)
+    CHANGELOG_PRODUCER = ConfigOption("changelog-producer", _one_of(ChangelogProducer), ChangelogProducer.NONE)
+    CHANGELOG_PRODUCER_ROW_DEDUPLICATE = ConfigOption("changelog-producer.row-deduplicate", _BOOL, default=False)
+    PK_CLUSTERING_OVERRIDE = ConfigOption("pk-clustering-override", _BOOL, default=False)
+
+    # Compaction.
+    NUM_SORTED_RUN_COMPACTION_TRIGGER = ConfigOption("num-sorted-run.compaction-trigger", _COUNT, 5)
+    NUM_SORTED_RUN_STOP_TRIGGER = _unset("num-sorted-run.stop-trigger", _COUNT)
+    NUM_LEVELS = _unset("num-levels", _COUNT)
+    COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT = ConfigOption("compaction.max-size-amplification-percent", _INT, 200)
+    COMPACTION_SIZE_RATIO = ConfigOption("compaction.size-ratio", _INT, 1)
+    COMPACTION_FORCE_UP_LEVEL_0 = ConfigOption("compaction.force-up-level-0", _BOOL, default=False)
+    COMPACTION_OPTIMIZATION_INTERVAL = _unset("compaction.optimization-interval", _TIME)
+    COMPACTION_TOTAL_SIZE_THRESHOLD = _unset("compaction.total-size-threshold", _SIZE)
+    COMPACTION_INCREMENTAL_SIZE_THRESHOLD = _unset("compaction.incremental-size-threshold", _SIZE)
+    COMPACTION_MIN_FILE_NUM = ConfigOption("compaction.min.file-num", _COUNT, 5)
+    COMPACTION_SMALL_FILE_RATIO = ConfigOption("compaction.small-file-ratio", _RATIO, 0.7)
+    COMPACTION_DELETE_RATIO_THRESHOLD = ConfigOption("compaction.delete-ratio-threshold", _RATIO, 0.2)
+    COMPACTION_FORCE_REWRITE_ALL_FILES = ConfigOption("compaction.force-rewrite-all-files", _BOOL, default=False)
+    FULL_COMPACTION_DELTA_COMMITS = _unset("full-compaction.delta-commits", _COUNT)
+    LOOKUP_WAIT = ConfigOption("lookup-wait", _BOOL, default=True)
+    LOOKUP_COMPACT = ConfigOption("lookup-compact", _WORD, "radical")
+    FORCE_LOOKUP = ConfigOption("force-lookup", _BOOL, default=False)
+    RECORD_LEVEL_EXPIRE_TIME = _unset("record-level.expire-time", _TIME)
+    RECORD_LEVEL_TIME_FIELD = _unset("record-level.time-field", _TEXT)
+    CLUSTERING_COLUMNS = ConfigOption("clustering.columns", _NAMES, _NO_NAMES)
+    CLUSTERING_INCREMENTAL = ConfigOption("clustering.incremental", _BOOL, default=False)
+
+    # Deletion vectors, row tracking.
+    DELETION_VECTORS_ENABLED = ConfigOption("deletion-vectors.enabled", _BOOL, default=False)
+    DELETION_VECTORS_BITMAP64 = ConfigOption("deletion-vectors.bitmap64", _BOOL, default=False)
+    DELETION_VECTORS_MERGE_ON_READ = ConfigOption("deletion-vectors.merge-on-read", _BOOL, default=False)
+    DELETION_VECTORS_MODIFIABLE = ConfigOption("deletion-vectors.modifiable", _BOOL, default=False)
+    DELETION_VECTOR_INDEX_FILE_TARGET_SIZE = ConfigOption("deletion-vector.index-file.target-size", _SIZE, 2 * MIB)
+    ROW_TRACKING_ENABLED = ConfigOption("row-tracking.enabled", _BOOL, default=False)
+    ROW_TRACKING_PARTITION_GROUP_ON_COMMIT = ConfigOption("row-tracking.partition-group-on-commit", _BOOL, default=True)
+    DATA_EVOLUTION_ENABLED = ConfigOption("data-evolution.enabled", _BOOL, default=False)
+
+    # Manifests and commits.
+    MANIFEST_TARGET_FILE_SIZE = ConfigOption("manifest.target-file-size", _SIZE, 8 * MIB)
+    MANIFEST_MERGE_MIN_COUNT = ConfigOption("manifest.merge-min-count", _COUNT, 30)
+    MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE = ConfigOption("manifest.full-compaction-threshold-size", _SIZE, 16 * MIB)
+    MANIFEST_COMPRESSION = ConfigOption("manifest.compression", _WORD, "zstd")
+    MANIFEST_DELETE_FILE_DROP_STATS = ConfigOption("manifest.delete-file-drop-stats", _BOOL, default=False)
+    MANIFEST_SORT_ENABLED = ConfigOption("manifest-sort.enabled", _BOOL, default=False)
+    COMMIT_MAX_RETRIES = ConfigOption("commit.max-retries", _INT, 10)
+    COMMIT_TIMEOUT = _unset("commit.timeout", _TIME)
+    COMMIT_MIN_RETRY_WAIT = ConfigOption("commit.min-retry-wait", _TIME, 10)
+    COMMIT_MAX_RETRY_WAIT = ConfigOption("commit.max-retry-wait", _TIME, 10_000)
+    COMMIT_USER_PREFIX = _unset("commit.user-prefix", _TEXT)
+    COMMIT_FORCE_COMPACT = ConfigOption("commit.force-compact", _BOOL, default=False)
+    COMMIT_DISCARD_DUPLICATE_FILES = ConfigOption("commit.discard-duplicate-files", _BOOL, default=False)
+    COMMIT_STRICT_MODE_LAST_SAFE_SNAPSHOT = _unset("commit.strict-mode.last-safe-snapshot", _LONG)
+    LOCK_ENABLED = _unset("lock.enabled", _BOOL)
+    LOCK_TYPE = _unset("lock.type", _WORD)
+    LOCK_ACQUIRE_TIMEOUT = ConfigOption("lock-acquire-timeout", _TIME, 8 * 60 * 1000)
+    LOCK_CHECK_MAX_SLEEP = ConfigOption("lock-check-max-sleep", _TIME, 8 * 1000)
+
+    # Snapshots, changelogs, tags and consumers.
+    SNAPSHOT_NUM_RETAINED_MIN = ConfigOption("snapshot.num-retained.min", _COUNT, 10)
+    SNAPSHOT_NUM_RETAINED_MAX = ConfigOption("snapshot.num-retained.max", _COUNT, MAX_INT)
+    SNAPSHOT_TIME_RETAINED = ConfigOption("snapshot.time-retained", _TIME, 60 * 60 * 1000)
+    SNAPSHOT_EXPIRE_LIMIT = ConfigOption("snapshot.expire.limit", _COUNT, 50)
+    SNAPSHOT_CLEAN_EMPTY_DIRECTORIES = ConfigOption("snapshot.clean-empty-directories", _BOOL, default=False)
+    SNAPSHOT_IGNORE_EMPTY_COMMIT = _unset("snapshot.ignore-empty-commit", _BOOL)
+    CHANGELOG_NUM_RETAINED_MIN = _unset("changelog.num-retained.min", _COUNT)
+    CHANGELOG_NUM_RETAINED_MAX = _unset("changelog.num-retained.max", _COUNT)
+    CHANGELOG_TIME_RETAINED = _unset("changelog.time-retained", _TIME)
+    TAG_DEFAULT_TIME_RETAINED = _unset("tag.default-time-retained", _TIME)
+    TAG_NUM_RETAINED_MAX = _unset("tag.num-retained-max", _COUNT)
+    CONSUMER_ID = _unset("consumer-id", _TEXT)
+    CONSUMER_EXPIRATION_TIME = _unset("consumer.expiration-time", _TIME)
+    CONSUMER_CHANGELOG_ONLY = ConfigOption("consumer.changelog-only", _BOOL, default=False)
+
+    # Reading.
+    SOURCE_SPLIT_TARGET_SIZE = ConfigOption("source.split.target-size", _SIZE, 128 * MIB)
+    SOURCE_SPLIT_OPEN_FILE_COST = ConfigOption("source.split.open-file-cost", _SIZE, 4 * MIB)
+    READ_BATCH_SIZE = ConfigOption("read.batch-size", _COUNT, 1024)
+    SCAN_MODE = ConfigOption("scan.mode", _WORD, "default")
+    SCAN_SNAPSHOT_ID = _unset("scan.snapshot-id", _LONG)
+    SCAN_TAG_NAME = _unset("scan.tag-name", _TEXT)
+    SCAN_TIMESTAMP_MILLIS = _unset("scan.timestamp-millis", _LONG)
+    SCAN_TIMESTAMP = _unset("scan.timestamp", _TEXT)
+    SCAN_WATERMARK = _unset("scan.watermark", _LONG)
+    SCAN_VERSION = _unset("scan.version", _TEXT)
+    INCREMENTAL_BETWEEN = _unset("incremental-between", _TEXT)
+    INCREMENTAL_BETWEEN_TIMESTAMP = _unset("incremental-between-timestamp", _TEXT)
+    INCREMENTAL_BETWEEN_SCAN_MODE = ConfigOption("incremental-between-scan-mode", _WORD, "auto")
+    STREAMING_READ_OVERWRITE = ConfigOption("streaming-read-overwrite", _BOOL, default=False)
+
+    # Our own; other implementations ignore them.
+    LAKEWRIGHT_DURABLE = ConfigOption("lakewright.durable", _BOOL, default=True)  # fsync on local disks
+    LAKEWRIGHT_WRITE_THREADS = ConfigOption("lakewright.write-threads", _COUNT, _CPUS)
+    LAKEWRIGHT_READ_THREADS = ConfigOption("lakewright.read-threads", _COUNT, _CPUS)
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, object]) -> CoreOptions:
+        """Take a map of options; numbers and booleans become text."""
+        return cls({key: option_text(key, value) for key, value in options.items()})
+
+    def to_map(self) -> dict[str, str]:
+        """Return a copy of the text map."""
+        return dict(self.values)
+
+    def get(self, option: ConfigOption[T], default: T | None = None) -> T:
+        """Return the value of an option; where it is not set, the given default, else the option's own."""
+        for key in (option.name, *option.old_names):
+            if (text := self.values.get(key)) is not None:
+                return option.parse(text)
+        return option.default if default is None else default
+
+    def check(self) -> None:
+        """Refuse values that cannot be read, of every option that is known."""
+        for option in KNOWN_OPTIONS:
+            self.get(option)
+
+    def bucket(self, default: int | None = None) -> int:
+        """Return the number of buckets; -1 and -2 name modes."""
+        return self.get(CoreOptions.BUCKET, default)
+
+    def bucket_key(self) -> tuple[str, ...]:
+        """Return the names in `bucket-key`. Blanks around the commas belong to the names."""
+        text = self.get(CoreOptions.BUCKET_KEY)
+        return () if text is None else tuple(text.split(","))
+
+    def merge_engine(self, default: MergeEngine | None = None) -> MergeEngine:
+        """Return how rows of one key are folded."""
+        return self.get(CoreOptions.MERGE_ENGINE, default)
+
+    def deletion_vectors_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
+        """Say whether deletes are kept as deletion vectors."""
+        return self.get(CoreOptions.DELETION_VECTORS_ENABLED, default)
+
+    def row_tracking_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
+        """Say whether every row has an id of its own."""
+        return self.get(CoreOptions.ROW_TRACKING_ENABLED, default)
+
+    def data_evolution_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
+        """Say whether columns of the same rows may lie in different files."""
+        return self.get(CoreOptions.DATA_EVOLUTION_ENABLED, default)
+
+    def file_format(self, default: str | None = None) -> str:
+        """Return the format of new data files."""
+        return self.get(CoreOptions.FILE_FORMAT, default)
+
+    def file_compression(self, default: str | None = None) -> str:
+        """Return the compression of new data files."""
+        return self.get(CoreOptions.FILE_COMPRESSION, default)
+
+    def target_file_size(self, *, has_primary_key: bool) -> int:
+        """Return the size in bytes at which a data file is closed and the next one begins."""
+        return self.get(CoreOptions.TARGET_FILE_SIZE) or (128 if has_primary_key else 256) * MIB
+
+    def num_sorted_runs_stop_trigger(self) -> int:
+        """Return the number of sorted runs at which a writer waits for compaction."""
+        trigger = self.get(CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER)
+        return self.get(CoreOptions.NUM_SORTED_RUN_STOP_TRIGGER) or trigger + 3
+
+    def num_levels(self) -> int:
+        """Return the number of levels of the tree in each bucket."""
+        return self.get(CoreOptions.NUM_LEVELS) or self.get(CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER) + 1
+
+    def stats_mode(self, column: str) -> str:
+        """Return the statistics mode of one column, as text."""
+        return self.values.get(f"fields.{column}.stats-mode") or self.get(CoreOptions.METADATA_STATS_MODE)
+
+
+KNOWN_OPTIONS: tuple[ConfigOption[object], ...] = tuple(
+    option for option in vars(CoreOptions).values() if isinstance(option, ConfigOption)
+)

@@ -1,17 +1,27 @@
 """Snapshots and tags: the JSON that makes one state of a table visible.
 
-Absent keys are omitted, unknown keys are ignored. What lakewright writes carries one more key, `checksum`, which other
-implementations ignore: a bit that flips in the file is noticed instead of being believed.
+Text comes in, frozen values go out, and the reverse. Absent keys are omitted, unknown keys are ignored. What lakewright
+writes carries one more key, `checksum`, which other implementations ignore: a bit that flips in the file is noticed
+instead of being believed.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+from lakewright.errors import CorruptTableError, UnsupportedError
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
 MIN_LONG = -9223372036854775808
+VERSION = 3  # of the snapshots that we write; 1 and 2 lack some keys
+
+_CHECKSUM = "checksum"
+_REMEDY = "restore the file from a copy, or roll the table back to a snapshot whose file is whole"
 
 
 class CommitKind(StrEnum):
@@ -51,3 +61,172 @@ class Snapshot:
     properties: Mapping[str, str] = field(default_factory=dict)
     next_row_id: int | None = None
     operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A snapshot with a name, which keeps its files alive after the snapshot itself expired."""
+
+    name: str
+    snapshot: Snapshot
+    create_time: datetime | None = None  # the writer's local wall clock, without a zone
+    time_retained: timedelta | None = None  # None: for ever
+
+
+# Key in the file, attribute, type; in the order of the file. `commitKind` and `properties` have types of their own.
+_KEYS: tuple[tuple[str, str, type], ...] = (
+    ("version", "version", int),
+    ("uuid", "uuid", str),
+    ("id", "id", int),
+    ("schemaId", "schema_id", int),
+    ("baseManifestList", "base_manifest_list", str),
+    ("baseManifestListSize", "base_manifest_list_size", int),
+    ("deltaManifestList", "delta_manifest_list", str),
+    ("deltaManifestListSize", "delta_manifest_list_size", int),
+    ("changelogManifestList", "changelog_manifest_list", str),
+    ("changelogManifestListSize", "changelog_manifest_list_size", int),
+    ("indexManifest", "index_manifest", str),
+    ("commitUser", "commit_user", str),
+    ("writerVersion", "writer_version", str),
+    ("commitIdentifier", "commit_identifier", int),
+    ("commitKind", "commit_kind", CommitKind),
+    ("timeMillis", "time_millis", int),
+    ("totalRecordCount", "total_record_count", int),
+    ("deltaRecordCount", "delta_record_count", int),
+    ("changelogRecordCount", "changelog_record_count", int),
+    ("watermark", "watermark", int),
+    ("statistics", "statistics", str),
+    ("properties", "properties", dict),
+    ("nextRowId", "next_row_id", int),
+    ("operation", "operation", str),
+)
+_REQUIRED = frozenset(
+    "id schemaId baseManifestList deltaManifestList commitUser commitIdentifier commitKind timeMillis".split()
+)
+
+
+def to_json(snapshot: Snapshot) -> str:
+    """Return the text of the snapshot file.
+
+    >>> snapshot = Snapshot(1, 0, "manifest-list-a-0", "manifest-list-a-1", "user", 7, CommitKind.APPEND, 1700000000000)
+    >>> snapshot_from_json(to_json(snapshot), path="snapshot-1") == snapshot
+    True
+    """
+    return _sealed(_members(snapshot))
+
+
+def snapshot_from_json(text: str | bytes, *, path: str) -> Snapshot:
+    """Read the text of a snapshot file; `path` names it in errors."""
+    return _snapshot(_parse(text, path), path)
+
+
+def tag_to_json(tag: Tag) -> str:
+    """Return the text of the tag file: the snapshot, and when the tag was made and how long it lives."""
+    members = _members(tag.snapshot)
+    if tag.create_time is not None:
+        t = tag.create_time
+        members["tagCreateTime"] = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
+    if tag.time_retained is not None:
+        members["tagTimeRetained"] = tag.time_retained.total_seconds()
+    return _sealed(members)
+
+
+def tag_from_json(text: str | bytes, *, name: str, path: str) -> Tag:
+    """Read the text of a tag file; `path` names it in errors."""
+    members = _parse(text, path)
+    snapshot = _snapshot(members, path)
+    return Tag(name, snapshot, _create_time(members, path), _time_retained(members, path))
+
+
+def _members(snapshot: Snapshot) -> dict[str, object]:
+    """Return the members of the file in its order, without the absent ones."""
+    members: dict[str, object] = {}
+    for key, attribute, _ in _KEYS:
+        value = getattr(snapshot, attribute)
+        if value is not None:
+            members[key] = value
+    if not snapshot.properties:
+        del members["properties"]
+    else:
+        members["properties"] = dict(snapshot.properties)
+    return members
+
+
+def _sealed(members: dict[str, object]) -> str:
+    return json.dumps({**members, _CHECKSUM: _checksum(members)}, indent=2, ensure_ascii=False)
+
+
+def _checksum(members: Mapping[str, object]) -> str:
+    canonical = json.dumps(members, sort_keys=True, separators=(",", ":"))
+    return f"crc32:{zlib.crc32(canonical.encode()):08x}"
+
+
+def _parse(text: str | bytes, path: str) -> dict[str, object]:
+    """Return the members of a file whose checksum, where it has one, is right."""
+    if not text.strip():
+        raise CorruptTableError(f"{path} is empty; {_REMEDY}", path=path)
+    try:
+        members = json.loads(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError) as error:
+        raise CorruptTableError(f"{path} is cut or damaged: {error}; {_REMEDY}", path=path) from error
+    if not isinstance(members, dict):
+        raise CorruptTableError(f"{path} does not hold a JSON object; {_REMEDY}", path=path)
+    expected = members.pop(_CHECKSUM, None)
+    if expected is not None and expected != _checksum(members):
+        raise CorruptTableError(f"{path} does not match its checksum {expected!r}; {_REMEDY}", path=path)
+    return members
+
+
+def _snapshot(members: Mapping[str, object], path: str) -> Snapshot:
+    missing = sorted(key for key in _REQUIRED if members.get(key) is None)
+    if missing:
+        raise CorruptTableError(f"{path} lacks {', '.join(missing)}; {_REMEDY}", path=path)
+    values = {
+        attribute: _checked(members[key], kind, key, path)
+        for key, attribute, kind in _KEYS
+        if members.get(key) is not None
+    }
+    version = values.setdefault("version", 1)
+    if version not in range(1, VERSION + 1):
+        raise UnsupportedError(f"{path} has version {version}; lakewright knows versions up to {VERSION}", path=path)
+    return Snapshot(**values)  # type: ignore[arg-type]
+
+
+def _checked(value: object, kind: type, key: str, path: str) -> object:
+    """Return the value of one key, which must be of the type that the format says."""
+    if kind is CommitKind:
+        valid = isinstance(value, str) and value in set(CommitKind)
+        value = CommitKind(str(value)) if valid else value
+    elif kind is dict:
+        valid = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+    elif kind is int:
+        valid = isinstance(value, int) and not isinstance(value, bool) and MIN_LONG <= value <= MAX_LONG
+    else:
+        valid = isinstance(value, kind)
+    if not valid:
+        raise CorruptTableError(f"{path} has {value!r} as {key}; {_REMEDY}", path=path)
+    return value
+
+
+def _create_time(members: Mapping[str, object], path: str) -> datetime | None:
+    parts = members.get("tagCreateTime")
+    if parts is None:
+        return None
+    try:
+        if not isinstance(parts, list):
+            raise TypeError("not an array")  # noqa: TRY301 - one message for every way to be wrong
+        # Trailing zeros may be left out; the last part counts nanoseconds.
+        year, month, day, hour, minute, second, nanos = (*parts, 0, 0, 0, 0)[:7]
+        return datetime(year, month, day, hour, minute, second, nanos // 1000)  # noqa: DTZ001 - a wall clock by design
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CorruptTableError(f"{path} has {parts!r} as tagCreateTime; {_REMEDY}", path=path) from error
+
+
+def _time_retained(members: Mapping[str, object], path: str) -> timedelta | None:
+    seconds = members.get("tagTimeRetained")
+    if seconds is None:
+        return None
+    try:
+        return timedelta(seconds=seconds)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CorruptTableError(f"{path} has {seconds!r} as tagTimeRetained; {_REMEDY}", path=path) from error

@@ -125,3 +125,7 @@ class ColumnAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon'
 
 class ColumnNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
     """The table has no such column."""
+
+
+class LakewrightWarning(UserWarning):
+    """Something was done as asked, but the caller should know what it means."""

@@ -48,6 +48,10 @@ class Output(Protocol):
 class Storage(Protocol):
     """Bytes at paths."""
 
+    @property
+    def renames_atomically(self) -> bool:
+        """Say whether `rename_directory` happens at once: true of disks, false of object stores."""
+
     def open_input(self, path: str) -> BinaryIO:
         """Open a file for random access."""
 

@@ -1,0 +1,137 @@
+"""One call to read a table and one to write it, for those who need no builder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lakewright.catalog.open import open_table
+from lakewright.commit.table_commit import CommitResult
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spec.evolution import SchemaChange
+from lakewright.spec.predicate import Predicate
+from lakewright.table import FileStoreTable
+from lakewright.write.align import widened
+from lakewright.write.writer import ArrowData, as_reader
+
+_MODES = ("append", "overwrite", "upsert", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a write has come."""
+
+    rows: int
+    bytes: int
+    seconds: float
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], None]
+
+
+def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
+    table: FileStoreTable | str,
+    *,
+    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    timestamp: int | None = None,
+) -> pa.Table:
+    """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time (epoch ms) is given."""
+    source = open_table(table) if isinstance(table, str) else table
+    travel = {"scan.snapshot-id": snapshot_id, "scan.tag-name": tag, "scan.timestamp-millis": timestamp}
+    given = {key: str(value) for key, value in travel.items() if value is not None}
+    if len(given) > 1:
+        raise InvalidInputError(f"{source.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
+    builder = (source.copy(given) if given else source).new_read_builder()
+    if filter is not None:
+        builder = builder.with_filter(filter)
+    if columns is not None:
+        builder = builder.with_projection(list(columns))
+    if limit is not None:
+        builder = builder.with_limit(limit)
+    return builder.new_read().to_arrow(builder.new_scan().plan().splits())
+
+
+def write_table(  # noqa: PLR0913 - each argument is one decision of the writer
+    data: ArrowData,
+    table: FileStoreTable | str,
+    mode: str = "append",
+    *,
+    partitions: Mapping[str, object] | None = None,
+    schema_mode: str | None = None,
+    progress: bool | ProgressCallback = False,
+) -> CommitResult:
+    """Write Arrow data (a table, a stream, a polars or pandas frame, ...) and commit it in one snapshot.
+
+    `overwrite` replaces the partitions of the data, or those that `partitions` names, or the whole unpartitioned table.
+    `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
+    """
+    target = open_table(table) if isinstance(table, str) else table
+    _check_mode(target, mode, schema_mode)
+    reader = as_reader(data)
+    if schema_mode == "merge":
+        target = _merged(target, reader.schema)
+    if mode == "overwrite" and partitions is not None:
+        target = target.copy({"dynamic-partition-overwrite": "false"})
+    builder = target.new_batch_write_builder()
+    if mode == "overwrite":
+        builder = builder.overwrite(dict(partitions) if partitions is not None else None)
+    report = _reporter(progress, time.monotonic)
+    with builder.new_write() as write, builder.new_commit() as commit:
+        rows = size = 0
+        for batch in reader:
+            write.write_arrow_batch(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            report(rows, size)
+        return commit.commit(write.prepare_commit())
+
+
+def _check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> None:
+    if mode not in _MODES:
+        raise InvalidInputError(f"{table.name}: mode {mode!r} is none of {', '.join(_MODES)}", table=table.name)
+    if schema_mode not in {None, "merge"}:
+        raise InvalidInputError(f"{table.name}: schema_mode {schema_mode!r} is neither None nor 'merge'")
+    if mode in {"upsert", "delete"}:
+        raise UnsupportedError(f"{table.name} has no primary key: mode {mode!r} needs one", table=table.name)
+
+
+def _merged(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
+    """Evolve the table so that it can hold the data, and return it with its new schema."""
+    known = {field.name: field for field in table.fields}
+    changes = []
+    for field in from_arrow_schema(schema):
+        if field.name not in known:
+            changes.append(SchemaChange.add_column(field.name, field.type))
+        elif (wider := widened(known[field.name].type, field.type)) is not None:
+            changes.append(SchemaChange.update_column_type(field.name, wider, keep_nullability=True))
+    if not changes:
+        return table
+    store = table.store
+    has_snapshot = store.snapshots.latest_id() is not None
+    evolved = store.schemas.evolve(changes, has_snapshot=has_snapshot, time_millis=int(time.time() * 1000))
+    return FileStoreTable(table.identifier, store.with_schema(evolved.with_options(table.schema.options)))
+
+
+def _reporter(progress: bool | ProgressCallback, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001
+    """Return what is called after every batch."""
+    started = clock()
+    if callable(progress):
+        return lambda rows, size: progress(Progress(rows, size, clock() - started))
+    if not progress or not sys.stderr.isatty():
+        return lambda _rows, _size: None
+
+    def show(rows: int, size: int) -> None:
+        seconds = clock() - started
+        sys.stderr.write(f"\r{rows:,} rows, {size / 1e6:,.0f} MB, {rows / max(seconds, 1e-9):,.0f} rows/s ")
+        sys.stderr.flush()
+
+    return show

@@ -1,0 +1,336 @@
+"""The filesystem catalog: databases and tables are directories, a table exists while it has a schema file.
+
+Creating a table is one atomic create of `schema-0`. Dropping one first moves its directory out of sight where the store
+can rename at once, so that nobody meets half a table; on object stores the schema goes first, and a drop that was cut
+short is finished by dropping again.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakewright.catalog.listing import PagedList, Partition, page, partition_name, partitions_of
+from lakewright.catalog.open import open_at
+from lakewright.catalog.system import SystemTable, system_table
+from lakewright.errors import (
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    InvalidInputError,
+    LakewrightWarning,
+    TableAlreadyExistException,
+    TableNotExistException,
+)
+from lakewright.metadata.refs import Tag, branches
+from lakewright.metadata.schemas import Schemas
+from lakewright.spec.evolution import SchemaChange
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.storage.base import Storage
+from lakewright.storage.layout import Layout, check_name
+from lakewright.table import FileStoreTable
+
+_DB_SUFFIX = ".db"
+_TABLE_DEFAULT = "table-default."
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database. The filesystem catalog stores nothing about it but its directory."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystemCatalog:
+    """Databases and tables below one directory, the warehouse.
+
+    >>> import tempfile
+    >>> catalog = CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> catalog.create_database("sales")
+    >>> catalog.list_databases()
+    ['sales']
+    """
+
+    storage: Storage = field(repr=False)
+    warehouse: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    # Databases.
+
+    def list_databases(self) -> list[str]:
+        """Return the names of the databases."""
+        names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(self.warehouse))
+        return sorted(name.removesuffix(_DB_SUFFIX) for name in names if name.endswith(_DB_SUFFIX))
+
+    def create_database(
+        self,
+        name: str,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a database."""
+        check_name("database", name)
+        if properties:
+            warnings.warn(
+                f"database {name}: the filesystem catalog stores no properties; {sorted(properties)} are dropped",
+                LakewrightWarning,
+                stacklevel=2,
+            )
+        if self._has_database(name):
+            if ignore_if_exists:
+                return
+            raise DatabaseAlreadyExistException(f"database {name} exists already", database=name)
+        self.storage.make_directory(self._database_directory(name))
+
+    def get_database(self, name: str) -> Database:
+        """Return a database, or raise DatabaseNotExistException."""
+        self._require_database(name)
+        return Database(name)
+
+    def drop_database(
+        self,
+        name: str,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        cascade: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Drop a database; one that holds tables only with `cascade`."""
+        check_name("database", name)
+        if not self._has_database(name):
+            if ignore_if_not_exists:
+                return
+            raise self._no_database(name)
+        tables = self.list_tables(name)
+        if tables and not cascade:
+            raise DatabaseNotEmptyException(
+                f"database {name} holds {len(tables)} tables ({', '.join(tables[:5])}); drop them or pass cascade=True",
+                database=name,
+                tables=tuple(tables),
+            )
+        for table in tables:
+            self.drop_table(Identifier.create(name, table))
+        self.storage.delete_directory(self._database_directory(name))
+
+    # Tables.
+
+    def list_tables(self, database_name: str) -> list[str]:
+        """Return the names of the tables of a database."""
+        self._require_database(database_name)
+        directory = self._database_directory(database_name)
+        names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(directory))
+        return sorted(name for name in names if self._exists(Layout(f"{directory}/{name}")))
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Make a table. It is there, whole, or it is not: the table is its schema file."""
+        name = self._plain(identifier)
+        self._require_database(name.get_database_name())
+        layout = self._layout(name)
+        if self._exists(layout):
+            if ignore_if_exists:
+                return
+            raise _table_exists(name)
+        if next(iter(self.storage.list(layout.snapshot_directory)), None) is not None:
+            raise InvalidInputError(
+                f"{name.get_full_name()}: {layout.root} holds the files of a table whose drop was cut short; "
+                f"call drop_table once more, then create it",
+                table=name.get_full_name(),
+            )
+        made = new_table_schema(self._with_defaults(schema), time_millis=_now())
+        if not Schemas(self.storage, layout).create(made) and not ignore_if_exists:
+            raise _table_exists(name)
+
+    def get_table(self, identifier: str | Identifier) -> FileStoreTable | SystemTable:
+        """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`."""
+        name = _identifier(identifier)
+        table = self._table(name)
+        suffix = name.get_system_table_name()
+        return table if suffix is None else system_table(table, suffix)
+
+    def drop_table(
+        self,
+        identifier: str | Identifier,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Drop a table with all its files."""
+        name = self._plain(identifier)
+        layout = self._layout(name)
+        if not self._exists(layout) and next(iter(self.storage.walk(layout.root)), None) is None:
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(name)
+        self._remove(layout)
+
+    def rename_table(
+        self,
+        source_identifier: str | Identifier,
+        target_identifier: str | Identifier,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Give a table another name. On object stores the files are copied one by one: let no writer run meanwhile."""
+        source, target = self._plain(source_identifier), self._plain(target_identifier)
+        if not self._exists(self._layout(source)):
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(source)
+        self._require_database(target.get_database_name())
+        if self._exists(self._layout(target)):
+            raise _table_exists(target)
+        self.storage.rename_directory(self._layout(source).root, self._layout(target).root)
+
+    def alter_table(
+        self,
+        identifier: str | Identifier,
+        changes: Sequence[SchemaChange],
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Change the schema: all of the changes in one new schema file, or none."""
+        name = _identifier(identifier)
+        if ignore_if_not_exists and not self._exists(self._layout(name)):
+            return
+        table = self._table(name)
+        has_snapshot = table.store.snapshots.latest_id() is not None
+        table.store.schemas.evolve(list(changes), has_snapshot=has_snapshot, time_millis=_now())
+
+    # Partitions, tags, branches.
+
+    def list_partitions_paged(
+        self,
+        identifier: str | Identifier,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        partition_name_pattern: str | None = None,
+    ) -> PagedList[Partition]:
+        """Return the partitions of the newest snapshot with their counts, in the order of their names."""
+        store = self._table(_identifier(identifier)).store
+        named = {partition_name(p): p for p in partitions_of(store)}
+        names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
+        return PagedList([named[name] for name in names.elements], names.next_page_token)
+
+    def drop_partitions(self, identifier: str | Identifier, partitions: Sequence[Mapping[str, str]]) -> None:
+        """Remove all rows of some partitions in one snapshot."""
+        table = self._table(_identifier(identifier))
+        with table.new_batch_write_builder().new_commit() as commit:
+            commit.truncate_partitions(list(partitions))
+
+    def create_tag(  # noqa: PLR0913 - pypaimon's signature
+        self,
+        identifier: str | Identifier,
+        tag_name: str,
+        snapshot_id: int | None = None,
+        time_retained: str | None = None,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Give a snapshot a name that keeps its files alive."""
+        self._table(_identifier(identifier)).create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
+
+    def get_tag(self, identifier: str | Identifier, tag_name: str) -> Tag:
+        """Return a tag, or raise TagNotExistException."""
+        return self._table(_identifier(identifier)).store.tags.get(tag_name)
+
+    def delete_tag(self, identifier: str | Identifier, tag_name: str) -> None:
+        """Forget a tag."""
+        self._table(_identifier(identifier)).delete_tag(tag_name)
+
+    def list_tags_paged(
+        self,
+        identifier: str | Identifier,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        tag_name_prefix: str | None = None,
+    ) -> PagedList[str]:
+        """Return the names of the tags, in order."""
+        tags = sorted(self._table(_identifier(identifier)).list_tags())
+        pattern = None if tag_name_prefix is None else f"{tag_name_prefix}%"
+        return page(tags, max_results, page_token, pattern=pattern)
+
+    def list_branches(self, identifier: str | Identifier) -> list[str]:
+        """Return the names of the branches beside `main`."""
+        table = self._table(_identifier(identifier))
+        return branches(self.storage, table.store.layout)
+
+    # How names become places.
+
+    def _database_directory(self, name: str) -> str:
+        check_name("database", name)
+        return f"{self.warehouse}/{name}{_DB_SUFFIX}"
+
+    def _layout(self, name: Identifier) -> Layout:
+        check_name("table", name.get_table_name())
+        return Layout(f"{self._database_directory(name.get_database_name())}/{name.get_table_name()}")
+
+    def _has_database(self, name: str) -> bool:
+        directory = self._database_directory(name)
+        return any(path.rstrip("/") == directory for path in self.storage.list_directories(self.warehouse))
+
+    def _exists(self, layout: Layout) -> bool:
+        return self.storage.exists(layout.schema_file(0)) or bool(Schemas(self.storage, layout).ids())
+
+    def _table(self, name: Identifier) -> FileStoreTable:
+        layout = self._layout(name)
+        if not self._exists(layout):
+            self._require_database(name.get_database_name())
+            raise self._no_table(name)
+        plain = Identifier.create(name.get_database_name(), name.get_table_name(), name.get_branch_name())
+        return open_at(plain, self.storage, layout)
+
+    def _plain(self, identifier: str | Identifier) -> Identifier:
+        name = _identifier(identifier)
+        if name.is_system_table() or name.get_branch_name() is not None:
+            raise InvalidInputError(f"{name.get_full_name()} is a view of a table; name the table itself")
+        return name
+
+    def _with_defaults(self, schema: Schema) -> Schema:
+        given = {k.removeprefix(_TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(_TABLE_DEFAULT)}
+        return Schema(schema.fields, schema.partition_keys, schema.primary_keys, given | schema.options, schema.comment)
+
+    def _remove(self, layout: Layout) -> None:
+        if self.storage.renames_atomically:
+            hidden = f"{self.warehouse}/.dropped-{uuid.uuid4()}"
+            self.storage.rename_directory(layout.root, hidden)
+            self.storage.delete_directory(hidden)
+            return
+        schemas = Schemas(self.storage, layout)
+        for schema_id in sorted(schemas.ids(), reverse=True):
+            self.storage.delete(layout.schema_file(schema_id))
+        self.storage.delete_directory(layout.root)
+
+    def _require_database(self, name: str) -> None:
+        check_name("database", name)
+        if not self._has_database(name):
+            raise self._no_database(name)
+
+    def _no_database(self, name: str) -> DatabaseNotExistException:
+        known = ", ".join(self.list_databases()[:10]) or "none yet"
+        return DatabaseNotExistException(f"there is no database {name} in {self.warehouse} ({known})", database=name)
+
+    def _no_table(self, name: Identifier) -> TableNotExistException:
+        database = name.get_database_name()
+        known = ", ".join(self.list_tables(database)[:10]) if self._has_database(database) else ""
+        return TableNotExistException(
+            f"there is no table {name.get_full_name()} in {self.warehouse} (tables of {database}: {known or 'none'})",
+            table=name.get_full_name(),
+        )
+
+
+def _identifier(identifier: str | Identifier) -> Identifier:
+    return Identifier.from_string(identifier) if isinstance(identifier, str) else identifier
+
+
+def _table_exists(name: Identifier) -> TableAlreadyExistException:
+    full = name.get_full_name()
+    return TableAlreadyExistException(f"table {full} exists already; pass ignore_if_exists=True to keep it", table=full)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,83 @@
+"""Listings in pages, and the partitions of a snapshot with their counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.values import to_text
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PagedList(Generic[T]):
+    """One page of a listing; the token asks for the next page, None says that this was the last."""
+
+    elements: list[T]
+    next_page_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What the newest snapshot holds of one partition."""
+
+    spec: Mapping[str, str]
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+    total_buckets: int
+
+
+def page(names: Sequence[str], max_results: int | None, token: str | None, *, pattern: str | None) -> PagedList[str]:
+    """Return the names after the token that match a LIKE pattern, at most `max_results` of them.
+
+    >>> page(["a", "b", "c"], 2, None, pattern=None)
+    PagedList(elements=['a', 'b'], next_page_token='b')
+    """
+    if max_results is not None and max_results < 1:
+        raise InvalidInputError(f"max_results must be at least 1, not {max_results}")
+    wanted = None if pattern is None else re.compile(".*".join(map(re.escape, pattern.split("%"))), re.DOTALL)
+    kept = [n for n in names if (token is None or n > token) and (wanted is None or wanted.fullmatch(n))]
+    if max_results is None or len(kept) <= max_results:
+        return PagedList(kept)
+    return PagedList(kept[:max_results], kept[max_results - 1])
+
+
+def partition_name(partition: Partition) -> str:
+    """Return `k1=v1/k2=v2`."""
+    return "/".join(f"{key}={value}" for key, value in partition.spec.items())
+
+
+def partitions_of(store: TableStore) -> list[Partition]:
+    """Return the partitions of the newest snapshot."""
+    snapshot = store.snapshots.latest()
+    if snapshot is None:
+        return []
+    grouped: dict[bytes, list[ManifestEntry]] = {}
+    for entry in store.manifests.live(snapshot):
+        grouped.setdefault(entry.partition, []).append(entry)
+    return [_summary(store, partition, entries) for partition, entries in grouped.items()]
+
+
+def _summary(store: TableStore, partition: bytes, entries: Sequence[ManifestEntry]) -> Partition:
+    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+    values = store.partition_values(partition)
+    return Partition(
+        spec={
+            field.name: default_name if value is None else to_text(value, field.type)
+            for field, value in zip(store.schema.partition_fields, values, strict=True)
+        },
+        record_count=sum(e.file.row_count for e in entries),
+        file_size_in_bytes=sum(e.file.file_size for e in entries),
+        file_count=len(entries),
+        last_file_creation_time=max(e.file.creation_time or 0 for e in entries),
+        total_buckets=entries[0].total_buckets,
+    )

@@ -1,0 +1,61 @@
+"""From a place to a table: what a catalog does once it knows where the table lies, and what `open_table` does alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakewright.errors import BranchNotExistException, TableNotExistException
+from lakewright.metadata.refs import branches
+from lakewright.metadata.schemas import Schemas
+from lakewright.metadata.store import TableStore
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import TableSchema
+from lakewright.storage.base import Storage
+from lakewright.storage.layout import Layout
+from lakewright.storage.open import open_storage
+from lakewright.table import FileStoreTable
+
+
+def open_table(path: str, options: Mapping[str, str] | None = None) -> FileStoreTable:
+    """Open the table at a path, without a catalog. `options` are storage options and dynamic table options.
+
+    >>> import tempfile, lakewright
+    >>> catalog = lakewright.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> catalog.create_database("d")
+    >>> catalog.create_table("d.t", lakewright.Schema([lakewright.DataField(0, "a", lakewright.AtomicType("INT"))]))
+    >>> lakewright.open_table(catalog.get_table("d.t").table_path).field_names
+    ['a']
+    """
+    given = dict(options or {})
+    storage, location = open_storage(path, given)
+    parts = location.rstrip("/").split("/")
+    database = parts[-2].removesuffix(".db") if len(parts) > 1 and parts[-2].endswith(".db") else "default"
+    branch = given.get(CoreOptions.BRANCH.key())
+    return open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
+
+
+def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileStoreTable:
+    """Open the table at a layout's root with its newest schema, on the branch that the identifier names."""
+    name = identifier.get_full_name()
+    branch = identifier.get_branch_name()
+    if branch is not None and branch != "main":
+        known = branches(storage, layout)
+        if branch not in known:
+            raise BranchNotExistException(f"{name}: there is no branch {branch} (branches: {known})", branch=branch)
+        layout = layout.for_branch(branch)
+    schema = Schemas(storage, layout).latest()
+    if schema is None:
+        raise TableNotExistException(f"there is no table at {layout.root}: it has no schema file", table=name)
+    return FileStoreTable(identifier, TableStore(name, storage, _placed(layout, schema), schema))
+
+
+def _placed(layout: Layout, schema: TableSchema) -> Layout:
+    """Return the layout with what the table's options say about places."""
+    options = schema.core_options
+    return replace(
+        layout,
+        data_directory=options.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
+        index_in_data_directory=options.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
+    )

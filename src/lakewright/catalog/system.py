@@ -1,0 +1,286 @@
+"""System tables: what a table's metadata says, as rows. `db.t$snapshots`, `$schemas`, `$options`, `$files`.
+
+A system table is read like any other table: builder, filter, projection, limit, scan, splits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakewright.errors import ColumnNotExistException, NotFoundError
+from lakewright.formats.base import file_format_of
+from lakewright.read.scan import pick_snapshot
+from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.spec.predicate_text import parse_predicate
+from lakewright.spec.stats import ColumnStats, field_stats
+from lakewright.spec.types import DataField, RowType
+from lakewright.spec.values import to_text
+from lakewright.table import FileStoreTable
+
+_LONG, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
+_SNAPSHOTS = pa.schema(
+    [
+        pa.field("snapshot_id", _LONG, nullable=False),
+        pa.field("schema_id", _LONG, nullable=False),
+        pa.field("commit_user", _TEXT, nullable=False),
+        pa.field("commit_identifier", _LONG, nullable=False),
+        pa.field("commit_kind", _TEXT, nullable=False),
+        pa.field("commit_time", _TIME, nullable=False),
+        ("base_manifest_list", _TEXT),
+        ("delta_manifest_list", _TEXT),
+        ("changelog_manifest_list", _TEXT),
+        ("total_record_count", _LONG),
+        ("delta_record_count", _LONG),
+        ("changelog_record_count", _LONG),
+        ("watermark", _LONG),
+        ("next_row_id", _LONG),
+        ("writer_version", _TEXT),
+    ]
+)
+_SCHEMAS = pa.schema(
+    [
+        pa.field("schema_id", _LONG, nullable=False),
+        pa.field("fields", _TEXT, nullable=False),
+        pa.field("partition_keys", _TEXT, nullable=False),
+        pa.field("primary_keys", _TEXT, nullable=False),
+        pa.field("options", _TEXT, nullable=False),
+        ("comment", _TEXT),
+        pa.field("update_time", _TIME, nullable=False),
+    ]
+)
+_OPTIONS = pa.schema([pa.field("key", _TEXT, nullable=False), pa.field("value", _TEXT, nullable=False)])
+_FILES = pa.schema(
+    [
+        ("partition", _TEXT),
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("file_path", _TEXT, nullable=False),
+        pa.field("file_format", _TEXT, nullable=False),
+        pa.field("schema_id", _LONG, nullable=False),
+        pa.field("level", pa.int32(), nullable=False),
+        pa.field("record_count", _LONG, nullable=False),
+        pa.field("file_size_in_bytes", _LONG, nullable=False),
+        ("min_key", _TEXT),
+        ("max_key", _TEXT),
+        pa.field("null_value_counts", _TEXT, nullable=False),
+        pa.field("min_value_stats", _TEXT, nullable=False),
+        pa.field("max_value_stats", _TEXT, nullable=False),
+        ("min_sequence_number", _LONG),
+        ("max_sequence_number", _LONG),
+        ("creation_time", _TIME),
+        ("deleteRowCount", _LONG),
+        ("file_source", _TEXT),
+        ("first_row_id", _LONG),
+        ("write_cols", pa.list_(_TEXT)),
+    ]
+)
+
+
+def system_table(table: FileStoreTable, name: str) -> SystemTable:
+    """Return the system table of that name."""
+    if name not in _ROWS:
+        known = ", ".join(f"${n}" for n in _ROWS)
+        raise NotFoundError(f"{table.name} has no system table ${name} (there are {known})", table=table.name)
+    schema, rows = _ROWS[name]
+    return SystemTable(table, name, schema, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTable:
+    """One system table of one table."""
+
+    table: FileStoreTable
+    system_name: str
+    arrow_schema: pa.Schema
+    rows: Callable[[FileStoreTable], Iterator[tuple[object, ...]]]
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table$name`."""
+        return f"{self.table.name}${self.system_name}"
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return list(from_arrow_schema(self.arrow_schema))
+
+    def row_type(self) -> RowType:
+        """Return the columns as one ROW type."""
+        return RowType(False, self.fields)  # noqa: FBT003 - a table's row is never null
+
+    def primary_keys(self) -> list[str]:
+        """Return the column that identifies a row, where there is one."""
+        return [self.arrow_schema.names[0]] if self.system_name != "files" else []
+
+    def new_read_builder(self) -> SystemReadBuilder:
+        """Start a read."""
+        return SystemReadBuilder(self)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows."""
+        columns = list(zip(*self.rows(self.table), strict=True)) or [()] * len(self.arrow_schema)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, self.arrow_schema, strict=True)]
+        return pa.table(arrays, schema=self.arrow_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemReadBuilder:
+    """Filter, projection and limit over a system table; builder, scan, plan and read in one small value."""
+
+    source: SystemTable
+    predicate: Predicate | None = None
+    projection: tuple[str, ...] | None = None
+    limit: int | None = None
+
+    def with_filter(self, predicate: Predicate | str) -> SystemReadBuilder:
+        """Keep only matching rows."""
+        parsed = parse_predicate(predicate, self.source.fields) if isinstance(predicate, str) else predicate
+        return replace(self, predicate=parsed)
+
+    def with_projection(self, projection: Sequence[str]) -> SystemReadBuilder:
+        """Keep only some columns."""
+        for name in projection:
+            if name not in self.source.arrow_schema.names:
+                raise ColumnNotExistException(f"{self.source.name} has no column {name}", column=name)
+        return replace(self, projection=tuple(projection))
+
+    def with_limit(self, limit: int) -> SystemReadBuilder:
+        """Keep only the first rows."""
+        return replace(self, limit=limit)
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Return a builder for predicates over the columns."""
+        return PredicateBuilder(self.source.fields)
+
+    def read_type(self) -> list[DataField]:
+        """Return the columns of the result."""
+        return [f for f in self.source.fields if self.projection is None or f.name in self.projection]
+
+    def new_scan(self) -> SystemReadBuilder:
+        """Return the scan, which is the builder itself."""
+        return self
+
+    def plan(self) -> SystemReadBuilder:
+        """Return the plan, which is the builder itself."""
+        return self
+
+    def splits(self) -> list[SystemReadBuilder]:
+        """Return the one split."""
+        return [self]
+
+    def new_read(self) -> SystemReadBuilder:
+        """Return the reader, which is the builder itself."""
+        return self
+
+    def to_arrow(self, splits: Sequence[SystemReadBuilder] | None = None, parallelism: int | None = None) -> pa.Table:
+        """Return the rows."""
+        del splits, parallelism  # there is one split, and it is cheap
+        rows = self.source.to_arrow()
+        if self.predicate is not None:
+            rows = rows.filter(self.predicate.to_arrow(rows.schema))
+        if self.projection is not None:
+            rows = rows.select(list(self.projection))
+        return rows if self.limit is None else rows.slice(0, self.limit)
+
+    def to_pandas(self, splits: Sequence[SystemReadBuilder] | None = None, parallelism: int | None = None) -> object:
+        """Return the rows as a pandas frame."""
+        return self.to_arrow(splits, parallelism).to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as an Arrow stream."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def _snapshots(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    for snapshot_id in table.store.snapshots.ids():
+        s = table.store.snapshots.get(snapshot_id)
+        yield (
+            s.id,
+            s.schema_id,
+            s.commit_user,
+            s.commit_identifier,
+            s.commit_kind.value,
+            s.time_millis,
+            s.base_manifest_list,
+            s.delta_manifest_list,
+            s.changelog_manifest_list,
+            s.total_record_count,
+            s.delta_record_count,
+            s.changelog_record_count,
+            s.watermark,
+            s.next_row_id,
+            s.writer_version,
+        )
+
+
+def _schemas(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    for schema in table.store.schemas.all():
+        yield (
+            schema.id,
+            _compact([field.to_dict() for field in schema.fields]),
+            _compact(list(schema.partition_keys)),
+            _compact(list(schema.primary_keys)),
+            _compact(dict(schema.options)),
+            schema.comment,
+            schema.time_millis,
+        )
+
+
+def _options(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    yield from sorted(table.schema.options.items())
+
+
+def _files(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    snapshot = pick_snapshot(table.store)
+    for entry in () if snapshot is None else table.store.manifests.live(snapshot):
+        yield _file_row(table, entry)
+
+
+def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]:
+    file = entry.file
+    fields = table.store.schemas.get(file.schema_id).fields
+    stats = {field: field_stats(file, field.name, fields) for field in fields}
+    return (
+        table.store.partition_directory(entry.partition) or None,
+        entry.bucket,
+        file.external_path or file.file_name,
+        file_format_of(file.file_name),
+        file.schema_id,
+        file.level,
+        file.row_count,
+        file.file_size,
+        None,
+        None,
+        _compact({f.name: None if s is None else s.null_count for f, s in stats.items()}),
+        _compact({f.name: _bound(f, s, lower=True) for f, s in stats.items()}),
+        _compact({f.name: _bound(f, s, lower=False) for f, s in stats.items()}),
+        file.min_sequence_number,
+        file.max_sequence_number,
+        file.creation_time,
+        file.delete_row_count,
+        None if file.file_source is None else ("APPEND", "COMPACT")[file.file_source],
+        file.first_row_id,
+        None if file.write_cols is None else list(file.write_cols),
+    )
+
+
+def _bound(field: DataField, stats: ColumnStats | None, *, lower: bool) -> str | None:
+    value = None if stats is None else stats.min if lower else stats.max
+    return None if value is None else to_text(value, field.type)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+_ROWS: dict[str, tuple[pa.Schema, Callable[[FileStoreTable], Iterator[tuple[object, ...]]]]] = {
+    "snapshots": (_SNAPSHOTS, _snapshots),
+    "schemas": (_SCHEMAS, _schemas),
+    "options": (_OPTIONS, _options),
+    "files": (_FILES, _files),
+}

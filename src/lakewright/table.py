@@ -1,0 +1,210 @@
+"""One table: its schema and its verbs. Every verb is a door to the room that does the work.
+
+A table is a small value that can be pickled and sent to a worker; it pins no snapshot and holds no open file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.maintenance.orphans import Orphans, remove_orphans
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.scan import pick_snapshot
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import CoreOptions, parse_duration_millis
+from lakewright.spec.schema import TableSchema
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataField, RowType
+from lakewright.metadata.store import TableStore
+from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
+
+_DAY_MILLIS = 24 * 60 * 60 * 1000
+_TRAVEL = (
+    CoreOptions.SCAN_SNAPSHOT_ID,
+    CoreOptions.SCAN_TAG_NAME,
+    CoreOptions.SCAN_TIMESTAMP_MILLIS,
+    CoreOptions.SCAN_TIMESTAMP,
+    CoreOptions.SCAN_VERSION,
+    CoreOptions.SCAN_WATERMARK,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStoreTable:
+    """A table of a catalog, or of a path."""
+
+    identifier: Identifier
+    store: TableStore
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table`."""
+        return self.identifier.get_full_name()
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema that reads and writes use, with the effective options."""
+        return self.store.schema
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """The same as `schema`, under pypaimon's name."""
+        return self.store.schema
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return list(self.schema.fields)
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the columns in order."""
+        return [field.name for field in self.schema.fields]
+
+    @property
+    def options(self) -> CoreOptions:
+        """The effective options."""
+        return self.store.options
+
+    @property
+    def primary_keys(self) -> list[str]:
+        """The primary key columns; empty for an append table."""
+        return list(self.schema.primary_keys)
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """The partition columns; empty for an unpartitioned table."""
+        return list(self.schema.partition_keys)
+
+    @property
+    def table_path(self) -> str:
+        """Where the table lies."""
+        return self.store.layout.root
+
+    def comment(self) -> str | None:
+        """Return the table's comment."""
+        return self.schema.comment
+
+    def row_type(self) -> RowType:
+        """Return the columns as one ROW type."""
+        return RowType(False, self.schema.fields)  # noqa: FBT003 - a table's row is never null
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.schema.fields)
+        return f"FileStoreTable({self.name}: {columns})"
+
+    # Writing.
+
+    def new_batch_write_builder(self) -> BatchWriteBuilder:
+        """Start a batch write: one writer (or many), one commit."""
+        return BatchWriteBuilder(self.store)
+
+    def new_write_builder(self) -> BatchWriteBuilder:
+        """Start a batch write, under pypaimon-rust's name."""
+        return self.new_batch_write_builder()
+
+    def new_stream_write_builder(self) -> StreamWriteBuilder:
+        """Start a stream write: many commits, each with an identifier."""
+        return StreamWriteBuilder(self.store)
+
+    # Reading.
+
+    def new_read_builder(self) -> ReadBuilder:
+        """Start a read of the newest snapshot, or of the one the table's `scan.` options name."""
+        return ReadBuilder(self._travelled().store)
+
+    def copy(self, options: Mapping[str, str]) -> FileStoreTable:
+        """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
+        given = {key: str(value) for key, value in options.items()}
+        schema = self.schema.with_options(given)
+        schema.core_options.get(CoreOptions.BUCKET)  # a value that cannot be read is refused here, not later
+        return replace(self, store=self.store.with_schema(schema))
+
+    def snapshot(
+        self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: int | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot, or the one of an id, a tag or a time (epoch milliseconds). None: never written."""
+        given = [what for what in (snapshot_id, tag, timestamp) if what is not None]
+        if len(given) > 1:
+            raise InvalidInputError(f"{self.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
+        if snapshot_id is not None:
+            return self.store.snapshots.get(snapshot_id)
+        if tag is not None:
+            return self.store.tags.get(tag).snapshot
+        if timestamp is not None:
+            return self.store.snapshots.at_timestamp(timestamp)
+        return self.store.snapshots.latest()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as an Arrow stream, so that `pa.table(t)`, polars and DuckDB read the table as it is."""
+        return self.new_read_builder().__arrow_c_stream__(requested_schema)
+
+    def _travelled(self) -> FileStoreTable:
+        """Return the table seen with the schema of the snapshot that its options travel to."""
+        if all(self.options.get(option) is None for option in _TRAVEL):
+            return self
+        snapshot = pick_snapshot(self.store)
+        if snapshot is None:
+            raise NotFoundError(f"{self.name}: there is no snapshot to travel to; the table was never written")
+        stored = self.store.schemas.get(snapshot.schema_id)
+        schema = stored.with_options(self.schema.options)
+        return replace(self, store=self.store.with_schema(schema))
+
+    # Tags.
+
+    def create_tag(
+        self,
+        tag_name: str,
+        snapshot_id: int | None = None,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        time_retained: str | None = None,
+    ) -> None:
+        """Give a snapshot a name that keeps its files alive. The newest one unless an id is given."""
+        self.store.tags.create(
+            tag_name,
+            self._existing_snapshot(snapshot_id),
+            time_retained_millis=None if time_retained is None else parse_duration_millis(time_retained),
+            ignore_if_exists=ignore_if_exists,
+        )
+
+    def replace_tag(self, tag_name: str, snapshot_id: int | None = None, time_retained: str | None = None) -> None:
+        """Point an existing tag at another snapshot."""
+        self.store.tags.replace(
+            tag_name,
+            self._existing_snapshot(snapshot_id),
+            time_retained_millis=None if time_retained is None else parse_duration_millis(time_retained),
+        )
+
+    def rename_tag(self, old_name: str, new_name: str) -> None:
+        """Give a tag another name."""
+        self.store.tags.rename(old_name, new_name)
+
+    def delete_tag(self, tag_name: str) -> None:
+        """Forget a tag. Files that only it kept alive are left to the removal of orphans."""
+        self.store.tags.delete(tag_name)
+
+    def list_tags(self) -> list[str]:
+        """Return the names of the tags."""
+        return self.store.tags.list()
+
+    def _existing_snapshot(self, snapshot_id: int | None) -> Snapshot:
+        snapshot = self.snapshot(snapshot_id)
+        if snapshot is None:
+            raise NotFoundError(f"{self.name}: there is no snapshot to tag; write something first", table=self.name)
+        return snapshot
+
+    # Keeping it healthy.
+
+    def remove_orphan_files(self, *, older_than_millis: int | None = None, dry_run: bool = False) -> Orphans:
+        """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
+
+        Files of writers that are still at work look like orphans until they commit: choose an age beyond the longest write.
+        """
+        now = int(time.time() * 1000)
+        limit = now - _DAY_MILLIS if older_than_millis is None else older_than_millis
+        return remove_orphans(self.store, older_than_millis=limit, dry_run=dry_run)

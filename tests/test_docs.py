@@ -1,0 +1,63 @@
+"""Everything README, docs and docstrings show is executed."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import lakewright
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snippets of one page are one program, run in an empty directory."""
+    snippets = SNIPPET.findall(page.read_text())
+    assert snippets or page.name == "index.md", f"{page} shows no code"
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "page"}
+    for number, code in enumerate(snippets):
+        exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - the pages are ours
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failures, _ = doctest.testmod(importlib.import_module(name), raise_on_error=False)
+    assert failures == 0
+
+
+def test_commands_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    commands = re.findall(r"make ([a-z0-9-]+)", (ROOT / "README.md").read_text())
+    assert {"demo", "test"} <= set(commands)
+    for command in commands:
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE), f"README names `make {command}`"
+
+
+def test_public_names_have_docstrings() -> None:
+    missing = [n for n in lakewright.__all__ if n != "__version__" and not getattr(lakewright, n).__doc__]
+    assert missing == []
+
+
+def test_the_project_names_no_machine() -> None:
+    """No path of the workplace, no registry's address, in anything that is checked in."""
+    forbidden = re.compile(r"/work/|/tmp/w/|pypi\.org|maven\.org|crates\.io|proxy\.golang|registry\.npm")
+    here = Path(os.path.abspath(__file__))
+    suffixes = {".py", ".md", ".toml", ".txt", ".java", ""}
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        if parts[0].startswith(".v") or parts[0] in {".git", "target"} or "golden" in parts or path == here:
+            continue
+        if path.is_file() and path.suffix in suffixes and not any(p.startswith(".") and p.endswith("cache") for p in parts):
+            assert not forbidden.search(path.read_text(errors="replace")), path

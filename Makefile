@@ -7,7 +7,7 @@ PEERS := .venvs/peers
 .PHONY: demo test lint types unit interop-java interop-s3 soak bench clean
 
 demo: $(VENV)/.made
-	$(BIN)/python -m lakewright.demo
+	$(BIN)/python examples/demo.py
 
 test: lint types unit
 

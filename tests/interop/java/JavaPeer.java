@@ -1,0 +1,205 @@
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.LocalDate;
+import java.time.LocalTime;
+import java.time.format.DateTimeFormatter;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.paimon.catalog.Catalog;
+import org.apache.paimon.catalog.CatalogContext;
+import org.apache.paimon.catalog.CatalogFactory;
+import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.data.InternalArray;
+import org.apache.paimon.data.InternalMap;
+import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.data.Timestamp;
+import org.apache.paimon.options.Options;
+import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.table.Table;
+import org.apache.paimon.table.sink.BatchTableCommit;
+import org.apache.paimon.table.sink.BatchTableWrite;
+import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.types.ArrayType;
+import org.apache.paimon.types.DataField;
+import org.apache.paimon.types.DataType;
+import org.apache.paimon.types.MapType;
+import org.apache.paimon.types.MultisetType;
+import org.apache.paimon.types.RowType;
+
+/**
+ * Java's side of the interop tests. One command per line on standard input, one JSON answer per line on standard output:
+ *
+ * <pre>
+ * read WAREHOUSE DB TABLE [key=value ...]     rows of a batch read, with dynamic options
+ * copy WAREHOUSE DB SOURCE TARGET             append all rows of one table to another, as Java
+ * </pre>
+ */
+public class JavaPeer {
+    public static void main(String[] args) throws Exception {
+        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        java.util.Scanner in = new java.util.Scanner(System.in, StandardCharsets.UTF_8);
+        while (in.hasNextLine()) {
+            String[] words = in.nextLine().split("\t");
+            try {
+                out.println(run(words));
+            } catch (Throwable failure) {
+                java.io.StringWriter trace = new java.io.StringWriter();
+                failure.printStackTrace(new java.io.PrintWriter(trace));
+                out.println("{\"error\": " + text(trace.toString()) + "}");
+            }
+        }
+    }
+
+    static String run(String[] words) throws Exception {
+        Options options = new Options();
+        options.set("warehouse", words[1]);
+        try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
+            Table table = catalog.getTable(Identifier.create(words[2], words[3]));
+            if (words[0].equals("read")) {
+                Map<String, String> dynamic = new HashMap<>();
+                for (int i = 4; i < words.length; i++) {
+                    int equals = words[i].indexOf('=');
+                    dynamic.put(words[i].substring(0, equals), words[i].substring(equals + 1));
+                }
+                return "{\"rows\": [" + String.join(", ", rows(dynamic.isEmpty() ? table : table.copy(dynamic))) + "]}";
+            }
+            return copy(table, catalog.getTable(Identifier.create(words[2], words[4])));
+        }
+    }
+
+    static List<String> rows(Table table) throws Exception {
+        List<DataField> fields = table.rowType().getFields();
+        List<String> rows = new ArrayList<>();
+        ReadBuilder builder = table.newReadBuilder();
+        try (RecordReader<InternalRow> reader = builder.newRead().createReader(builder.newScan().plan().splits())) {
+            reader.forEachRemaining(row -> rows.add(list(row, fields)));
+        }
+        return rows;
+    }
+
+    static String copy(Table source, Table target) throws Exception {
+        BatchWriteBuilder sink = target.newBatchWriteBuilder();
+        ReadBuilder builder = source.newReadBuilder();
+        try (BatchTableWrite write = sink.newWrite();
+                BatchTableCommit commit = sink.newCommit();
+                RecordReader<InternalRow> reader =
+                        builder.newRead().createReader(builder.newScan().plan().splits())) {
+            write.withIOManager(new org.apache.paimon.disk.IOManagerImpl(System.getProperty("java.io.tmpdir")));
+            reader.forEachRemaining(
+                    row -> {
+                        try {
+                            write.write(row);
+                        } catch (Exception failure) {
+                            throw new RuntimeException(failure);
+                        }
+                    });
+            commit.commit(write.prepareCommit());
+        }
+        return "{}";
+    }
+
+    static String list(InternalRow row, List<DataField> fields) {
+        List<String> cells = new ArrayList<>();
+        for (int i = 0; i < fields.size(); i++) {
+            DataType type = fields.get(i).type();
+            cells.add(value(InternalRow.createFieldGetter(type, i).getFieldOrNull(row), type));
+        }
+        return "[" + String.join(", ", cells) + "]";
+    }
+
+    static String value(Object value, DataType type) {
+        if (value == null) {
+            return "null";
+        }
+        switch (type.getTypeRoot()) {
+            case BOOLEAN:
+            case TINYINT:
+            case SMALLINT:
+            case INTEGER:
+            case BIGINT:
+                return value.toString();
+            case FLOAT:
+                return number(((Float) value).doubleValue());
+            case DOUBLE:
+                return number((Double) value);
+            case BINARY:
+            case VARBINARY:
+                StringBuilder hex = new StringBuilder();
+                for (byte b : (byte[]) value) {
+                    hex.append(String.format("%02x", b));
+                }
+                return text(hex.toString());
+            case DECIMAL:
+                return text(((org.apache.paimon.data.Decimal) value).toBigDecimal().toPlainString());
+            case DATE:
+                return text(LocalDate.ofEpochDay((Integer) value).toString());
+            case TIME_WITHOUT_TIME_ZONE:
+                return text(LocalTime.ofNanoOfDay((Integer) value * 1_000_000L)
+                        .format(DateTimeFormatter.ofPattern("HH:mm:ss.SSS")));
+            case TIMESTAMP_WITHOUT_TIME_ZONE:
+            case TIMESTAMP_WITH_LOCAL_TIME_ZONE:
+                String moment = ((Timestamp) value).toLocalDateTime()
+                        .format(DateTimeFormatter.ofPattern("uuuu-MM-dd'T'HH:mm:ss.SSSSSSSSS"));
+                return text(type.toString().contains("LOCAL") ? moment + "Z" : moment);
+            case ARRAY:
+                return array((InternalArray) value, ((ArrayType) type).getElementType());
+            case MAP:
+                return map((InternalMap) value, ((MapType) type).getKeyType(), ((MapType) type).getValueType());
+            case MULTISET:
+                return map((InternalMap) value, ((MultisetType) type).getElementType(),
+                        new org.apache.paimon.types.IntType(false));
+            case ROW:
+                List<DataField> fields = ((RowType) type).getFields();
+                List<String> members = new ArrayList<>();
+                for (int i = 0; i < fields.size(); i++) {
+                    DataType inner = fields.get(i).type();
+                    Object cell = InternalRow.createFieldGetter(inner, i).getFieldOrNull((InternalRow) value);
+                    members.add(text(fields.get(i).name()) + ": " + value(cell, inner));
+                }
+                return "{" + String.join(", ", members) + "}";
+            default:
+                return text(value.toString());
+        }
+    }
+
+    static String array(InternalArray array, DataType element) {
+        InternalArray.ElementGetter getter = InternalArray.createElementGetter(element);
+        List<String> cells = new ArrayList<>();
+        for (int i = 0; i < array.size(); i++) {
+            cells.add(value(getter.getElementOrNull(array, i), element));
+        }
+        return "[" + String.join(", ", cells) + "]";
+    }
+
+    static String map(InternalMap map, DataType key, DataType element) {
+        InternalArray.ElementGetter keys = InternalArray.createElementGetter(key);
+        InternalArray.ElementGetter values = InternalArray.createElementGetter(element);
+        List<String> pairs = new ArrayList<>();
+        for (int i = 0; i < map.size(); i++) {
+            pairs.add("[" + value(keys.getElementOrNull(map.keyArray(), i), key) + ", "
+                    + value(values.getElementOrNull(map.valueArray(), i), element) + "]");
+        }
+        return "[" + String.join(", ", pairs) + "]";
+    }
+
+    static String number(double value) {
+        return Double.isNaN(value) || Double.isInfinite(value) ? text(Double.toString(value)) : Double.toString(value);
+    }
+
+    static String text(String value) {
+        StringBuilder out = new StringBuilder("\"");
+        for (char c : value.toCharArray()) {
+            if (c == '"' || c == '\\') {
+                out.append('\\').append(c);
+            } else if (c < 0x20 || c > 0x7e) {
+                out.append(String.format("\\u%04x", (int) c));
+            } else {
+                out.append(c);
+            }
+        }
+        return out.append('"').toString();
+    }
+}

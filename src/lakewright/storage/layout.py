@@ -1,0 +1,374 @@
+"""Where everything of a table lies: every path of the format is spelled here and nowhere else.
+
+A root, names and numbers come in; full paths go out. No name reaches a path unchecked: it is one component, so a path
+never leaves the directory it was built for. A name that a caller chose is refused with InvalidInputError, a name that
+came out of a file with CorruptTableError.
+
+Schemas, snapshots, tags, changelogs and consumers belong to a branch; manifests, index files, statistics and data are
+shared by all branches and lie under the root.
+
+The name of a partition directory cannot be turned back into values: null, the empty and the blank text share one
+directory, and dates may be spelled as numbers. The partition row of the manifest is the truth; the name only finds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.spec.datafile import DataFile, IndexFile
+from lakewright.spec.types import AtomicType, DataField, DataType, Value
+from lakewright.spec.values import clock_text, date_text, to_text
+
+MAIN_BRANCH = "main"
+POSTPONE_BUCKET = -2
+NAME_BYTES_MAX = 255
+
+# Neither separator of any platform, no control character, no half of a surrogate pair.
+_COMPONENT = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+# What the directory of a thing adds to its name: the whole has to fit into one component.
+_AFFIXES = {"database": ("", ".db"), "table": ("", ""), "branch": ("branch-", ""), "tag": ("tag-", "")}
+
+_SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+# What the format counts as blank: the no-break spaces are no part of it.
+_BLANK = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
+_SECOND = 10**9
+_DAY_SECONDS = 86_400
+
+
+def check_file_name(name: str, *, origin: str | None = None) -> str:
+    """Return a name that is safely one path component; `origin` is the file it came out of, None for a caller's name.
+
+    >>> check_file_name("data-1.parquet")
+    'data-1.parquet'
+    >>> check_file_name("../etc/passwd", origin="manifest/manifest-1")
+    Traceback (most recent call last):
+    ...
+    lakewright.errors.CorruptTableError: '../etc/passwd' cannot be a file name: it contains a separator or control \
+character (found in manifest/manifest-1)
+    """
+    why = _objection(name)
+    if why is None:
+        return name
+    message = f"{name!r} cannot be a file name: it {why}"
+    if origin is None:
+        raise InvalidInputError(message, name=name)
+    raise CorruptTableError(f"{message} (found in {origin})", path=origin, name=name)
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return the name of a new or wanted `database`, `table`, `branch` or `tag` if it fits into one directory or file.
+
+    >>> check_name("branch", "dev")
+    'dev'
+    """
+    prefix, suffix = _AFFIXES[kind]
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInputError(f"a {kind} needs a name that is not blank, not {name!r}", name=name, kind=kind)
+    why = _objection(name) or _objection(f"{prefix}{name}{suffix}")
+    if why is not None:
+        raise InvalidInputError(f"{name!r} cannot name a {kind}: it {why}", name=name, kind=kind)
+    if kind == "branch" and name == MAIN_BRANCH:
+        raise InvalidInputError(f"{name!r} is the table itself: choose another branch name", name=name, kind=kind)
+    if kind == "branch" and name.isdecimal():
+        raise InvalidInputError(f"a branch name cannot be all digits: {name!r}", name=name, kind=kind)
+    return name
+
+
+def database_directory(warehouse: str, database: str) -> str:
+    """Return where a database lies in a warehouse.
+
+    >>> database_directory("/lake", "sales")
+    '/lake/sales.db'
+    """
+    return f"{warehouse.rstrip('/')}/{check_name('database', database)}.db"
+
+
+def numbered(names: Iterable[str], prefix: str) -> list[int]:
+    """Return, in order, the numbers of the names that are exactly a prefix and a decimal number.
+
+    >>> numbered(["snapshot-12", "snapshot-9", ".snapshot-10.x.tmp", "snapshot-1.tmp-x", "LATEST"], "snapshot-")
+    [9, 12]
+    """
+    tails = (name[len(prefix) :] for name in names if name.startswith(prefix))
+    return sorted(int(tail) for tail in tails if _NUMBER.fullmatch(tail))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one table as one of its branches sees them.
+
+    >>> Layout("/lake/sales.db/orders").snapshot_file(7)
+    '/lake/sales.db/orders/snapshot/snapshot-7'
+    >>> Layout("/lake/sales.db/orders", branch="dev").snapshot_file(7)
+    '/lake/sales.db/orders/branch/branch-dev/snapshot/snapshot-7'
+    """
+
+    root: str
+    branch: str = MAIN_BRANCH
+    data_directory: str | None = None  # option data-file.path-directory
+    index_in_data_directory: bool = False  # option index-file-in-data-file-dir
+
+    def __post_init__(self) -> None:
+        if self.branch != MAIN_BRANCH:
+            check_name("branch", self.branch)
+        for component in (self.data_directory or "").strip("/").split("/") if self.data_directory else ():
+            check_file_name(component)
+
+    def for_branch(self, name: str) -> Layout:
+        """Return the same table as another branch sees it."""
+        return replace(self, branch=name)
+
+    # What belongs to the branch.
+
+    @property
+    def branch_root(self) -> str:
+        """The directory of the branch; of `main`, the table's own."""
+        return self.root if self.branch == MAIN_BRANCH else self.branch_directory(self.branch)
+
+    @property
+    def schema_directory(self) -> str:
+        """Where the schema files are."""
+        return f"{self.branch_root}/schema"
+
+    @property
+    def snapshot_directory(self) -> str:
+        """Where the snapshot files and their two hints are."""
+        return f"{self.branch_root}/snapshot"
+
+    @property
+    def tag_directory(self) -> str:
+        """Where the tags are."""
+        return f"{self.branch_root}/tag"
+
+    @property
+    def changelog_directory(self) -> str:
+        """Where snapshots live on that were kept for their changelog only."""
+        return f"{self.branch_root}/changelog"
+
+    @property
+    def consumer_directory(self) -> str:
+        """Where the positions of consumers are."""
+        return f"{self.branch_root}/consumer"
+
+    @property
+    def latest_hint(self) -> str:
+        """The hint to the newest snapshot."""
+        return f"{self.snapshot_directory}/LATEST"
+
+    @property
+    def earliest_hint(self) -> str:
+        """The hint to the oldest snapshot."""
+        return f"{self.snapshot_directory}/EARLIEST"
+
+    def schema_file(self, schema_id: int) -> str:
+        """Return the path of a schema."""
+        return f"{self.schema_directory}/schema-{schema_id:d}"
+
+    def snapshot_file(self, snapshot_id: int) -> str:
+        """Return the path of a snapshot."""
+        return f"{self.snapshot_directory}/snapshot-{snapshot_id:d}"
+
+    def changelog_file(self, snapshot_id: int) -> str:
+        """Return the path of a snapshot that was kept for its changelog."""
+        return f"{self.changelog_directory}/changelog-{snapshot_id:d}"
+
+    def tag_file(self, name: str) -> str:
+        """Return the path of a tag."""
+        return f"{self.tag_directory}/tag-{check_name('tag', name)}"
+
+    def consumer_file(self, consumer_id: str) -> str:
+        """Return the path of a consumer's position."""
+        return f"{self.consumer_directory}/{check_file_name(f'consumer-{consumer_id}')}"
+
+    # What all branches share.
+
+    @property
+    def branches_directory(self) -> str:
+        """Where the directories of the branches are."""
+        return f"{self.root}/branch"
+
+    @property
+    def manifest_directory(self) -> str:
+        """Where manifests, manifest lists and index manifests are."""
+        return f"{self.root}/manifest"
+
+    @property
+    def index_directory(self) -> str:
+        """Where index files are, unless they lie beside the data."""
+        return f"{self.root}/index"
+
+    @property
+    def statistics_directory(self) -> str:
+        """Where table statistics are."""
+        return f"{self.root}/statistics"
+
+    @property
+    def data_root(self) -> str:
+        """The directory that holds the partitions and buckets."""
+        inner = (self.data_directory or "").strip("/")
+        return f"{self.root}/{inner}" if inner else self.root
+
+    def branch_directory(self, name: str) -> str:
+        """Return the directory of a branch other than `main`."""
+        return f"{self.branches_directory}/branch-{check_name('branch', name)}"
+
+    def manifest_file(self, name: str, *, origin: str | None = None) -> str:
+        """Return the path of a manifest, manifest list or index manifest."""
+        return f"{self.manifest_directory}/{check_file_name(name, origin=origin)}"
+
+    def statistics_file(self, name: str, *, origin: str | None = None) -> str:
+        """Return the path of table statistics."""
+        return f"{self.statistics_directory}/{check_file_name(name, origin=origin)}"
+
+    def index_file(self, file: IndexFile | str, bucket_directory: str | None = None) -> str:
+        """Return the path of an index file; `bucket_directory` is that of the bucket it serves, None without one."""
+        name, external = (file, None) if isinstance(file, str) else (file.file_name, file.external_path)
+        if external is not None:
+            return _external(external, name)
+        beside_data = self.index_in_data_directory and bucket_directory is not None
+        directory = bucket_directory if beside_data else self.index_directory
+        return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
+
+    def bucket_directory(self, partition: str, bucket: int) -> str:
+        """Return the directory of a bucket; `partition` is what `partition_text` made.
+
+        >>> Layout("/t").bucket_directory("dt=2026-01-01", 3), Layout("/t").bucket_directory("", -2)
+        ('/t/dt=2026-01-01/bucket-3', '/t/bucket-postpone')
+        """
+        return _bucket_directory(self.data_root, partition, bucket)
+
+    def data_file(self, partition: str, bucket: int, file: DataFile) -> str:
+        """Return the path of a data file, which may lie outside the table."""
+        if file.external_path is not None:
+            return _external(file.external_path, file.file_name)
+        name = check_file_name(file.file_name, origin=self.manifest_directory)
+        return f"{self.bucket_directory(partition, bucket)}/{name}"
+
+    def extra_file(self, partition: str, bucket: int, file: DataFile, name: str) -> str:
+        """Return the path of a side file, which lies beside its data file."""
+        directory = self.data_file(partition, bucket, file).rpartition("/")[0]
+        return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
+
+
+def escape(text: str) -> str:
+    """Write the characters that would break a path as `%` and two hexadecimal digits.
+
+    >>> escape("a b/c:d")
+    'a b%2Fc%3Ad'
+    """
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def unescape(text: str) -> str:
+    """Undo `escape`; a `%` without two hexadecimal digits stands for itself.
+
+    >>> unescape("a b%2Fc%3Ad 100%")
+    'a b/c:d 100%'
+    """
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_text(values: Sequence[Value], fields: Sequence[DataField], *, default_name: str, legacy: bool) -> str:
+    """Return the directory of a partition below the table, empty for a table without partitions.
+
+    `default_name` and `legacy` are the options `partition.default-name` and `partition.legacy-name`.
+
+    >>> fields = [DataField(0, "day", AtomicType("DATE")), DataField(1, "city", AtomicType("STRING"))]
+    >>> partition_text([20000, "a/b"], fields, default_name="__DEFAULT_PARTITION__", legacy=False)
+    'day=2024-10-04/city=a%2Fb'
+    >>> partition_text([20000, None], fields, default_name="__DEFAULT_PARTITION__", legacy=True)
+    'day=20000/city=__DEFAULT_PARTITION__'
+    """
+    return "/".join(
+        _component(field, value, default_name=default_name, legacy=legacy)
+        for field, value in zip(fields, values, strict=True)
+    )
+
+
+@lru_cache(maxsize=65536)
+def _bucket_directory(data_root: str, partition: str, bucket: int) -> str:
+    for component in partition.split("/") if partition else ():
+        check_file_name(component)
+    name = "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket:d}"
+    return f"{data_root}/{partition}/{name}" if partition else f"{data_root}/{name}"
+
+
+def _external(path: str, name: str) -> str:
+    """Return the path of a file outside the table once it is whole, free of `..` and ends in the file's own name."""
+    scheme, _, rest = path.rpartition("://")
+    directory, _, last = rest.rpartition("/")
+    absolute = bool(scheme) or path.startswith(("/", "file:/"))
+    parts = directory.split("/")
+    if not absolute or last != name or _objection(name) or any(_objection(part) for part in parts if part):
+        raise CorruptTableError(f"a manifest places the file {name!r} at {path!r}, which is no path to it", path=path)
+    return path
+
+
+def _objection(name: str) -> str | None:
+    """Say what keeps a text from being one component of a path."""
+    if not name:
+        return "is empty"
+    if name in {".", ".."}:
+        return "is a directory's name for itself or its parent"
+    if _COMPONENT.fullmatch(name) is None:
+        return "contains a separator or control character"
+    # No character takes more than four bytes, so short names need no encoding.
+    if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
+        return f"is longer than {NAME_BYTES_MAX} bytes"
+    return None
+
+
+def _component(field: DataField, value: Value, *, default_name: str, legacy: bool) -> str:
+    text = default_name if value is None else _legacy_text(value, field.type) if legacy else _text(value, field.type)
+    if _BLANK.fullmatch(text):
+        text = default_name
+    component = f"{escape(field.name)}={escape(text)}"
+    try:
+        fits = len(component.encode()) <= NAME_BYTES_MAX
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise InvalidInputError(
+            f"the value {text!r} of partition column {field.name!r} makes a directory name that is longer than "
+            f"{NAME_BYTES_MAX} bytes or no valid text: partition by something shorter",
+            column=field.name,
+            value=value,
+        )
+    return component
+
+
+def _legacy_text(value: Value, dtype: DataType) -> str:
+    """Return the default form: dates and times as bare numbers, timestamps in ISO form without needless zeros."""
+    root = dtype.root if isinstance(dtype, AtomicType) else ""
+    if isinstance(value, int) and root in {"DATE", "TIME"}:
+        return str(value)
+    if isinstance(value, int) and root in {"TIMESTAMP", "TIMESTAMP_LTZ"}:
+        seconds, nanos = divmod(value, _SECOND)
+        clock = clock_text(seconds)
+        if nanos:
+            digits = f"{nanos:09d}"
+            clock += "." + (digits[:3] if digits.endswith("000000") else digits[:6] if digits[6:] == "000" else digits)
+        return f"{date_text(seconds // _DAY_SECONDS)}T{clock if nanos else clock.removesuffix(':00')}"
+    return to_text(value, dtype)
+
+
+def _text(value: Value, dtype: DataType) -> str:
+    """Return the readable form, which is that of a cast to text; LTZ values show the clock of the session's zone."""
+    if isinstance(value, int) and isinstance(dtype, AtomicType) and dtype.root == "TIMESTAMP_LTZ":
+        value += _zone_offset_seconds(value // _SECOND) * _SECOND
+    return to_text(value, dtype)
+
+
+def _zone_offset_seconds(seconds: int) -> int:
+    try:
+        offset = datetime.fromtimestamp(seconds, UTC).astimezone().utcoffset()
+    except (OverflowError, ValueError, OSError):
+        raise InvalidInputError(f"no calendar knows the zone's offset {seconds} seconds from 1970") from None
+    return 0 if offset is None else int(offset.total_seconds())

@@ -217,6 +217,13 @@ def _lower(text: str) -> str:
     return text.strip().lower()
 
 
+def _stats_mode(text: str) -> str:
+    mode = text.strip().lower()
+    if not re.fullmatch(r"none|counts|full|truncate\([1-9][0-9]{0,8}\)", mode):
+        raise ValueError(text)
+    return mode
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -245,6 +252,7 @@ _SIZE = Kind("a size such as 8 mb", parse_memory)
 _TIME = Kind("a duration such as 10 min, 1 h or PT1H", parse_duration_millis)
 _TEXT = Kind("a text", str)
 _WORD = Kind("a word", _lower)
+_STATS = Kind("none, counts, full or truncate(n)", _stats_mode)
 _NAMES = Kind("a list of names separated by commas", _names)
 _LEVELS = Kind("a list such as 0:avro,5:parquet", _per_level)
 _BUCKET = Kind("a number of buckets of at least 1, or -1 (dynamic), or -2 (postpone)", _buckets)
@@ -321,7 +329,7 @@ class CoreOptions:
     BLOB_VIEW_FIELD = _unset("blob-view-field", _NAMES)
 
     # Statistics.
-    METADATA_STATS_MODE = ConfigOption("metadata.stats-mode", _TEXT, "truncate(16)")
+    METADATA_STATS_MODE = ConfigOption("metadata.stats-mode", _STATS, "truncate(16)")
     METADATA_STATS_MODE_PER_LEVEL = ConfigOption("metadata.stats-mode.per.level", _LEVELS, _NO_LEVELS)
     METADATA_STATS_DENSE_STORE = ConfigOption("metadata.stats-dense-store", _BOOL, default=True)
     METADATA_STATS_KEEP_FIRST_N_COLUMNS = ConfigOption("metadata.stats-keep-first-n-columns", _INT, -1)

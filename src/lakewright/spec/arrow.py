@@ -1,0 +1,290 @@
+"""Types of the format to Arrow types and back.
+
+Each type of the format has one canonical Arrow type: what a read returns and what a writer casts to. Nullability is
+kept on every level; map keys are never null in Arrow. The way back serves table creation: it takes every Arrow type
+that has a meaning in the format and refuses the others with the column and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.types import (
+    PRECISION_MAX,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+)
+
+FIELD_ID = b"PARQUET:field_id"
+DESCRIPTION = b"description"
+
+# Ids of list elements, map keys and map values are derived from the nearest enclosing field: 1024 levels fit between
+# two fields, and keys grow downwards so that they never meet the values.
+_DERIVED_BASE = 536870911
+_DERIVED_STEP = 1024
+
+_SIMPLE = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "CHAR": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIME": pa.time32("ms"),
+    "BLOB": pa.large_binary(),
+    "GEOMETRY": pa.binary(),
+    "GEOGRAPHY": pa.binary(),
+}
+_FROM_SIMPLE: dict[pa.DataType, str] = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.large_string(): "STRING",
+    pa.string_view(): "STRING",
+    pa.binary(): "BYTES",
+    pa.binary_view(): "BYTES",
+    pa.date32(): "DATE",
+    pa.date64(): "DATE",
+    pa.time32("s"): "TIME(0)",
+    pa.time32("ms"): "TIME(3)",
+    pa.time64("us"): "TIME(3)",
+    pa.time64("ns"): "TIME(3)",
+}
+_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_UNSUPPORTED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_large_binary, "it would become a BLOB, which is not supported: use pa.binary()"),
+    (pa.types.is_fixed_size_list, "it would become a VECTOR, which is not supported: use pa.list_()"),
+)
+_REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_unsigned_integer, "the format has no unsigned integers: cast it to the next wider signed type"),
+    (pa.types.is_float16, "the format has no half floats: cast it to pa.float32()"),
+    (pa.types.is_null, "a column needs a type: cast it, for example to pa.string()"),
+    (pa.types.is_duration, "the format has no durations: cast it to pa.int64()"),
+    (pa.types.is_interval, "the format has no intervals: store the numbers of months, days and nanoseconds"),
+    (pa.types.is_union, "the format has no unions: use a struct with one field per member"),
+    (pa.types.is_run_end_encoded, "decode it first (pyarrow.compute.run_end_decode)"),
+    (
+        lambda arrow: isinstance(arrow, pa.BaseExtensionType),
+        "extension types have no place: cast it to its storage type",
+    ),
+)
+
+
+@lru_cache(maxsize=4096)
+def to_arrow_type(dtype: DataType) -> pa.DataType:
+    """Return the canonical Arrow type.
+
+    >>> to_arrow_type(AtomicType("TIMESTAMP(6) WITH LOCAL TIME ZONE"))
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    return _type(dtype, None)
+
+
+def to_arrow_field(field: DataField) -> pa.Field:
+    """Return a column as an Arrow field; a description travels as field metadata."""
+    return _field(field, numbered=False)
+
+
+def to_arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
+    """Return columns as an Arrow schema."""
+    return pa.schema([to_arrow_field(field) for field in fields])
+
+
+def with_field_ids(fields: Sequence[DataField]) -> pa.Schema:
+    """Return columns as an Arrow schema that tells a parquet writer the field id of every level."""
+    return pa.schema([_field(field, numbered=True) for field in fields])
+
+
+def from_arrow_schema(schema: pa.Schema) -> tuple[DataField, ...]:
+    """Return Arrow fields as columns, numbered the way Java numbers them: a column first, then what is inside it.
+
+    >>> columns = from_arrow_schema(pa.schema({"a": pa.int64(), "b": pa.list_(pa.string())}))
+    >>> [f"{column.id} {column.name} {column.type}" for column in columns]
+    ['0 a BIGINT', '1 b ARRAY<STRING>']
+    """
+    ids = count()
+    return tuple(
+        DataField(
+            next(ids),
+            field.name,
+            from_arrow_type(field.type, nullable=field.nullable, ids=ids, column=field.name),
+            _description(field),
+        )
+        for field in schema
+    )
+
+
+def from_arrow_type(
+    arrow: pa.DataType, *, nullable: bool = True, ids: Iterator[int] | None = None, column: str = ""
+) -> DataType:
+    """Return the type of the format for an Arrow type; `ids` number the fields inside it, `column` is for messages."""
+    ids = count() if ids is None else ids
+    simple = _FROM_SIMPLE.get(arrow)
+    if simple is not None:
+        return AtomicType(simple, nullable)
+    kinds = pa.types
+    if kinds.is_dictionary(arrow):
+        return from_arrow_type(arrow.value_type, nullable=nullable, ids=ids, column=column)
+    if kinds.is_decimal(arrow):
+        return AtomicType(_decimal(arrow, column), nullable)
+    if kinds.is_timestamp(arrow):
+        zone = "" if arrow.tz is None else " WITH LOCAL TIME ZONE"
+        return AtomicType(f"TIMESTAMP({_PRECISION[arrow.unit]}){zone}", nullable)
+    if kinds.is_fixed_size_binary(arrow):
+        return AtomicType(f"BINARY({arrow.byte_width})", nullable)
+    if (
+        kinds.is_list(arrow)
+        or kinds.is_large_list(arrow)
+        or kinds.is_list_view(arrow)
+        or kinds.is_large_list_view(arrow)
+    ):
+        return ArrayType(nullable, _inside(arrow.value_field, ids, f"{column}.element"))
+    if kinds.is_map(arrow):
+        key = _inside(arrow.key_field, ids, f"{column}.key")
+        return MapType(nullable, key, _inside(arrow.item_field, ids, f"{column}.value"))
+    if kinds.is_struct(arrow):
+        return RowType(nullable, _row_fields(arrow, ids, column))
+    raise _refusal(arrow, column)
+
+
+def _refusal(arrow: pa.DataType, column: str) -> InvalidInputError | UnsupportedError:
+    """Return the error for an Arrow type that no column can have."""
+    for applies, remedy in _UNSUPPORTED:
+        if applies(arrow):
+            return UnsupportedError(_complaint(arrow, column, remedy), column=column, type=str(arrow))
+    remedy = next((text for applies, text in _REFUSED if applies(arrow)), "the format has no such type")
+    return InvalidInputError(_complaint(arrow, column, remedy), column=column, type=str(arrow))
+
+
+def _complaint(arrow: pa.DataType, column: str, remedy: str) -> str:
+    return f"the column {column!r} has the Arrow type {arrow}: {remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a part without an id of its own lies: below which field, and how deep."""
+
+    field_id: int
+    depth: int = 0
+
+    def deeper(self) -> _Place:
+        return _Place(self.field_id, self.depth + 1)
+
+    def part_id(self, sign: int) -> int:
+        return _DERIVED_BASE + sign * (_DERIVED_STEP * self.field_id + self.depth)
+
+
+def _field(field: DataField, *, numbered: bool) -> pa.Field:
+    metadata: dict[bytes, str] = {}
+    if numbered:
+        metadata[FIELD_ID] = str(field.id)
+    elif field.description is not None:
+        metadata[DESCRIPTION] = field.description
+    inner = _type(field.type, _Place(field.id) if numbered else None)
+    return pa.field(field.name, inner, nullable=field.type.nullable, metadata=metadata or None)
+
+
+def _type(dtype: DataType, place: _Place | None) -> pa.DataType:
+    match dtype:
+        case AtomicType():
+            return _atomic(dtype, place)
+        case ArrayType():
+            return pa.list_(_part("element", dtype.element, place, 1))
+        case VectorType():
+            return pa.list_(_part("element", dtype.element, place, 1), dtype.length)
+        case MapType():
+            key = _part("key", dtype.key, place, -1).with_nullable(False)  # noqa: FBT003 - pyarrow's signature
+            return pa.map_(key, _part("value", dtype.value, place, 1))
+        case MultisetType():
+            key = _part("key", dtype.element, place, -1).with_nullable(False)  # noqa: FBT003 - pyarrow's signature
+            return pa.map_(key, _part("value", AtomicType("INT", nullable=False), place, 1))
+        case RowType():
+            return pa.struct([_field(field, numbered=place is not None) for field in dtype.fields])
+
+
+def _part(name: str, dtype: DataType, place: _Place | None, sign: int) -> pa.Field:
+    """Return a list element, map key or map value as a field, numbered from its place."""
+    below = None if place is None else place.deeper()
+    metadata = None if below is None else {FIELD_ID: str(below.part_id(sign))}
+    return pa.field(name, _type(dtype, below), nullable=dtype.nullable, metadata=metadata)
+
+
+def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
+    match dtype.root:
+        case "DECIMAL":
+            return pa.decimal128(dtype.precision, dtype.scale)
+        case "TIMESTAMP":
+            return pa.timestamp(_unit(dtype.precision))
+        case "TIMESTAMP_LTZ":
+            return pa.timestamp(_unit(dtype.precision), tz="UTC")
+        case "VARIANT":
+            numbers = (None, None) if place is None else ({FIELD_ID: "0"}, {FIELD_ID: "1"})
+            return pa.struct(
+                [
+                    pa.field(name, pa.binary(), nullable=False, metadata=metadata)
+                    for name, metadata in zip(("value", "metadata"), numbers, strict=True)
+                ]
+            )
+        case root:
+            return _SIMPLE[root]
+
+
+def _unit(precision: int) -> str:
+    """Return the unit of the class that a precision belongs to: 0 to 3, 4 to 6, 7 to 9 digits."""
+    return "ms" if precision <= _PRECISION["ms"] else "us" if precision <= _PRECISION["us"] else "ns"
+
+
+def _inside(field: pa.Field, ids: Iterator[int], column: str) -> DataType:
+    return from_arrow_type(field.type, nullable=field.nullable, ids=ids, column=column)
+
+
+def _row_fields(arrow: pa.StructType, ids: Iterator[int], column: str) -> list[DataField]:
+    if arrow.num_fields == 0:
+        raise InvalidInputError(
+            f"the column {column!r} is a struct without fields: give it at least one", column=column
+        )
+    fields = []
+    for field in arrow:
+        # The fields inside are numbered before the field that holds them.
+        inner = _inside(field, ids, f"{column}.{field.name}")
+        fields.append(DataField(next(ids), field.name, inner, _description(field)))
+    return fields
+
+
+def _decimal(arrow: pa.DataType, column: str) -> str:
+    if arrow.precision > PRECISION_MAX or not 0 <= arrow.scale <= arrow.precision:
+        raise InvalidInputError(
+            f"the column {column!r} has the Arrow type {arrow}: decimals have at most {PRECISION_MAX} digits"
+            " and a scale from 0 to their precision; cast it to such a decimal",
+            column=column,
+            type=str(arrow),
+        )
+    return f"DECIMAL({arrow.precision}, {arrow.scale})"
+
+
+def _description(field: pa.Field) -> str | None:
+    text: bytes | None = (field.metadata or {}).get(DESCRIPTION)
+    return None if text is None else text.decode("utf-8", "replace")

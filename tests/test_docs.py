@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import os
 import pkgutil
 import re
 from pathlib import Path
@@ -53,11 +52,15 @@ def test_public_names_have_docstrings() -> None:
 def test_the_project_names_no_machine() -> None:
     """No path of the workplace, no registry's address, in anything that is checked in."""
     forbidden = re.compile(r"/work/|/tmp/w/|pypi\.org|maven\.org|crates\.io|proxy\.golang|registry\.npm")
-    here = Path(os.path.abspath(__file__))
+    here = Path(__file__).resolve()
     suffixes = {".py", ".md", ".toml", ".txt", ".java", ""}
     for path in ROOT.rglob("*"):
         parts = path.relative_to(ROOT).parts
         if parts[0].startswith(".v") or parts[0] in {".git", "target"} or "golden" in parts or path == here:
             continue
-        if path.is_file() and path.suffix in suffixes and not any(p.startswith(".") and p.endswith("cache") for p in parts):
+        if (
+            path.is_file()
+            and path.suffix in suffixes
+            and not any(p.startswith(".") and p.endswith("cache") for p in parts)
+        ):
             assert not forbidden.search(path.read_text(errors="replace")), path

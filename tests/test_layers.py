@@ -1,4 +1,4 @@
-"""The floors and budgets of the house: a room that reaches up, or a function that outgrows its screen, fails the build."""
+"""The floors and budgets of the house: a room that reaches up, or a function too long for a screen, fails here."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     return builder.new_read().to_arrow(builder.new_scan().plan().splits())
 
 
-def write_table(  # noqa: PLR0913 - each argument is one decision of the writer
+def write_table(
     data: ArrowData,
     table: FileStoreTable | str,
     mode: str = "append",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.maintenance.orphans import Orphans, remove_orphans
+from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
 from lakewright.spec.identifier import Identifier
@@ -18,7 +19,6 @@ from lakewright.spec.options import CoreOptions, parse_duration_millis
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
-from lakewright.metadata.store import TableStore
 from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
@@ -128,7 +128,7 @@ class FileStoreTable:
     def snapshot(
         self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: int | None = None
     ) -> Snapshot | None:
-        """Return the newest snapshot, or the one of an id, a tag or a time (epoch milliseconds). None: never written."""
+        """Return the newest snapshot, or that of an id, a tag or a time (epoch milliseconds). None: never written."""
         given = [what for what in (snapshot_id, tag, timestamp) if what is not None]
         if len(given) > 1:
             raise InvalidInputError(f"{self.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
@@ -203,7 +203,7 @@ class FileStoreTable:
     def remove_orphan_files(self, *, older_than_millis: int | None = None, dry_run: bool = False) -> Orphans:
         """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
 
-        Files of writers that are still at work look like orphans until they commit: choose an age beyond the longest write.
+        Files of writers still at work look like orphans until they commit: choose an age beyond the longest write.
         """
         now = int(time.time() * 1000)
         limit = now - _DAY_MILLIS if older_than_millis is None else older_than_millis

@@ -223,7 +223,7 @@ class FileSystemCatalog:
         with table.new_batch_write_builder().new_commit() as commit:
             commit.truncate_partitions(list(partitions))
 
-    def create_tag(  # noqa: PLR0913 - pypaimon's signature
+    def create_tag(
         self,
         identifier: str | Identifier,
         tag_name: str,

@@ -1,0 +1,197 @@
+"""Ratios, not seconds: every library does the same work in one run, interleaved, and the medians are compared.
+
+Writes `bench/results/<name>.json` and `.md`. Machines are noisy: only a ratio taken in one run can be believed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+PEERS_PYTHON = Path(os.environ.get("LAKEWRIGHT_PEERS", str(ROOT / ".venvs" / "peers" / "bin" / "python")))
+OURS = ("pyarrow", "lakewright")
+PEERS = ("pypaimon", "pypaimon-rust", "deltalake", "pyiceberg")
+REFERENCE = "lakewright"
+
+
+@dataclass(slots=True)
+class Worker:
+    """One library in a process of its own."""
+
+    name: str
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        python = sys.executable if self.name in OURS else str(PEERS_PYTHON)
+        self.process = subprocess.Popen(
+            [python, str(HERE / "worker.py"), self.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, **command: object) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"failed": "the process died"}
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of the result."""
+
+    title: str
+    command: dict[str, object]
+    libraries: tuple[str, ...]
+    repeats: int
+    place: str  # the directory is <library>/<place>, or shared/<place> when all read the same table
+
+
+def cases(scale: float) -> list[Case]:
+    """Return the cases in an order in which reads find what writes left."""
+    rows = int(5_000_000 * scale)
+    every, paimon = (*OURS, *PEERS), (REFERENCE, "pypaimon", "pypaimon-rust")
+    tables = tuple(name for name in every if name != "pyarrow")
+    return [
+        Case("append write", {"case": "write", "rows": rows}, every, 5, "append"),
+        Case("full read", {"case": "read"}, every, 5, "append"),
+        Case("filtered read (1 %)", {"case": "read", "below": rows // 100}, every, 5, "append"),
+        Case("partitioned write, 8", {"case": "write", "rows": rows, "partitions": 8}, tables, 3, "p8"),
+        Case("partitioned write, 300", {"case": "write", "rows": rows, "partitions": 300}, tables, 3, "p300"),
+        Case("200 small commits", {"case": "commits", "rows": 1000, "commits": 200}, tables, 1, "commits"),
+        Case("planning 10,000 files", {"case": "plan"}, paimon, 3, "plan"),
+    ]
+
+
+def measure(case: Case, workers: dict[str, Worker], root: Path) -> dict[str, Any]:
+    """Run one case, interleaved, and return medians per library."""
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in case.libraries}
+    for repeat in range(case.repeats):
+        order = case.libraries[repeat % len(case.libraries) :] + case.libraries[: repeat % len(case.libraries)]
+        for name in order:
+            owner = REFERENCE if case.place == "plan" else name
+            answer = workers[name].ask(directory=str(root / owner / case.place), **case.command)
+            seen[name].append(answer)
+    return {name: summary(answers) for name, answers in seen.items()}
+
+
+def summary(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the median of the seconds, with whatever else the answers say."""
+    bad = [answer for answer in answers if "seconds" not in answer]
+    if bad:
+        return bad[0]
+    return answers[-1] | {"seconds": statistics.median(answer["seconds"] for answer in answers)}
+
+
+def streamed(root: Path, rows: int, libraries: tuple[str, ...]) -> dict[str, Any]:
+    """Stream rows over 300 partitions in a fresh process each and report the peak memory."""
+    out = {}
+    for name in libraries:
+        worker = Worker(name)
+        out[name] = worker.ask(case="stream", directory=str(root / name / "stream"), rows=rows, partitions=300)
+        worker.close()
+        shutil.rmtree(root / name / "stream", ignore_errors=True)
+    return out
+
+
+def plan_table(worker: Worker, root: Path, files: int) -> None:
+    """Write a table of that many files, one row each."""
+    answer = worker.ask(case="write", directory=str(root / REFERENCE / "plan"), rows=files * 3, partitions=files)
+    if "seconds" not in answer:
+        raise SystemExit(f"the table for planning could not be written: {answer}")
+
+
+def markdown(results: dict[str, dict[str, Any]]) -> str:
+    """Return the table of ratios: how many times as long as lakewright each library takes."""
+    names = [name for name in (*OURS, *PEERS) if any(name in row for row in results.values())]
+    lines = [f"| case | lakewright s | {' | '.join(n for n in names if n != REFERENCE)} |"]
+    lines.append("| --- " * (len(names) + 1) + "|")
+    for title, row in results.items():
+        ours = row[REFERENCE].get("seconds")
+        cells = [cell(row.get(name), ours) for name in names if name != REFERENCE]
+        lines.append(f"| {title} | {detail(row[REFERENCE])} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def detail(answer: dict[str, Any]) -> str:
+    """Return our own figure with its extras."""
+    if "seconds" not in answer:
+        return f"failed: {answer.get('failed')}"
+    extras = f"; last/first {answer['growth']:.2f}" if "growth" in answer else ""
+    extras += f"; peak {answer['peak_mb']:.0f} MB" if "peak_mb" in answer else ""
+    return f"{answer['seconds']:.3f}{extras}"
+
+
+def cell(answer: dict[str, Any] | None, ours: float | None) -> str:
+    """Return a peer's ratio to ours."""
+    if answer is None or answer.get("skipped"):
+        return "-"
+    if "seconds" not in answer or ours is None:
+        return "failed"
+    extras = f" ({answer['peak_mb']:.0f} MB)" if "peak_mb" in answer else ""
+    extras += f" (last/first {answer['growth']:.2f})" if "growth" in answer else ""
+    return f"{answer['seconds'] / ours:.2f}x{extras}"
+
+
+def main() -> None:
+    """Run everything, or the cases that were named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of 5 M rows (and of 16 M streamed)")
+    parser.add_argument("--only", default="", help="run cases whose title contains this")
+    parser.add_argument("--name", default="latest")
+    parser.add_argument("--files", type=int, default=10_000)
+    arguments = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="lakewright-bench-"))
+    results: dict[str, dict[str, Any]] = {}
+    workers = {name: Worker(name) for name in (*OURS, *PEERS)}
+    try:
+        for case in cases(arguments.scale):
+            if arguments.only and arguments.only not in case.title and case.place != "append":
+                continue
+            if case.place == "plan":
+                plan_table(workers[REFERENCE], root, arguments.files)
+            results[case.title] = measure(case, workers, root)
+            print(case.title, json.dumps(results[case.title]), flush=True)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    if not arguments.only or "stream" in arguments.only:
+        rows = int(16_000_000 * arguments.scale)
+        results["streamed, 300 partitions"] = streamed(
+            root, rows, (REFERENCE, "pypaimon", "pypaimon-rust", "deltalake")
+        )
+    shutil.rmtree(root, ignore_errors=True)
+    out = HERE / "results"
+    out.mkdir(exist_ok=True)
+    machine = {"python": platform.python_version(), "cpus": os.cpu_count(), "machine": platform.machine()}
+    (out / f"{arguments.name}.json").write_text(json.dumps({"machine": machine, "results": results}, indent=2))
+    (out / f"{arguments.name}.md").write_text(markdown(results))
+    print(markdown(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""One library at work, driven by commands on standard input, one JSON object a line.
+
+It runs in whatever environment holds the library, so it imports nothing but the library it was started for.
+A command is {"case": ..., "directory": ..., ...}; the answer {"seconds": ..., "rows": ..., "peak_mb": ...}.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+THREADS = os.cpu_count() or 1
+FILTER_BELOW = 50_000
+
+
+def batches(rows: int, partitions: int, batch_rows: int, seed: int = 7) -> Iterator[pa.RecordBatch]:
+    """Yield random rows: an increasing key, a short text, a double, an int, a date-like partition."""
+    random = np.random.default_rng(seed)
+    names = pa.array([f"p{n:04d}" for n in range(max(partitions, 1))])
+    words = pa.array([f"word-{n:07d}" for n in range(100_000)])
+    for start in range(0, rows, batch_rows):
+        count = min(batch_rows, rows - start)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.arange(start, start + count)),
+                words.take(pa.array(random.integers(0, len(words), count))),
+                pa.array(random.random(count)),
+                pa.array(random.integers(0, 1_000_000, count, dtype=np.int32)),
+                names.take(pa.array(random.integers(0, len(names), count))),
+            ],
+            names=["k", "s", "d", "i", "p"],
+        )
+
+
+class Library:
+    """What every library must be able to do; `None` means that it cannot be compared in that case."""
+
+    def __init__(self) -> None:
+        self.data: pa.Table | None = None
+
+    def load(self, rows: int, partitions: int) -> pa.Table:
+        """Make the input once, outside every clock."""
+        if self.data is None or self.data.num_rows != rows or self.partitions != partitions:
+            self.data = pa.Table.from_batches(batches(rows, partitions, 1_000_000))
+            self.partitions = partitions
+        return self.data
+
+    def create(self, directory: str, schema: pa.Schema, partitioned: bool) -> None:  # noqa: FBT001
+        """Make an empty table."""
+
+    def write(self, directory: str, data: pa.Table) -> None:
+        """Append and commit."""
+        raise NotImplementedError
+
+    def stream(self, directory: str, source: Iterator[pa.RecordBatch]) -> None:
+        """Append a stream of batches in one commit."""
+        raise NotImplementedError
+
+    def read(self, directory: str, below: int | None) -> int:
+        """Read all rows, or those with k < below; return how many."""
+        raise NotImplementedError
+
+    def plan(self, directory: str) -> int:
+        """Plan a whole read; return the number of files."""
+        raise NotImplementedError
+
+
+class PyArrow(Library):
+    """Plain parquet files with the same settings and as many threads: the limit."""
+
+    def write(self, directory: str, data: pa.Table) -> None:
+        """Write one file per thread."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+        os.makedirs(directory, exist_ok=True)
+        part = -(-data.num_rows // THREADS)
+
+        def one(number: int) -> None:
+            with open(f"{directory}/{number}.parquet", "wb") as sink:
+                pq.write_table(
+                    data.slice(number * part, part),
+                    sink,
+                    compression="zstd",
+                    compression_level=1,
+                    use_dictionary=["s", "p"],
+                    write_page_checksum=True,
+                    store_decimal_as_integer=True,
+                )
+                sink.flush()
+                os.fsync(sink.fileno())
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(one, range(THREADS)))
+
+    def read(self, directory: str, below: int | None) -> int:
+        """Read through pyarrow's own dataset."""
+        where = None if below is None else pc.field("k") < below
+        return int(pq.read_table(directory, filters=where).num_rows)
+
+
+class Lakewright(Library):
+    """Ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lw = importlib.import_module("lakewright")
+
+    def table(self, directory: str) -> Any:  # noqa: ANN401
+        return self.lw.CatalogFactory.create({"warehouse": directory}).get_table("d.t")
+
+    def create(self, directory: str, schema: pa.Schema, partitioned: bool) -> None:  # noqa: FBT001
+        catalog = self.lw.CatalogFactory.create({"warehouse": directory})
+        catalog.create_database("d", ignore_if_exists=True)
+        keys = ["p"] if partitioned else []
+        catalog.create_table("d.t", self.lw.Schema.from_pyarrow_schema(schema, partition_keys=keys))
+
+    def write(self, directory: str, data: pa.Table) -> None:
+        self.lw.write_table(data, self.table(directory))
+
+    def stream(self, directory: str, source: Iterator[pa.RecordBatch]) -> None:
+        builder = self.table(directory).new_batch_write_builder()
+        with builder.new_write() as write, builder.new_commit() as commit:
+            for batch in source:
+                write.write_arrow_batch(batch)
+            commit.commit(write.prepare_commit())
+
+    def read(self, directory: str, below: int | None) -> int:
+        where = None if below is None else f"k < {below}"
+        return int(self.lw.read_table(self.table(directory), filter=where).num_rows)
+
+    def plan(self, directory: str) -> int:
+        splits = self.table(directory).new_read_builder().new_scan().plan().splits()
+        return sum(len(split.files) for split in splits)
+
+
+class PyPaimon(Library):
+    """The Python release."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pp = importlib.import_module("pypaimon")
+
+    def table(self, directory: str) -> Any:  # noqa: ANN401
+        return self.pp.CatalogFactory.create({"warehouse": directory}).get_table("d.t")
+
+    def create(self, directory: str, schema: pa.Schema, partitioned: bool) -> None:  # noqa: FBT001
+        catalog = self.pp.CatalogFactory.create({"warehouse": directory})
+        catalog.create_database("d", ignore_if_exists=True)
+        keys = ["p"] if partitioned else []
+        catalog.create_table("d.t", self.pp.Schema.from_pyarrow_schema(schema, partition_keys=keys), False)  # noqa: FBT003
+
+    def write(self, directory: str, data: pa.Table) -> None:
+        self.stream(directory, iter(data.to_batches()))
+
+    def stream(self, directory: str, source: Iterator[pa.RecordBatch]) -> None:
+        builder = self.table(directory).new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        for batch in source:
+            write.write_arrow_batch(batch)
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+
+    def read(self, directory: str, below: int | None) -> int:
+        builder = self.table(directory).new_read_builder()
+        if below is not None:
+            builder = builder.with_filter(builder.new_predicate_builder().less_than("k", below))
+        return int(builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows)
+
+    def plan(self, directory: str) -> int:
+        splits = self.table(directory).new_read_builder().new_scan().plan().splits()
+        return sum(len(split.files) for split in splits)
+
+
+class PyPaimonRust(PyPaimon):
+    """The Rust release; it has no way to create tables, so the Python release does that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rust = importlib.import_module("pypaimon_rust.datafusion")
+
+    def table(self, directory: str) -> Any:  # noqa: ANN401
+        return self.rust.PaimonCatalog({"warehouse": directory}).get_table("d.t")
+
+    def stream(self, directory: str, source: Iterator[pa.RecordBatch]) -> None:
+        builder = self.table(directory).new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        for batch in source:
+            write.write_arrow(batch)
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+
+    def read(self, directory: str, below: int | None) -> int:
+        builder = self.table(directory).new_read_builder()
+        if below is not None:
+            builder = builder.with_filter({"method": "lessThan", "field": "k", "literals": [below], "index": 0})
+        splits = builder.new_scan().plan().splits()
+        return int(pa.Table.from_batches(builder.new_read().read(splits)).num_rows)
+
+    def plan(self, directory: str) -> int:
+        return len(self.table(directory).new_read_builder().new_scan().plan().splits())
+
+
+class DeltaLake(Library):
+    """deltalake."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dl = importlib.import_module("deltalake")
+
+    def create(self, directory: str, schema: pa.Schema, partitioned: bool) -> None:  # noqa: FBT001
+        self.dl.DeltaTable.create(directory, schema, partition_by=["p"] if partitioned else None)
+
+    def write(self, directory: str, data: pa.Table) -> None:
+        self.dl.write_deltalake(directory, data, mode="append")
+
+    def stream(self, directory: str, source: Iterator[pa.RecordBatch]) -> None:
+        first = next(source)
+        rest = (batch for part in ([first], source) for batch in part)
+        self.dl.write_deltalake(directory, pa.RecordBatchReader.from_batches(first.schema, rest), mode="append")
+
+    def read(self, directory: str, below: int | None) -> int:
+        where = None if below is None else pc.field("k") < below
+        return int(self.dl.DeltaTable(directory).to_pyarrow_dataset().to_table(filter=where).num_rows)
+
+
+class PyIceberg(Library):
+    """pyiceberg with a sqlite catalog."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.catalogs = importlib.import_module("pyiceberg.catalog")
+        self.transforms = importlib.import_module("pyiceberg.transforms")
+
+    def catalog(self, directory: str) -> Any:  # noqa: ANN401
+        uri = f"sqlite:///{directory}/catalog.db"
+        return self.catalogs.load_catalog("local", type="sql", uri=uri, warehouse=f"file://{directory}")
+
+    def create(self, directory: str, schema: pa.Schema, partitioned: bool) -> None:  # noqa: FBT001
+        os.makedirs(directory, exist_ok=True)
+        catalog = self.catalog(directory)
+        catalog.create_namespace("d")
+        table = catalog.create_table("d.t", schema)
+        if partitioned:
+            with table.update_spec() as update:
+                update.add_field("p", self.transforms.IdentityTransform(), "p")
+
+    def write(self, directory: str, data: pa.Table) -> None:
+        self.catalog(directory).load_table("d.t").append(data)
+
+    def read(self, directory: str, below: int | None) -> int:
+        table = self.catalog(directory).load_table("d.t")
+        scan = table.scan() if below is None else table.scan(row_filter=f"k < {below}")
+        return int(scan.to_arrow().num_rows)
+
+
+LIBRARIES = {
+    "pyarrow": PyArrow,
+    "lakewright": Lakewright,
+    "pypaimon": PyPaimon,
+    "pypaimon-rust": PyPaimonRust,
+    "deltalake": DeltaLake,
+    "pyiceberg": PyIceberg,
+}
+
+
+def run(library: Library, command: dict[str, Any]) -> dict[str, Any]:
+    """Do one case and time only its work."""
+    case, directory = command["case"], command["directory"]
+    rows, partitions = command.get("rows", 0), command.get("partitions", 0)
+    if case == "write":
+        data = library.load(rows, partitions)
+        shutil.rmtree(directory, ignore_errors=True)
+        library.create(directory, data.schema, partitions > 0)
+        started = time.perf_counter()
+        library.write(directory, data)
+        return {"seconds": time.perf_counter() - started}
+    if case == "read":
+        started = time.perf_counter()
+        count = library.read(directory, command.get("below"))
+        return {"seconds": time.perf_counter() - started, "rows": count}
+    if case == "plan":
+        started = time.perf_counter()
+        count = library.plan(directory)
+        return {"seconds": time.perf_counter() - started, "rows": count}
+    if case == "commits":
+        data = library.load(rows, 0)
+        shutil.rmtree(directory, ignore_errors=True)
+        library.create(directory, data.schema, partitioned=False)
+        times = []
+        for _ in range(command["commits"]):
+            started = time.perf_counter()
+            library.write(directory, data)
+            times.append(time.perf_counter() - started)
+        tenth = len(times) // 10
+        growth = float(np.median(times[-tenth:]) / np.median(times[:tenth]))
+        return {"seconds": sum(times), "growth": growth}
+    if case == "stream":
+        shutil.rmtree(directory, ignore_errors=True)
+        schema = next(batches(1, partitions, 1)).schema
+        library.create(directory, schema, partitions > 0)
+        started = time.perf_counter()
+        library.stream(directory, batches(rows, partitions, 100_000))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {"seconds": time.perf_counter() - started, "peak_mb": peak}
+    raise ValueError(case)
+
+
+def main() -> None:
+    """Answer commands until standard input ends."""
+    library = LIBRARIES[sys.argv[1]]()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints goes to standard error
+    for line in sys.stdin:
+        try:
+            answer = run(library, json.loads(line))
+        except NotImplementedError:
+            answer = {"skipped": True}
+        except Exception as failure:  # noqa: BLE001 - a peer may fail in its own way; the table says so
+            answer = {"failed": f"{type(failure).__name__}: {failure}"[:300]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    main()

@@ -1,0 +1,118 @@
+"""A Python peer at work in its own environment: one JSON command a line in, one answer a line out, rows as Arrow files.
+
+It is started with the peers' interpreter and imports nothing of lakewright.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+import pyarrow as pa
+
+
+def load(path: str) -> pa.Table:
+    """Read an Arrow file."""
+    with pa.OSFile(path) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def save(table: pa.Table, path: str) -> None:
+    """Write an Arrow file."""
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def python_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Open a table with pypaimon."""
+    peer = importlib.import_module("pypaimon")
+    return peer.CatalogFactory.create({"warehouse": command["warehouse"]}).get_table(command["table"])
+
+
+def rust_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Open a table with pypaimon-rust."""
+    peer = importlib.import_module("pypaimon_rust.datafusion")
+    return peer.PaimonCatalog({"warehouse": command["warehouse"]}).get_table(command["table"])
+
+
+def read(command: dict[str, Any]) -> dict[str, Any]:
+    """Read a whole table into an Arrow file."""
+    if command["peer"] == "pypaimon":
+        builder = python_table(command).new_read_builder()
+        table = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    else:
+        builder = rust_table(command).new_read_builder()
+        batches = builder.new_read().read(builder.new_scan().plan().splits())
+        table = pa.Table.from_batches(batches) if batches else None
+    if table is None:
+        return {"rows": 0}
+    save(table, command["out"])
+    return {"rows": table.num_rows}
+
+
+def append(command: dict[str, Any]) -> dict[str, Any]:
+    """Append the rows of an Arrow file in one commit."""
+    rows = load(command["data"])
+    table = python_table(command) if command["peer"] == "pypaimon" else rust_table(command)
+    builder = table.new_batch_write_builder()
+    if command.get("overwrite") is not None:
+        spec = command["overwrite"]
+        builder = builder.overwrite(spec) if command["peer"] == "pypaimon" else builder.with_overwrite(spec)
+    write, commit = builder.new_write(), builder.new_commit()
+    for batch in rows.combine_chunks().to_batches():
+        (write.write_arrow_batch if command["peer"] == "pypaimon" else write.write_arrow)(batch)
+    messages = write.prepare_commit()
+    if command["peer"] == "pypaimon-rust" and command.get("messages"):
+        hexes = [message.serialize().hex() for message in messages]
+        write.close()
+        return {"messages": hexes}
+    commit.commit(messages)
+    write.close()
+    commit.close()
+    return {}
+
+
+def commit_messages(command: dict[str, Any]) -> dict[str, Any]:
+    """Commit Java message bodies with the Rust peer."""
+    peer = importlib.import_module("pypaimon_rust.datafusion")
+    messages = [peer.CommitMessage.deserialize(bytes.fromhex(text)) for text in command["messages"]]
+    rust_table(command).new_batch_write_builder().new_commit().commit(messages)
+    return {}
+
+
+def create(command: dict[str, Any]) -> dict[str, Any]:
+    """Create a table with pypaimon from the schema of an Arrow file."""
+    peer = importlib.import_module("pypaimon")
+    catalog = peer.CatalogFactory.create({"warehouse": command["warehouse"]})
+    database = command["table"].split(".")[0]
+    catalog.create_database(database, ignore_if_exists=True)
+    schema = peer.Schema.from_pyarrow_schema(
+        load(command["data"]).schema, partition_keys=command.get("partition_keys"), options=command.get("options")
+    )
+    catalog.create_table(command["table"], schema, False)  # noqa: FBT003 - the peer's signature
+    return {}
+
+
+COMMANDS = {"read": read, "append": append, "create": create, "commit_messages": commit_messages}
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a peer prints goes to standard error
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = COMMANDS[command["op"]](command)
+        except BaseException:  # noqa: BLE001 - a panic of the peer must reach the test as text
+            answer = {"error": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

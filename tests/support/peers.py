@@ -1,0 +1,85 @@
+"""The Python peers, in their own environment, as an object that reads, appends and creates."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+ROOT = Path(__file__).parent.parent.parent
+PYTHON = Path(os.environ.get("LAKEWRIGHT_PEERS", str(ROOT / ".venvs" / "peers" / "bin" / "python")))
+NAMES = ("pypaimon", "pypaimon-rust")
+
+
+class PeerError(Exception):
+    """The peer failed; the text is its traceback."""
+
+
+@dataclass(slots=True)
+class Peers:
+    """A process that holds both Python peers."""
+
+    scratch: Path
+    process: subprocess.Popen[str] = field(init=False)
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.process = subprocess.Popen(
+            [str(PYTHON), str(ROOT / "tests" / "interop" / "peer.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(30)
+
+    def ask(self, **command: object) -> dict[str, Any]:
+        """Send one command."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "the peer's process died"}
+        if "error" in answer:
+            raise PeerError(answer["error"])
+        return answer
+
+    def read(self, peer: str, warehouse: Path, table: str) -> pa.Table | None:
+        """Read a whole table; None when the peer returns no batch at all."""
+        out = self.scratch / f"{next(self.numbers)}.arrow"
+        answer = self.ask(op="read", peer=peer, warehouse=str(warehouse), table=table, out=str(out))
+        if not out.exists():
+            assert answer["rows"] == 0
+            return None
+        with pa.OSFile(str(out)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def append(self, peer: str, warehouse: Path, table: str, rows: pa.Table, **more: object) -> dict[str, Any]:
+        """Append rows in one commit of the peer's."""
+        data = self.put(rows)
+        return self.ask(op="append", peer=peer, warehouse=str(warehouse), table=table, data=data, **more)
+
+    def create(self, warehouse: Path, table: str, rows: pa.Table, **more: object) -> None:
+        """Create a table with pypaimon, from an Arrow schema."""
+        self.ask(op="create", warehouse=str(warehouse), table=table, data=self.put(rows.slice(0, 0)), **more)
+
+    def put(self, rows: pa.Table) -> str:
+        """Write rows where the peer finds them."""
+        path = self.scratch / f"{next(self.numbers)}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return str(path)

@@ -21,14 +21,14 @@ types: $(VENV)/.made
 unit: $(VENV)/.made $(PEERS)/.made
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
-interop-java: $(VENV)/.made
-	$(BIN)/python -m pytest tests/interop/java --interop-java
+interop-java: $(VENV)/.made target/java/.made
+	$(BIN)/python -m pytest tests/interop/java
 
-interop-s3: $(VENV)/.made
-	$(BIN)/python -m pytest tests/interop/s3 --interop-s3
+interop-s3: $(VENV)/.made target/minio/bin/minio
+	$(BIN)/python -m pytest tests/interop/s3
 
 soak: $(VENV)/.made
-	$(BIN)/python -m pytest tests/soak --soak
+	$(BIN)/python -m pytest tests/soak
 
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
@@ -47,5 +47,21 @@ $(PEERS)/.made: tests/interop/requirements-peers.txt
 	$(PEERS)/bin/python -m pip install --quiet --requirement tests/interop/requirements-peers.txt
 	touch $@
 
+# Java Paimon, with the Hadoop classes that PySpark ships.
+SPARK := .venvs/pyspark
+target/java/.made: tests/interop/java/JavaPeer.java
+	test -x $(SPARK)/bin/python || $(PYTHON) -m venv $(SPARK)
+	$(SPARK)/bin/python -m pip install --quiet pyspark
+	mkdir -p target/java/jars target/java/classes
+	mvn --quiet dependency:copy -Dartifact=org.apache.paimon:paimon-bundle:1.4.2 -DoutputDirectory=$(CURDIR)/target/java/jars
+	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/hadoop-client-*.jar target/java/jars
+	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/slf4j-api-*.jar target/java/jars
+	javac -cp 'target/java/jars/*' -d target/java/classes tests/interop/java/JavaPeer.java
+	touch $@
+
+# A real S3 server, built from source.
+target/minio/bin/minio:
+	GOBIN=$(CURDIR)/target/minio/bin go install github.com/minio/minio@latest
+
 clean:
-	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venvs target .mypy_cache .ruff_cache .hypothesis

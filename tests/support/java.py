@@ -1,0 +1,66 @@
+"""Java Paimon as a process that tests talk to; `make interop-java` compiles it and fetches what it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+JAVA = Path(os.environ.get("LAKEWRIGHT_JAVA", str(ROOT / "target" / "java")))
+
+
+class JavaError(Exception):
+    """Java failed; the text is its stack trace."""
+
+
+@dataclass(slots=True)
+class Java:
+    """A Java process that reads tables and copies rows between them."""
+
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        classpath = f"{JAVA}/jars/*:{JAVA}/classes"
+        self.process = subprocess.Popen(
+            ["java", "-Duser.timezone=UTC", "-Xmx2g", "-cp", classpath, "JavaPeer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        """Send one command."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\t".join(words) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "the Java process died"}
+        if "error" in answer:
+            raise JavaError(answer["error"])
+        return answer
+
+    def read(self, warehouse: Path, table: str, **options: str) -> list[Any]:
+        """Return the rows of a batch read in the spelling of the golden tables."""
+        database, name = table.split(".")
+        pairs = [f"{key}={value}" for key, value in options.items()]
+        rows: list[Any] = self.ask("read", str(warehouse), database, name, *pairs)["rows"]
+        return rows
+
+    def copy(self, warehouse: Path, source: str, target: str) -> None:
+        """Append all rows of one table to another of the same database, written by Java."""
+        database, name = source.split(".")
+        self.ask("copy", str(warehouse), database, name, target.split(".")[1])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(30)

@@ -1,0 +1,177 @@
+"""What a foreign Avro schema may be, and whether its records can be read as ours.
+
+A file's own schema comes in as parsed JSON; ValueError says why it cannot be read. The checks run once for each file,
+so that no record has to be checked: afterwards every field that we ask for has the type that we expect, or is None.
+Always holds for an accepted schema: it is not recursive, and every record and every array item takes at least one byte,
+so a count in the file cannot ask for more objects than the file has bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+AvroSchema: TypeAlias = "str | list[AvroSchema] | dict[str, object]"
+
+DEPTH_MAX = 32
+NODES_MAX = 10_000
+
+_PRIMITIVES = frozenset("null boolean int long float double bytes string".split())
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchema:
+    """The schema of one file, made ready for decoding."""
+
+    record: dict[str, object]  # without logical types: what is a number in the file stays a number
+    branch: int | None  # where the file wraps the record into a union, its place there
+
+
+def file_schema(schema: object) -> FileSchema:
+    """Check the schema in the header of a file, and return the record in it.
+
+    >>> file_schema(["null", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}]).branch
+    1
+    """
+    branches = schema if isinstance(schema, list) else [schema]
+    records = [index for index, branch in enumerate(branches) if branch != "null"]
+    if len(records) != 1 or not isinstance(branches[records[0]], dict):
+        raise ValueError("its schema is not one record")
+    record = _Checker().plain(branches[records[0]])
+    if not isinstance(record, dict) or record["type"] != "record":
+        raise ValueError("its schema is not one record")
+    if _width_zero(record):
+        raise ValueError("its records take no bytes")
+    return FileSchema(record, records[0] if isinstance(schema, list) else None)
+
+
+def check_readable(record: object, expected: object, place: str = "") -> None:
+    """Refuse a record schema that lacks a field we need, or has it with a type that we cannot read."""
+    found = {str(member["name"]): member["type"] for member in _fields(record)}
+    for member in _fields(expected):
+        name = str(member["name"])
+        if name in found:
+            _check_type(found[name], member["type"], f"{place}{name}")
+        elif "default" not in member:
+            raise ValueError(f"its schema has no field {place}{name}")
+
+
+def _check_type(found: object, expected: object, place: str) -> None:
+    """Refuse a type with values that are not of the expected type. A record or an array may be null instead."""
+    wanted = {_keyword(branch): branch for branch in _branches(expected)}
+    for branch in _branches(found):
+        keyword = _keyword(branch)
+        if keyword == "int" and "int" not in wanted:
+            keyword = "long"
+        if keyword == "null" and ("null" in wanted or wanted.keys() & {"record", "array"}):
+            continue  # some writers leave out empty statistics
+        if keyword not in wanted:
+            raise ValueError(f"its field {place} has the type {keyword}")
+        match branch, wanted[keyword]:
+            case {"type": "record", "fields": _}, {"type": "record", "fields": _}:
+                check_readable(branch, wanted[keyword], f"{place}.")
+            case {"type": "array", "items": items}, {"type": "array", "items": wanted_items}:
+                _check_type(items, wanted_items, f"{place}[]")
+
+
+@dataclass(slots=True)
+class _Checker:
+    """Walks a schema once: puts definitions in place of names, drops logical types, refuses what could have no end."""
+
+    definitions: dict[str, object] = field(default_factory=dict)
+    nodes: int = 0
+    types: int = 0
+
+    def plain(self, schema: object, depth: int = 0) -> AvroSchema:
+        """Return the schema without logical types and with the definition in place of every name of a type."""
+        self.nodes += 1
+        if depth > DEPTH_MAX or self.nodes > NODES_MAX:
+            raise ValueError(f"its schema is more than {DEPTH_MAX} levels deep or has more than {NODES_MAX} parts")
+        match schema:
+            case str():
+                return self._named(schema, depth)
+            case list():
+                return [self.plain(branch, depth + 1) for branch in schema]
+            case {"type": "array", "items": items}:
+                return self._array(items, depth)
+            case {"type": "map", "values": values}:
+                return {"type": "map", "values": self.plain(values, depth + 1)}
+            case {"type": "record", "name": str(name), "fields": list(fields)}:
+                members = self._members(fields, depth)
+                return self._define(name, schema, {"type": "record", "name": self._unique(), "fields": members})
+            case {"type": "fixed", "name": str(name), "size": int(size)}:
+                return self._define(name, schema, {"type": "fixed", "name": self._unique(), "size": size})
+            case {"type": "enum", "name": str(name), "symbols": list(symbols)}:
+                return self._define(name, schema, {"type": "enum", "name": self._unique(), "symbols": symbols})
+            case {"type": str() | dict() | list() as inner}:
+                return self.plain(inner, depth + 1)
+            case _:
+                raise ValueError("its schema is not one of Avro")
+
+    def _named(self, name: str, depth: int) -> AvroSchema:
+        if name in _PRIMITIVES:
+            return name
+        # A definition counts only once it is complete, so a type that contains itself has no definition here.
+        definition = self.definitions.get(name.rpartition(".")[2])
+        if definition is None:
+            raise ValueError(f"its schema uses the type {name!r} outside or inside of its definition")
+        return self.plain(definition, depth + 1)
+
+    def _define(self, name: str, schema: object, plain: AvroSchema) -> AvroSchema:
+        self.definitions[name.rpartition(".")[2]] = schema
+        return plain
+
+    def _unique(self) -> str:
+        """Return a name that no other type of the schema has: one definition may stand in several places."""
+        self.types += 1
+        return f"type{self.types}"
+
+    def _array(self, items: object, depth: int) -> AvroSchema:
+        plain = self.plain(items, depth + 1)
+        if _width_zero(plain):
+            raise ValueError("its schema has an array of items that take no bytes")
+        return {"type": "array", "items": plain}
+
+    def _members(self, fields: list[object], depth: int) -> list[dict[str, object]]:
+        members: list[dict[str, object]] = []
+        for member in fields:
+            match member:
+                case {"name": str(name), "type": inner}:
+                    members.append({"name": name, "type": self.plain(inner, depth + 1)})
+                case _:
+                    raise ValueError("its schema has a field without name or type")
+        return members
+
+
+def _width_zero(schema: object) -> bool:
+    """Say whether a value of the type takes no bytes at all."""
+    match schema:
+        case "null":
+            return True
+        case {"type": "record"}:
+            return all(_width_zero(member["type"]) for member in _fields(schema))
+        case {"type": "fixed", "size": int(size)}:
+            return size <= 0
+        case _:
+            return False
+
+
+def _fields(record: object) -> Iterator[dict[str, object]]:
+    match record:
+        case {"fields": list(fields)}:
+            yield from fields
+
+
+def _branches(schema: object) -> list[object]:
+    return schema if isinstance(schema, list) else [schema]
+
+
+def _keyword(schema: object) -> str:
+    match schema:
+        case {"type": str(keyword)}:
+            return keyword
+        case str():
+            return schema
+        case _:
+            raise ValueError("its schema is not one of Avro")

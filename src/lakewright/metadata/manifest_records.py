@@ -1,0 +1,420 @@
+"""The Avro schemas of manifests, and the translation of their records into facts and back.
+
+The schemas are Java's, name by name, so that every reader of the format finds what it expects. Records of other writers
+may lack the fields that are nullable here, or have None where we would never write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from lakewright.metadata.avro_files import Record, Schema
+from lakewright.spec.datafile import EMPTY_STATS, DataFile, DeletionRange, GlobalIndex, IndexFile, SimpleStats
+from lakewright.spec.manifest import IndexEntry, ManifestEntry, ManifestFile
+
+ENTRY_VERSION = 2
+LIST_VERSION = 2
+INDEX_VERSION = 1
+
+_NAMESPACE = "org.apache.paimon.avro.generated"
+
+
+class StatsRecord(TypedDict):
+    """Bounds and null counts as a record."""
+
+    _MIN_VALUES: bytes
+    _MAX_VALUES: bytes
+    _NULL_COUNTS: list[int | None] | None
+
+
+class FileRecord(TypedDict, total=False):
+    """A data file as a record."""
+
+    _FILE_NAME: str
+    _FILE_SIZE: int
+    _ROW_COUNT: int
+    _MIN_KEY: bytes
+    _MAX_KEY: bytes
+    _KEY_STATS: StatsRecord | None
+    _VALUE_STATS: StatsRecord | None
+    _MIN_SEQUENCE_NUMBER: int
+    _MAX_SEQUENCE_NUMBER: int
+    _SCHEMA_ID: int
+    _LEVEL: int
+    _EXTRA_FILES: list[str] | None
+    _CREATION_TIME: int | None
+    _DELETE_ROW_COUNT: int | None
+    _EMBEDDED_FILE_INDEX: bytes | None
+    _FILE_SOURCE: int | None
+    _VALUE_STATS_COLS: list[str] | None
+    _EXTERNAL_PATH: str | None
+    _FIRST_ROW_ID: int | None
+    _WRITE_COLS: list[str] | None
+    _WRITE_COLS_SEQUENCES: list[int] | None
+
+
+class EntryRecord(TypedDict):
+    """An entry of a manifest as a record."""
+
+    _VERSION: int
+    _KIND: int
+    _PARTITION: bytes
+    _BUCKET: int
+    _TOTAL_BUCKETS: int
+    _FILE: FileRecord
+
+
+class ListRecord(TypedDict, total=False):
+    """An entry of a manifest list as a record."""
+
+    _VERSION: int
+    _FILE_NAME: str
+    _FILE_SIZE: int
+    _NUM_ADDED_FILES: int
+    _NUM_DELETED_FILES: int
+    _PARTITION_STATS: StatsRecord | None
+    _SCHEMA_ID: int
+    _MIN_BUCKET: int | None
+    _MAX_BUCKET: int | None
+    _MIN_LEVEL: int | None
+    _MAX_LEVEL: int | None
+    _MIN_ROW_ID: int | None
+    _MAX_ROW_ID: int | None
+
+
+class RangeRecord(TypedDict, total=False):
+    """The place of a deletion vector as a record."""
+
+    f0: str
+    f1: int
+    f2: int
+    _CARDINALITY: int | None
+
+
+class GlobalIndexRecord(TypedDict, total=False):
+    """The part of a global index as a record."""
+
+    _ROW_RANGE_START: int
+    _ROW_RANGE_END: int
+    _INDEX_FIELD_ID: int
+    _EXTRA_FIELD_IDS: list[int] | None
+    _INDEX_META: bytes | None
+    _SOURCE_META: bytes | None
+
+
+class IndexRecord(TypedDict, total=False):
+    """An entry of an index manifest as a record."""
+
+    _VERSION: int
+    _KIND: int
+    _PARTITION: bytes
+    _BUCKET: int
+    _INDEX_TYPE: str
+    _FILE_NAME: str
+    _FILE_SIZE: int
+    _ROW_COUNT: int
+    _DELETIONS_VECTORS_RANGES: list[RangeRecord | None] | None
+    _EXTERNAL_PATH: str | None
+    _GLOBAL_INDEX: GlobalIndexRecord | None
+
+
+def _required(name: str, kind: object) -> Schema:
+    return {"name": name, "type": kind}
+
+
+def _optional(name: str, kind: object) -> Schema:
+    return {"name": name, "type": ["null", kind], "default": None}
+
+
+def _array(items: object) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _record(name: str, fields: list[Schema]) -> Schema:
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _top(fields: list[Schema]) -> Schema:
+    return {"type": "record", "name": "record", "namespace": _NAMESPACE, "fields": fields}
+
+
+def _stats(name: str) -> Schema:
+    return _record(
+        name,
+        [
+            _required("_MIN_VALUES", "bytes"),
+            _required("_MAX_VALUES", "bytes"),
+            _optional("_NULL_COUNTS", _array(["null", "long"])),
+        ],
+    )
+
+
+_FILE_FIELDS = [
+    _required("_FILE_NAME", "string"),
+    _required("_FILE_SIZE", "long"),
+    _required("_ROW_COUNT", "long"),
+    _required("_MIN_KEY", "bytes"),
+    _required("_MAX_KEY", "bytes"),
+    _required("_KEY_STATS", _stats("record__FILE__KEY_STATS")),
+    _required("_VALUE_STATS", _stats("record__FILE__VALUE_STATS")),
+    _required("_MIN_SEQUENCE_NUMBER", "long"),
+    _required("_MAX_SEQUENCE_NUMBER", "long"),
+    _required("_SCHEMA_ID", "long"),
+    _required("_LEVEL", "int"),
+    _required("_EXTRA_FILES", _array("string")),
+    _optional("_CREATION_TIME", {"type": "long", "logicalType": "timestamp-millis"}),
+    _optional("_DELETE_ROW_COUNT", "long"),
+    _optional("_EMBEDDED_FILE_INDEX", "bytes"),
+    _optional("_FILE_SOURCE", "int"),
+    _optional("_VALUE_STATS_COLS", _array("string")),
+    _optional("_EXTERNAL_PATH", "string"),
+    _optional("_FIRST_ROW_ID", "long"),
+    _optional("_WRITE_COLS", _array("string")),
+]
+
+
+def _entry_schema(file_fields: list[Schema]) -> Schema:
+    return _top(
+        [
+            _required("_VERSION", "int"),
+            _required("_KIND", "int"),
+            _required("_PARTITION", "bytes"),
+            _required("_BUCKET", "int"),
+            _required("_TOTAL_BUCKETS", "int"),
+            _required("_FILE", _record("record__FILE", file_fields)),
+        ]
+    )
+
+
+# Only tables that need the last field get it: released readers do not know it.
+ENTRY_SCHEMA = _entry_schema(_FILE_FIELDS)
+ENTRY_SCHEMA_SEQUENCES = _entry_schema([*_FILE_FIELDS, _optional("_WRITE_COLS_SEQUENCES", _array("long"))])
+
+LIST_SCHEMA = _top(
+    [
+        _required("_VERSION", "int"),
+        _required("_FILE_NAME", "string"),
+        _required("_FILE_SIZE", "long"),
+        _required("_NUM_ADDED_FILES", "long"),
+        _required("_NUM_DELETED_FILES", "long"),
+        _required("_PARTITION_STATS", _stats("record__PARTITION_STATS")),
+        _required("_SCHEMA_ID", "long"),
+        _optional("_MIN_BUCKET", "int"),
+        _optional("_MAX_BUCKET", "int"),
+        _optional("_MIN_LEVEL", "int"),
+        _optional("_MAX_LEVEL", "int"),
+        _optional("_MIN_ROW_ID", "long"),
+        _optional("_MAX_ROW_ID", "long"),
+    ]
+)
+
+_RANGE = _record(
+    "record__DELETIONS_VECTORS_RANGES",
+    [_required("f0", "string"), _required("f1", "int"), _required("f2", "int"), _optional("_CARDINALITY", "long")],
+)
+_GLOBAL_FIELDS = [
+    _required("_ROW_RANGE_START", "long"),
+    _required("_ROW_RANGE_END", "long"),
+    _required("_INDEX_FIELD_ID", "int"),
+    _optional("_EXTRA_FIELD_IDS", _array("int")),
+    _optional("_INDEX_META", "bytes"),
+]
+
+
+def _index_schema(global_fields: list[Schema]) -> Schema:
+    return _top(
+        [
+            _required("_VERSION", "int"),
+            _required("_KIND", "int"),
+            _required("_PARTITION", "bytes"),
+            _required("_BUCKET", "int"),
+            _required("_INDEX_TYPE", "string"),
+            _required("_FILE_NAME", "string"),
+            _required("_FILE_SIZE", "long"),
+            _required("_ROW_COUNT", "long"),
+            _optional("_DELETIONS_VECTORS_RANGES", _array(["null", _RANGE])),
+            _optional("_EXTERNAL_PATH", "string"),
+            _optional("_GLOBAL_INDEX", _record("record__GLOBAL_INDEX", global_fields)),
+        ]
+    )
+
+
+INDEX_SCHEMA = _index_schema(_GLOBAL_FIELDS)
+INDEX_SCHEMA_SOURCE = _index_schema([*_GLOBAL_FIELDS, _optional("_SOURCE_META", "bytes")])
+
+
+def entry_record(entry: ManifestEntry) -> Record:
+    """Return the record of a manifest entry."""
+    f = entry.file
+    file: Record = {
+        "_FILE_NAME": f.file_name,
+        "_FILE_SIZE": f.file_size,
+        "_ROW_COUNT": f.row_count,
+        "_MIN_KEY": f.min_key,
+        "_MAX_KEY": f.max_key,
+        "_KEY_STATS": _stats_record(f.key_stats),
+        "_VALUE_STATS": _stats_record(f.value_stats),
+        "_MIN_SEQUENCE_NUMBER": f.min_sequence_number,
+        "_MAX_SEQUENCE_NUMBER": f.max_sequence_number,
+        "_SCHEMA_ID": f.schema_id,
+        "_LEVEL": f.level,
+        "_EXTRA_FILES": f.extra_files,
+        "_CREATION_TIME": 0 if f.creation_time is None else f.creation_time,  # Java cannot bear a null here
+        "_DELETE_ROW_COUNT": f.delete_row_count,
+        "_EMBEDDED_FILE_INDEX": f.embedded_file_index,
+        "_FILE_SOURCE": f.file_source,
+        "_VALUE_STATS_COLS": f.value_stats_cols,
+        "_EXTERNAL_PATH": f.external_path,
+        "_FIRST_ROW_ID": f.first_row_id,
+        "_WRITE_COLS": f.write_cols,
+        "_WRITE_COLS_SEQUENCES": f.write_cols_sequences,
+    }
+    return {
+        "_VERSION": ENTRY_VERSION,
+        "_KIND": entry.kind,
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_TOTAL_BUCKETS": entry.total_buckets,
+        "_FILE": file,
+    }
+
+
+def data_file(record: FileRecord) -> DataFile:
+    """Return the data file of a manifest entry's record."""
+    return DataFile(
+        record["_FILE_NAME"],
+        record["_FILE_SIZE"],
+        record["_ROW_COUNT"],
+        record["_MIN_KEY"],
+        record["_MAX_KEY"],
+        stats_of(record["_KEY_STATS"]),
+        stats_of(record["_VALUE_STATS"]),
+        record["_MIN_SEQUENCE_NUMBER"],
+        record["_MAX_SEQUENCE_NUMBER"],
+        record["_SCHEMA_ID"],
+        record["_LEVEL"],
+        tuple(record["_EXTRA_FILES"] or ()),
+        record.get("_CREATION_TIME"),
+        record.get("_DELETE_ROW_COUNT"),
+        record.get("_EMBEDDED_FILE_INDEX"),
+        record.get("_FILE_SOURCE"),
+        _texts(record.get("_VALUE_STATS_COLS")),
+        record.get("_EXTERNAL_PATH"),
+        record.get("_FIRST_ROW_ID"),
+        _texts(record.get("_WRITE_COLS")),
+        None if (sequences := record.get("_WRITE_COLS_SEQUENCES")) is None else tuple(sequences),
+    )
+
+
+def list_record(manifest: ManifestFile) -> Record:
+    """Return the record of a manifest in a manifest list."""
+    return {
+        "_VERSION": LIST_VERSION,
+        "_FILE_NAME": manifest.file_name,
+        "_FILE_SIZE": manifest.file_size,
+        "_NUM_ADDED_FILES": manifest.num_added_files,
+        "_NUM_DELETED_FILES": manifest.num_deleted_files,
+        "_PARTITION_STATS": _stats_record(manifest.partition_stats),
+        "_SCHEMA_ID": manifest.schema_id,
+        "_MIN_BUCKET": manifest.min_bucket,
+        "_MAX_BUCKET": manifest.max_bucket,
+        "_MIN_LEVEL": manifest.min_level,
+        "_MAX_LEVEL": manifest.max_level,
+        "_MIN_ROW_ID": manifest.min_row_id,
+        "_MAX_ROW_ID": manifest.max_row_id,
+    }
+
+
+def manifest_file(record: ListRecord) -> ManifestFile:
+    """Return the manifest that a record of a manifest list describes."""
+    return ManifestFile(
+        record["_FILE_NAME"],
+        record["_FILE_SIZE"],
+        record["_NUM_ADDED_FILES"],
+        record["_NUM_DELETED_FILES"],
+        stats_of(record["_PARTITION_STATS"]),
+        record["_SCHEMA_ID"],
+        record.get("_MIN_BUCKET"),
+        record.get("_MAX_BUCKET"),
+        record.get("_MIN_LEVEL"),
+        record.get("_MAX_LEVEL"),
+        record.get("_MIN_ROW_ID"),
+        record.get("_MAX_ROW_ID"),
+    )
+
+
+def index_record(entry: IndexEntry) -> Record:
+    """Return the record of an entry of an index manifest."""
+    f, g = entry.file, entry.file.global_index
+    ranges = None if f.deletion_ranges is None else [_range_record(r) for r in f.deletion_ranges]
+    whole: Record | None = None
+    if g is not None:
+        whole = {
+            "_ROW_RANGE_START": g.row_range_start,
+            "_ROW_RANGE_END": g.row_range_end,
+            "_INDEX_FIELD_ID": g.index_field_id,
+            "_EXTRA_FIELD_IDS": g.extra_field_ids,
+            "_INDEX_META": g.index_meta,
+            "_SOURCE_META": g.source_meta,
+        }
+    return {
+        "_VERSION": INDEX_VERSION,
+        "_KIND": entry.kind,
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_INDEX_TYPE": f.index_type,
+        "_FILE_NAME": f.file_name,
+        "_FILE_SIZE": f.file_size,
+        "_ROW_COUNT": f.row_count,
+        "_DELETIONS_VECTORS_RANGES": ranges,
+        "_EXTERNAL_PATH": f.external_path,
+        "_GLOBAL_INDEX": whole,
+    }
+
+
+def index_file(record: IndexRecord) -> IndexFile:
+    """Return the index file of an index manifest's record."""
+    ranges, whole = record.get("_DELETIONS_VECTORS_RANGES"), record.get("_GLOBAL_INDEX")
+    return IndexFile(
+        record["_INDEX_TYPE"],
+        record["_FILE_NAME"],
+        record["_FILE_SIZE"],
+        record["_ROW_COUNT"],
+        None
+        if ranges is None
+        else tuple(DeletionRange(r["f0"], r["f1"], r["f2"], r.get("_CARDINALITY")) for r in ranges if r is not None),
+        record.get("_EXTERNAL_PATH"),
+        None if whole is None else _global_index(whole),
+    )
+
+
+def stats_of(record: StatsRecord | None) -> SimpleStats:
+    """Return the statistics of a record; some writers leave empty ones out."""
+    if record is None:
+        return EMPTY_STATS
+    return SimpleStats(record["_MIN_VALUES"], record["_MAX_VALUES"], tuple(record.get("_NULL_COUNTS") or ()))
+
+
+def _stats_record(stats: SimpleStats) -> Record:
+    return {"_MIN_VALUES": stats.min_values, "_MAX_VALUES": stats.max_values, "_NULL_COUNTS": stats.null_counts}
+
+
+def _range_record(place: DeletionRange) -> Record:
+    return {"f0": place.data_file, "f1": place.offset, "f2": place.length, "_CARDINALITY": place.cardinality}
+
+
+def _global_index(record: GlobalIndexRecord) -> GlobalIndex:
+    ids = record.get("_EXTRA_FIELD_IDS")
+    return GlobalIndex(
+        record["_ROW_RANGE_START"],
+        record["_ROW_RANGE_END"],
+        record["_INDEX_FIELD_ID"],
+        None if ids is None else tuple(ids),
+        record.get("_INDEX_META"),
+        record.get("_SOURCE_META"),
+    )
+
+
+def _texts(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

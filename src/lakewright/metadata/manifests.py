@@ -1,0 +1,368 @@
+"""Manifests, manifest lists and index manifests: entries in, Avro files out, and the reverse.
+
+A snapshot names two manifest lists, each list names manifests, each manifest holds entries that add or delete data
+files; all entries together, in order, say which files are live. What was written by others is made regular here:
+partition rows get Java's bytes, so that equal partitions have equal bytes everywhere else in the library.
+
+Always holds: a file is written whole and durable under a new name before anybody hears its name; a file that is read
+has the size and the number of entries that the file naming it says, or CorruptTableError is raised.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
+from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records
+from lakewright.metadata.manifest_merge import (
+    MergeLimits,
+    deleted_partitions,
+    is_unsettled,
+    manifest_facts,
+    may_hold,
+    plan_merge,
+)
+from lakewright.metadata.manifest_records import (
+    ENTRY_SCHEMA,
+    ENTRY_SCHEMA_SEQUENCES,
+    ENTRY_VERSION,
+    INDEX_SCHEMA,
+    INDEX_SCHEMA_SOURCE,
+    INDEX_VERSION,
+    LIST_SCHEMA,
+    LIST_VERSION,
+    EntryRecord,
+    IndexRecord,
+    ListRecord,
+    data_file,
+    entry_record,
+    index_file,
+    index_record,
+    list_record,
+    manifest_file,
+)
+from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile, merge_entries
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.rows import canonical_row
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataType
+from lakewright.storage.base import Storage
+from lakewright.storage.layout import Layout
+
+THREADS_MAX = 8  # manifests are small, so what counts is the time until the store answers
+
+Keep: TypeAlias = Callable[[bytes, int, int, int], bool]  # partition, bucket, total buckets, level
+
+
+class Namer:
+    """Makes names of new metadata files: one unique text for all, and a count for each kind.
+
+    >>> namer = Namer(lambda: uuid.UUID(int=7))
+    >>> namer.name("manifest"), namer.name("manifest")
+    ('manifest-00000000-0000-0000-0000-000000000007-0', 'manifest-00000000-0000-0000-0000-000000000007-1')
+    """
+
+    def __init__(self, new_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> None:
+        self._unique = str(new_uuid())
+        self._counts: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
+
+    def name(self, kind: str) -> str:
+        """Return a name that was not given before."""
+        return f"{kind}-{self._unique}-{next(self._counts[kind])}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedManifests:
+    """The manifests after merging, and which of them are new."""
+
+    files: tuple[ManifestFile, ...]
+    written: tuple[ManifestFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """The manifests of a table."""
+
+    storage: Storage
+    layout: Layout
+    partition_types: tuple[DataType, ...]
+    options: CoreOptions
+    namer: Namer = field(default_factory=Namer, repr=False, compare=False)
+
+    # Reading.
+
+    def files_of(self, snapshot: Snapshot) -> list[ManifestFile]:
+        """Return the manifests of a snapshot in order: those of its base, then those of its delta."""
+        base, delta = snapshot.base_manifest_list, snapshot.delta_manifest_list
+        return [
+            *self.read_list(base, snapshot.base_manifest_list_size, snapshot_id=snapshot.id),
+            *self.read_list(delta, snapshot.delta_manifest_list_size, snapshot_id=snapshot.id),
+        ]
+
+    def live(
+        self,
+        snapshot: Snapshot,
+        *,
+        keep: Keep | None = None,
+        keep_manifest: Callable[[ManifestFile], bool] | None = None,
+    ) -> list[ManifestEntry]:
+        """Return the entries of the files that are live in a snapshot, of those that `keep` says True to.
+
+        `keep_manifest` spares the reading of whole manifests; like `keep`, it may judge by partition, bucket and level
+        only, because an entry that deletes a file must share the fate of the one that added it.
+        """
+        files = self.files_of(snapshot)
+        wanted = [f for f in files if keep_manifest is None or keep_manifest(f)]
+        entries = merge_entries(self._read_all(wanted, keep=keep, snapshot_id=snapshot.id))
+        for entry in entries:
+            if entry.kind != ADD:
+                raise CorruptTableError(
+                    f"snapshot {snapshot.id} of {self.layout.root} deletes the data file {entry.file.file_name}, which "
+                    "was never added; roll back to an earlier snapshot",
+                    path=self.layout.root,
+                    snapshot_id=snapshot.id,
+                    files=(entry.file.file_name,),
+                )
+        return entries
+
+    def delta(self, snapshot: Snapshot, *, keep: Keep | None = None) -> list[ManifestEntry]:
+        """Return what a snapshot itself added and deleted, in order and not merged."""
+        size = snapshot.delta_manifest_list_size
+        files = self.read_list(snapshot.delta_manifest_list, size, snapshot_id=snapshot.id)
+        return self._read_all(files, keep=keep, snapshot_id=snapshot.id)
+
+    def changelog(self, snapshot: Snapshot, *, keep: Keep | None = None) -> list[ManifestEntry]:
+        """Return the changelog files that a snapshot added."""
+        if snapshot.changelog_manifest_list is None:
+            return []
+        size = snapshot.changelog_manifest_list_size
+        files = self.read_list(snapshot.changelog_manifest_list, size, snapshot_id=snapshot.id)
+        return self._read_all(files, keep=keep, snapshot_id=snapshot.id)
+
+    def read_list(self, name: str, size: int | None = None, *, snapshot_id: int | None = None) -> list[ManifestFile]:
+        """Return the manifests of a manifest list, whose size is checked where it is known."""
+        path, records = self._load(name, LIST_SCHEMA, size=size, snapshot_id=snapshot_id)
+        _check_versions(records, LIST_VERSION, path)
+        return [manifest_file(record) for record in cast("list[ListRecord]", records)]
+
+    def read(
+        self, manifest: ManifestFile, *, keep: Keep | None = None, snapshot_id: int | None = None
+    ) -> list[ManifestEntry]:
+        """Return the entries of a manifest in order, of those that `keep` says True to."""
+        path, records = self._load(
+            manifest.file_name, ENTRY_SCHEMA_SEQUENCES, size=manifest.file_size, snapshot_id=snapshot_id
+        )
+        _check_versions(records, ENTRY_VERSION, path)
+        _check_counts(records, manifest, path)
+        canonical = _Canonical(self.partition_types, path)
+        entries: list[ManifestEntry] = []
+        for record in cast("list[EntryRecord]", records):
+            partition, bucket, total = canonical[record["_PARTITION"]], record["_BUCKET"], record["_TOTAL_BUCKETS"]
+            file = record["_FILE"]
+            if keep is None or keep(partition, bucket, total, file["_LEVEL"]):
+                entries.append(ManifestEntry(record["_KIND"], partition, bucket, total, data_file(file)))
+        return entries
+
+    def read_index(self, name: str) -> list[IndexEntry]:
+        """Return the entries of an index manifest, which are the whole live set."""
+        path, records = self._load(name, INDEX_SCHEMA_SOURCE)
+        _check_versions(records, INDEX_VERSION, path)
+        if any(record["_KIND"] != ADD for record in records):
+            raise CorruptTableError(f"{path} deletes index files, but may list live ones only", path=path)
+        canonical = _Canonical(self.partition_types, path)
+        return [
+            IndexEntry(record["_KIND"], canonical[record["_PARTITION"]], record["_BUCKET"], index_file(record))
+            for record in cast("list[IndexRecord]", records)
+        ]
+
+    # Writing.
+
+    def write(self, entries: Iterable[ManifestEntry], *, schema_id: int) -> list[ManifestFile]:
+        """Write entries to as many manifests as their size asks for, none for no entries.
+
+        `schema_id` stands for the newest schema. If a write fails, the manifests written before it are removed.
+        """
+        entries = list(entries)
+        sequenced = any(entry.file.write_cols_sequences is not None for entry in entries)
+        schema = ENTRY_SCHEMA_SEQUENCES if sequenced else ENTRY_SCHEMA
+        target = self.options.get(CoreOptions.MANIFEST_TARGET_FILE_SIZE)
+        written: list[ManifestFile] = []
+        encoder, first = self._encoder(schema), 0
+        try:
+            for count, entry in enumerate(entries, start=1):
+                encoder.add(entry_record(entry))
+                if encoder.size >= target or count == len(entries):
+                    name, size = self._store("manifest", encoder.finish())
+                    part = entries[first:count]
+                    types = self.partition_types
+                    written.append(manifest_facts(part, types, name=name, size=size, schema_id=schema_id))
+                    encoder, first = self._encoder(schema), count
+        except Exception:
+            self._delete_all(written)
+            raise
+        return written
+
+    def write_list(self, files: Iterable[ManifestFile]) -> tuple[str, int]:
+        """Write a manifest list, which may be empty, and return its name and size."""
+        return self._store("manifest-list", self._encoded(LIST_SCHEMA, map(list_record, files)))
+
+    def write_index(self, entries: Iterable[IndexEntry]) -> str:
+        """Write an index manifest with the whole live set, which may be empty, and return its name."""
+        entries = list(entries)
+        sourced = any(e.file.global_index is not None and e.file.global_index.source_meta is not None for e in entries)
+        schema = INDEX_SCHEMA_SOURCE if sourced else INDEX_SCHEMA
+        return self._store("index-manifest", self._encoded(schema, map(index_record, entries)))[0]
+
+    def delete(self, name: str) -> None:
+        """Remove a manifest, manifest list or index manifest that no snapshot names."""
+        self.storage.delete(self.layout.manifest_file(name))
+
+    def merge(self, files: Sequence[ManifestFile]) -> MergedManifests:
+        """Merge manifests, given in order, as far as it is worth it. If it fails, what it wrote is removed."""
+        get = self.options.get
+        limits = MergeLimits(
+            target_bytes=get(CoreOptions.MANIFEST_TARGET_FILE_SIZE),
+            count_min=get(CoreOptions.MANIFEST_MERGE_MIN_COUNT),
+            full_bytes=get(CoreOptions.MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE),
+        )
+        plan = plan_merge(files, limits)
+        if plan.full and (merged := self._merge_fully(files, limits)) is not None:
+            return merged
+        merged_files: list[ManifestFile] = []
+        written: list[ManifestFile] = []
+        try:
+            for group in plan.groups:
+                if len(group) == 1:
+                    merged_files.extend(group)
+                    continue
+                new = self._rewritten(merge_entries(self._read_all(group)), group)
+                merged_files.extend(new)
+                written.extend(new)
+        except Exception:
+            self._delete_all(written)
+            raise
+        return MergedManifests(tuple(merged_files), tuple(written))
+
+    def _merge_fully(self, files: Sequence[ManifestFile], limits: MergeLimits) -> MergedManifests | None:
+        """Settle every delete: rewrite what is unsettled or may hold a deleted file. None where it is one manifest."""
+        unsettled = {f.file_name: self.read(f) for f in files if is_unsettled(f, limits)}
+        types = self.partition_types
+        partitions = deleted_partitions(itertools.chain.from_iterable(unsettled.values()), types)
+        rewrite = [f for f in files if f.file_name in unsettled or may_hold(f.partition_stats, partitions, types)]
+        if len(rewrite) <= 1:
+            return None
+        entries = [e for f in rewrite for e in (unsettled[f.file_name] if f.file_name in unsettled else self.read(f))]
+        left = merge_entries(entries)
+        orphans = tuple(entry.file.file_name for entry in left if entry.kind == DELETE)
+        if orphans:
+            raise CorruptTableError(
+                f"the manifests of {self.layout.root} delete data files that were never added, such as {orphans[0]}; "
+                "roll back to an earlier snapshot",
+                path=self.layout.root,
+                files=orphans,
+            )
+        rewritten = {f.file_name for f in rewrite}
+        written = self._rewritten(left, rewrite)
+        return MergedManifests((*(f for f in files if f.file_name not in rewritten), *written), tuple(written))
+
+    def _rewritten(self, entries: Sequence[ManifestEntry], sources: Sequence[ManifestFile]) -> list[ManifestFile]:
+        return self.write(entries, schema_id=max(source.schema_id for source in sources))
+
+    def _delete_all(self, files: Iterable[ManifestFile]) -> None:
+        for file in files:
+            self.delete(file.file_name)
+
+    def _read_all(
+        self, files: Sequence[ManifestFile], *, keep: Keep | None = None, snapshot_id: int | None = None
+    ) -> list[ManifestEntry]:
+        """Read several manifests at once; the entries keep the order of the manifests."""
+
+        def read(file: ManifestFile) -> list[ManifestEntry]:
+            return self.read(file, keep=keep, snapshot_id=snapshot_id)
+
+        if len(files) <= 1:
+            return [entry for file in files for entry in read(file)]
+        with ThreadPoolExecutor(min(THREADS_MAX, len(files))) as pool:
+            return [entry for part in pool.map(read, files) for entry in part]
+
+    def _load(
+        self, name: str, schema: Schema, *, size: int | None = None, snapshot_id: int | None = None
+    ) -> tuple[str, list[Record]]:
+        path = self.layout.manifest_file(name, origin=self.layout.manifest_directory)
+        try:
+            data = self.storage.read(path)
+        except FileNotFoundError as error:
+            raise self._missing(path, snapshot_id) from error
+        if size is not None and size != len(data):
+            message = f"{path} has {len(data)} bytes, but the file that names it says {size}; restore it from a copy"
+            raise CorruptTableError(message, path=path)
+        return path, decode_records(data, path, expected=schema)
+
+    def _missing(self, path: str, snapshot_id: int | None) -> NotFoundError | CorruptTableError:
+        """Return the error for a file that is not there: expiry took its snapshot away, or the table is damaged."""
+        if snapshot_id is not None and not self.storage.exists(self.layout.snapshot_file(snapshot_id)):
+            return NotFoundError(
+                f"snapshot {snapshot_id} of {self.layout.root} has expired and {path} with it; read a newer snapshot",
+                path=path,
+                snapshot_id=snapshot_id,
+            )
+        return CorruptTableError(f"{path} is missing, though the table names it; restore it from a copy", path=path)
+
+    def _encoder(self, schema: Schema) -> RecordEncoder:
+        level = self.options.get(CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL)
+        return RecordEncoder(schema, self.options.get(CoreOptions.MANIFEST_COMPRESSION), zstd_level=level)
+
+    def _encoded(self, schema: Schema, records: Iterable[Record]) -> bytes:
+        encoder = self._encoder(schema)
+        for record in records:
+            encoder.add(record)
+        return encoder.finish()
+
+    def _store(self, kind: str, data: bytes) -> tuple[str, int]:
+        """Put a whole file under a new name, durably."""
+        name = self.namer.name(kind)
+        path = self.layout.manifest_file(name)
+        if not self.storage.create(path, data):
+            raise AlreadyExistsError(f"{path} exists already; another writer uses the same names", path=path)
+        return name, len(data)
+
+
+class _Canonical(dict[bytes, bytes]):
+    """Partition rows as they stand in a file, with Java's form of each."""
+
+    def __init__(self, types: Sequence[DataType], path: str) -> None:
+        super().__init__()
+        self._types, self._path = types, path
+
+    def __missing__(self, partition: bytes) -> bytes:
+        try:
+            self[partition] = row = canonical_row(partition, self._types)
+        except CorruptTableError as error:
+            message = f"{self._path} has an entry whose partition cannot be read: {error}"
+            raise CorruptTableError(message, path=self._path) from error
+        return row
+
+
+def _check_versions(records: Iterable[Record], version: int, path: str) -> None:
+    for found in {record["_VERSION"] for record in records}:
+        if found != version:
+            raise UnsupportedError(f"{path} has records of version {found}; lakewright knows {version}", path=path)
+
+
+def _check_counts(records: Sequence[Record], manifest: ManifestFile, path: str) -> None:
+    added = sum(record["_KIND"] == ADD for record in records)
+    deleted = sum(record["_KIND"] == DELETE for record in records)
+    wanted = (manifest.num_added_files, manifest.num_deleted_files)
+    whole = all(record["_FILE"] is not None for record in records)
+    if (added, deleted) != wanted or added + deleted != len(records) or not whole:
+        raise CorruptTableError(
+            f"{path} has {added} added and {deleted} deleted files of {len(records)}, but its manifest list says "
+            f"{wanted[0]} and {wanted[1]}; restore it from a copy",
+            path=path,
+        )

@@ -1,0 +1,119 @@
+"""Tags and branches: names for states of a table.
+
+A tag is a file with the body of a snapshot; it keeps the files of that snapshot alive after the snapshot expired. Tags
+are created with the create-once primitive, so of two racing callers exactly one makes the tag. A branch is a directory
+of its own; here it is only found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lakewright.errors import AlreadyExistsError, InvalidInputError, TagAlreadyExistException, TagNotExistException
+from lakewright.spec.snapshot import Snapshot, Tag, tag_from_json, tag_to_json
+from lakewright.storage.base import Storage
+from lakewright.storage.layout import Layout, check_name
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of one branch of a table."""
+
+    storage: Storage
+    layout: Layout
+
+    def create(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        *,
+        time_retained_millis: int | None = None,
+        create_time: datetime | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Tag:
+        """Give a snapshot a name, for ever or for a time that begins at `create_time`, by default now."""
+        tag = _tag(name, snapshot, time_retained_millis, create_time)
+        if self.storage.create(self.layout.tag_file(name), tag_to_json(tag).encode()):
+            return tag
+        if ignore_if_exists:
+            return self.get(name)
+        raise self._taken(name)
+
+    def get(self, name: str) -> Tag:
+        """Return one tag."""
+        path = self.layout.tag_file(name)
+        try:
+            return tag_from_json(self.storage.read(path), name=name, path=path)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is a tag of this name."""
+        return self.storage.exists(self.layout.tag_file(name))
+
+    def list(self) -> list[str]:
+        """Return the names of all tags, in order."""
+        prefix = "tag-"
+        names = (info.path.rpartition("/")[2] for info in self.storage.list(self.layout.tag_directory))
+        return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix) and name != prefix)
+
+    def all(self) -> tuple[Tag, ...]:
+        """Return all tags, in the order of their names."""
+        return tuple(self.get(name) for name in self.list())
+
+    def delete(self, name: str) -> None:
+        """Take a tag's name away; the files that only it kept alive are left for the removal of orphans."""
+        if not self.exists(name):
+            raise self._missing(name)
+        self.storage.delete(self.layout.tag_file(name))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a tag another name. If the last step fails the tag has both names, never none."""
+        tag = self.get(old)
+        body = tag_to_json(Tag(new, tag.snapshot, tag.create_time, tag.time_retained))
+        if not self.storage.create(self.layout.tag_file(new), body.encode()):
+            raise self._taken(new)
+        self.storage.delete(self.layout.tag_file(old))
+
+    def replace(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        *,
+        time_retained_millis: int | None = None,
+        create_time: datetime | None = None,
+    ) -> Tag:
+        """Let an existing name stand for another snapshot."""
+        tag = _tag(name, snapshot, time_retained_millis, create_time)
+        if not self.exists(name):
+            raise self._missing(name)
+        self.storage.replace(self.layout.tag_file(name), tag_to_json(tag).encode())
+        return tag
+
+    def _missing(self, name: str) -> TagNotExistException:
+        tags = self.list()
+        known = f"its tags are {', '.join(tags)}" if tags else "it has no tags"
+        return TagNotExistException(f"{self.layout.root} has no tag {name!r}; {known}", tag=name, tags=tuple(tags))
+
+    def _taken(self, name: str) -> AlreadyExistsError:
+        return TagAlreadyExistException(
+            f"{self.layout.root} has a tag {name!r} already; replace it, or choose another name", tag=name
+        )
+
+
+def branches(storage: Storage, layout: Layout) -> list[str]:
+    """Return the names of a table's branches other than `main`, in order."""
+    prefix = "branch-"
+    names = (path.rstrip("/").rpartition("/")[2] for path in storage.list_directories(layout.branches_directory))
+    return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix) and name != prefix)
+
+
+def _tag(name: str, snapshot: Snapshot, time_retained_millis: int | None, create_time: datetime | None) -> Tag:
+    check_name("tag", name)
+    if time_retained_millis is None:
+        return Tag(name, snapshot, create_time)
+    if time_retained_millis < 0:
+        raise InvalidInputError(f"the tag {name!r} cannot be kept for {time_retained_millis} ms", tag=name)
+    begin = datetime.now() if create_time is None else create_time  # noqa: DTZ005 - the format wants the wall clock
+    return Tag(name, snapshot, begin, timedelta(milliseconds=time_retained_millis))

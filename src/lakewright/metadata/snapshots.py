@@ -1,0 +1,204 @@
+"""The snapshot files of a table, and the two hints that make finding them fast.
+
+Ids come in, snapshots go out. What exists is decided by the snapshot files alone: `LATEST` and `EARLIEST` may be empty,
+missing, stale or ahead, so a hint is believed only where the files agree. A snapshot file that is empty or cut may be
+in the hands of a writer that does not create it in one step, so it is read again before it is called damaged.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from lakewright.errors import CorruptTableError, NotFoundError
+from lakewright.spec.snapshot import MIN_LONG, Snapshot, snapshot_from_json
+from lakewright.storage.base import Storage
+from lakewright.storage.layout import Layout, numbered
+
+HINT_READS_MAX = 3
+HINT_WAIT_SECONDS = 0.001
+BODY_READS_MAX = 10
+BODY_WAIT_SECONDS = 0.2
+EXPIRY_STEPS_MAX = 300  # how far the oldest snapshot may move while it is being opened
+LATEST_LOOKS_MAX = 5  # how often the newest snapshot may vanish, by a rollback, while it is being opened
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """The snapshots of one branch of a table."""
+
+    storage: Storage
+    layout: Layout
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot, None for a table that was never written."""
+        for _ in range(LATEST_LOOKS_MAX):
+            newest = self.latest_id()
+            if newest is None:
+                return None
+            with suppress(FileNotFoundError):
+                return self._read(newest)
+        path = self.layout.snapshot_directory
+        raise NotFoundError(f"the newest snapshot in {path} vanished again and again; look again later", path=path)
+
+    def latest_id(self) -> int | None:
+        """Return the id of the newest snapshot, None for a table that was never written."""
+        hint = self._hint(self.layout.latest_hint)
+        if hint is not None and hint > 0 and not self.exists(hint + 1) and self.exists(hint):
+            return hint
+        return max(self.ids(), default=None)
+
+    def earliest(self) -> Snapshot | None:
+        """Return the oldest snapshot, None for a table that was never written."""
+        oldest = self.earliest_id()
+        if oldest is None:
+            return None
+        for snapshot_id in range(oldest, oldest + EXPIRY_STEPS_MAX):
+            # An expiry may be running, which removes the oldest first.
+            with suppress(FileNotFoundError):
+                return self._read(snapshot_id)
+        raise self._missing(oldest)
+
+    def earliest_id(self) -> int | None:
+        """Return the id of the oldest snapshot, None for a table that was never written."""
+        hint = self._hint(self.layout.earliest_hint)
+        if hint is not None and hint > 0 and self.exists(hint):
+            return hint
+        return min(self.ids(), default=None)
+
+    def exists(self, snapshot_id: int) -> bool:
+        """Say whether there is a snapshot of this id."""
+        return self.storage.exists(self.layout.snapshot_file(snapshot_id))
+
+    def ids(self) -> list[int]:
+        """Return the ids of all snapshots, in order."""
+        names = (info.path.rpartition("/")[2] for info in self.storage.list(self.layout.snapshot_directory))
+        return numbered(names, "snapshot-")
+
+    def get(self, snapshot_id: int) -> Snapshot:
+        """Return one snapshot."""
+        try:
+            return self._read(snapshot_id)
+        except FileNotFoundError as error:
+            raise self._missing(snapshot_id) from error
+
+    def walk_back(self, from_id: int) -> Iterator[Snapshot]:
+        """Yield the snapshot of this id and those before it, newest first, up to the first that is missing."""
+        for snapshot_id in range(from_id, 0, -1):
+            try:
+                yield self._read(snapshot_id)
+            except FileNotFoundError:
+                return
+
+    def of_user(self, user: str) -> Snapshot | None:
+        """Return the newest snapshot that this user committed, None where none is left."""
+        newest = self.latest_id()
+        if newest is None:
+            return None
+        return next((snapshot for snapshot in self.walk_back(newest) if snapshot.commit_user == user), None)
+
+    def at_timestamp(self, millis: int) -> Snapshot:
+        """Return the newest snapshot that was committed at this time or before."""
+        ids = self.ids()
+        # An expired id counts as old enough; if it is chosen, `get` says that it expired.
+        place = bisect_left(ids, True, key=lambda snapshot_id: self._time(snapshot_id) > millis)  # noqa: FBT003
+        if place:
+            return self.get(ids[place - 1])
+        if not ids:
+            raise NotFoundError(f"{self.layout.root} has no snapshot at all", path=self.layout.root)
+        earliest = self.get(ids[0])
+        raise NotFoundError(
+            f"{self.layout.root} has no snapshot at or before {_instant(millis)}; the earliest, {earliest.id}, is of "
+            f"{_instant(earliest.time_millis)} ({earliest.time_millis})",
+            path=self.layout.root,
+            earliest_millis=earliest.time_millis,
+        )
+
+    def at_watermark(self, watermark: int) -> Snapshot:
+        """Return the oldest snapshot whose watermark has reached this one."""
+        highest: int | None = None
+        for snapshot_id in self.ids():
+            with suppress(FileNotFoundError):
+                snapshot = self._read(snapshot_id)
+                reached = snapshot.watermark
+                if reached is None or reached == MIN_LONG:
+                    continue
+                if reached >= watermark:
+                    return snapshot
+                highest = reached
+        raise NotFoundError(
+            f"no snapshot of {self.layout.root} has reached the watermark {watermark}; the highest is {highest}",
+            path=self.layout.root,
+            highest_watermark=highest,
+        )
+
+    def write_latest_hint(self, snapshot_id: int) -> None:
+        """Tell readers where to look first. A hint decides nothing, so a failure to write it is none."""
+        with suppress(OSError):
+            self.storage.replace(self.layout.latest_hint, b"%d" % snapshot_id)
+
+    def write_earliest_hint(self, snapshot_id: int) -> None:
+        """Tell readers which snapshot is the oldest; the same holds as for the latest."""
+        with suppress(OSError):
+            self.storage.replace(self.layout.earliest_hint, b"%d" % snapshot_id)
+
+    def _hint(self, path: str) -> int | None:
+        """Return the number in a hint. A writer may be replacing it, so it is read again where there is none."""
+        for attempt in range(HINT_READS_MAX):
+            if attempt:
+                self.sleep(HINT_WAIT_SECONDS)
+            with suppress(FileNotFoundError):
+                text = self.storage.read(path).strip()
+                if text.isdigit() and len(text) < 20:  # noqa: PLR2004 - the digits of a 64-bit number
+                    return int(text)
+        return None
+
+    def _read(self, snapshot_id: int) -> Snapshot:
+        path = self.layout.snapshot_file(snapshot_id)
+        data = self.storage.read(path)
+        for _ in range(BODY_READS_MAX):
+            if not _looks_cut(data):
+                break
+            self.sleep(BODY_WAIT_SECONDS)
+            data = self.storage.read(path)
+        snapshot = snapshot_from_json(data, path=path)
+        if snapshot.id != snapshot_id:
+            raise CorruptTableError(f"{path} is the file of snapshot {snapshot.id}; restore it from a copy", path=path)
+        return snapshot
+
+    def _time(self, snapshot_id: int) -> int:
+        try:
+            return self._read(snapshot_id).time_millis
+        except FileNotFoundError:
+            return MIN_LONG
+
+    def _missing(self, snapshot_id: int) -> NotFoundError:
+        """Return the error for a snapshot that is not there, saying why it is not."""
+        ids = self.ids()
+        if not ids:
+            why = "the table has no snapshot"
+        elif snapshot_id < 1 or snapshot_id > ids[-1]:
+            why = f"it never existed; the newest is {ids[-1]}"
+        else:
+            why = f"it has expired; the earliest that is left is {next((i for i in ids if i > snapshot_id), ids[-1])}"
+        return NotFoundError(
+            f"{self.layout.root} has no snapshot {snapshot_id}: {why}",
+            path=self.layout.snapshot_file(snapshot_id),
+            snapshot_id=snapshot_id,
+        )
+
+
+def _looks_cut(data: bytes) -> bool:
+    return not data.rstrip().endswith(b"}")
+
+
+def _instant(millis: int) -> str:
+    try:
+        return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(millis)

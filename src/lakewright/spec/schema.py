@@ -23,8 +23,10 @@ import pyarrow as pa
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_schema, to_arrow_schema
 from lakewright.spec.fields import column_not_found, highest_field_id, numbered_fields, types_inside
+from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import ChangelogProducer, ConfigOption, CoreOptions, MergeEngine, option_text
 from lakewright.spec.types import JSON, AtomicType, DataField, RowType, VectorType, with_nullable
+from lakewright.spec.values import cast_text
 
 VERSION = 3
 KEY_PREFIX = "_KEY_"
@@ -260,6 +262,7 @@ def check_schema(schema: TableSchema) -> None:
     _check_buckets(schema)
     _check_row_tracking(schema)
     _check_merging(schema)
+    _check_column_settings(schema)
     try:
         schema.to_json().encode()
     except UnicodeEncodeError as cause:
@@ -421,6 +424,23 @@ def _check_merging(schema: TableSchema) -> None:
         schema.field(kind_column)
     if options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE and not schema.primary_keys:
         raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
+
+
+def _check_column_settings(schema: TableSchema) -> None:
+    """Check defaults, and options that speak of one column or of several."""
+    for column in schema.fields:
+        if column.default_value is None:
+            continue
+        try:
+            cast_text(column.default_value, column.type)
+        except InvalidInputError as cause:
+            raise InvalidInputError(
+                f"the default of the column {column.name!r}: {cause}", column=column.name
+            ) from cause
+    for match in filter(None, map(FIELD_OPTION.fullmatch, schema.options)):
+        if match["columns"] not in schema.field_names:
+            for name in match["columns"].split(","):
+                schema.field(name.strip())
 
 
 def _check_table_type(schema: TableSchema) -> None:

@@ -1,0 +1,116 @@
+"""Which options of a table may change, and when; and how options follow a column that is renamed.
+
+Files that exist were written under the options of their time. An option that decides where rows lie or how they merge
+is therefore fixed as soon as there is a snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.options import KNOWN_OPTIONS, ConfigOption, CoreOptions
+
+_NEVER = {
+    CoreOptions.PATH.key(): "a table's place is not an option",
+    CoreOptions.TYPE.key(): "create another table",
+    CoreOptions.PRIMARY_KEY.key(): "create another table, or drop the primary key of an empty one",
+    CoreOptions.PARTITION.key(): "create another table",
+}
+_FIXED_BY_DATA = frozenset(
+    option.key()
+    for option in (
+        CoreOptions.BUCKET_KEY,
+        CoreOptions.BUCKET_FUNCTION_TYPE,
+        CoreOptions.DATA_FILE_PATH_DIRECTORY,
+        CoreOptions.MERGE_ENGINE,
+        CoreOptions.SEQUENCE_SNAPSHOT_ORDERING,
+        CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE,
+        CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
+        CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
+        CoreOptions.ROWKIND_FIELD,
+        CoreOptions.PRIMARY_KEY_NULLABLE,
+        CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS,
+        CoreOptions.FORCE_LOOKUP,
+        CoreOptions.ROW_TRACKING_ENABLED,
+        CoreOptions.DATA_EVOLUTION_ENABLED,
+        CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR,
+        CoreOptions.BLOB_FIELD,
+        CoreOptions.BLOB_DESCRIPTOR_FIELD,
+        CoreOptions.BLOB_VIEW_FIELD,
+        CoreOptions.PK_CLUSTERING_OVERRIDE,
+    )
+)
+_ONLY_ON = {CoreOptions.IGNORE_DELETE.key(), CoreOptions.IGNORE_UPDATE_BEFORE.key()}
+_BY_KEY: dict[str, ConfigOption[object]] = {key: o for o in KNOWN_OPTIONS for key in (o.key(), *o.old_names)}
+
+# Options whose value lists columns, and those whose key names some.
+_NAME_LISTS = frozenset(
+    {"bucket-key", "sequence.field", "rowkind.field", "record-level.time-field", "clustering.columns"}
+    | {"partial-update.remove-record-on-sequence-group"}
+)
+_VALUE_LISTS_COLUMNS = re.compile(r"fields\..+\.sequence-group|file-index\.[^.]+\.columns")
+FIELD_OPTION = re.compile(
+    r"fields\.(?P<columns>.+)\.(?P<what>aggregate-function|ignore-retract|distinct|list-agg-delimiter|sequence-group"
+    r"|nested-key|nested-sequence-field|count-limit|stats-mode)"
+)
+_INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<what>[^.]+)")
+
+
+def check_option_change(options: Mapping[str, str], key: str, value: str | None, *, has_snapshot: bool) -> None:
+    """Refuse to give an option another value (None: to remove it) where the table does not allow that.
+
+    >>> check_option_change({"bucket": "2"}, "bucket", "3", has_snapshot=True)
+    """
+    if key in _NEVER:
+        raise _refusal(key, "cannot be set or removed", _NEVER[key])
+    option = _BY_KEY.get(key)
+    if option is None:
+        return
+    after = {name: text for name, text in options.items() if name != key}
+    if value is not None:
+        after[key] = value
+    old, new = CoreOptions(options).get(option), CoreOptions(after).get(option)
+    if not has_snapshot or old == new:
+        return
+    if option.key() in _FIXED_BY_DATA:
+        raise _refusal(key, f"cannot change from {old!r} to {new!r}", "the table has data written under it")
+    if option is CoreOptions.BUCKET and min(CoreOptions(options).bucket(), CoreOptions(after).bucket()) < 0:
+        raise _refusal(key, f"cannot change from {old} to {new}", "only one fixed number can become another")
+    if option is CoreOptions.DELETION_VECTORS_ENABLED and not CoreOptions(after).get(
+        CoreOptions.DELETION_VECTORS_MODIFIABLE
+    ):
+        raise _refusal(key, f"cannot change from {old} to {new}", "set 'deletion-vectors.modifiable' to true first")
+    if option.key() in _ONLY_ON and not new:
+        raise _refusal(key, "cannot be turned off", "the rows it dropped are gone")
+
+
+def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    """Return the options of a table after one of its columns got another name.
+
+    >>> renamed_in_options({"bucket-key": "a,b", "fields.a.stats-mode": "none"}, "a", "z")
+    {'bucket-key': 'z,b', 'fields.z.stats-mode': 'none'}
+    """
+    return {_renamed_key(key, old, new): _renamed_value(key, text, old, new) for key, text in options.items()}
+
+
+def _renamed_key(key: str, old: str, new: str) -> str:
+    if match := FIELD_OPTION.fullmatch(key):
+        return f"fields.{_renamed_list(match['columns'], old, new)}.{match['what']}"
+    if (match := _INDEX_OPTION.fullmatch(key)) and match["column"] == old:
+        return f"{match['index']}.{new}.{match['what']}"
+    return key
+
+
+def _renamed_value(key: str, text: str, old: str, new: str) -> str:
+    listing = key in _NAME_LISTS or _VALUE_LISTS_COLUMNS.fullmatch(key)
+    return _renamed_list(text, old, new) if listing else text
+
+
+def _renamed_list(text: str, old: str, new: str) -> str:
+    return ",".join(new if name.strip() == old else name for name in text.split(","))
+
+
+def _refusal(key: str, what: str, remedy: str) -> InvalidInputError:
+    return InvalidInputError(f"the option {key!r} {what}: {remedy}", option=key)

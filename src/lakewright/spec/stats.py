@@ -1,0 +1,247 @@
+"""Bounds and null counts of columns: Arrow columns in, the statistics of manifests out, and back again for pruning.
+
+A bound is never tighter than the data; where no honest bound exists it is None, which means unknown. So NaN leaves a
+column without bounds, zeros are widened to -0.0 and 0.0, a shortened maximum is rounded up, and bounds of other writers
+that are known to lie (see `field_stats`) are loosened or dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.spec.datafile import EMPTY_STATS, DataFile, SimpleStats
+from lakewright.spec.rows import decode_field, decode_row, encode_row, plain_column, row_arity
+from lakewright.spec.types import AtomicType, DataField, DataType, Value
+from lakewright.spec.values import from_scalar
+
+_TRUNCATE = re.compile(r"truncate\s*\(\s*([0-9]{1,9})\s*\)", re.IGNORECASE)
+_BLANK = re.compile("[\x00-\x20]")
+_UNBOUNDED_ROOTS = frozenset({"VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY"})
+_SURROGATE_FIRST, _CODE_POINT_MAX, _BYTE_MAX = 0xD800, 0x10FFFF, 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class StatsMode:
+    """How much a writer records of a column: `none`, `counts`, `full`, or `truncate` to a length."""
+
+    kind: str
+    length: int = 0  # of truncated bounds, in code points or bytes
+
+    def __str__(self) -> str:
+        return f"truncate({self.length})" if self.kind == "truncate" else self.kind
+
+
+NONE, COUNTS, FULL = StatsMode("none"), StatsMode("counts"), StatsMode("full")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """What is known of one column: a bound of None is unknown, and so is a null count of None."""
+
+    min: Value
+    max: Value
+    null_count: int | None
+    # Without a single value there is nothing to bound, which is not the same as not knowing a bound.
+    all_null: bool = field(default=False, compare=False)
+
+
+def parse_stats_mode(text: str) -> StatsMode:
+    """Return the mode that an option such as `metadata.stats-mode` names.
+
+    >>> parse_stats_mode("truncate(16)")
+    StatsMode(kind='truncate', length=16)
+    """
+    word = text.strip().lower()
+    if word in {"none", "counts", "full"}:
+        return StatsMode(word)
+    match = _TRUNCATE.fullmatch(word)
+    if match is None or int(match[1]) == 0:
+        raise InvalidInputError(f"{text!r} is no statistics mode: use none, counts, full or truncate(16)")
+    return StatsMode("truncate", int(match[1]))
+
+
+def column_stats(array: pa.Array | pa.ChunkedArray, dtype: DataType, mode: StatsMode) -> ColumnStats:
+    """Return the statistics of one column; nested columns have a null count and no bounds.
+
+    That a file format has no bounds for some type (parquet for TIMESTAMP beyond microseconds) is for the caller to know.
+    """
+    if mode == NONE:
+        return ColumnStats(None, None, None)
+    null_count, count = array.null_count, len(array)
+    if null_count == count:
+        return ColumnStats(None, None, null_count, all_null=True)
+    if mode == COUNTS or not isinstance(dtype, AtomicType) or dtype.root in _UNBOUNDED_ROOTS:
+        return ColumnStats(None, None, null_count)
+    low, high = _bounds(plain_column(array, dtype), dtype)
+    stats = ColumnStats(low, high, null_count)
+    return truncate(stats, mode.length) if mode.kind == "truncate" else stats
+
+
+def _bounds(array: pa.Array, dtype: AtomicType) -> tuple[Value, Value]:
+    if pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py():
+        return None, None
+    extremes = pc.min_max(array)
+    return _widened(from_scalar(extremes["min"], dtype), from_scalar(extremes["max"], dtype))
+
+
+def _widened(low: Value, high: Value) -> tuple[Value, Value]:
+    """Let zero bounds of floating-point numbers cover both zeros."""
+    if isinstance(low, float) and low == 0:
+        low = -0.0
+    if isinstance(high, float) and high == 0:
+        high = 0.0
+    return low, high
+
+
+def truncate(stats: ColumnStats, length: int) -> ColumnStats:
+    """Return bounds of text and binary columns cut to a length, still around all values; (None, None) where impossible.
+
+    >>> truncate(ColumnStats("abcd", "abzz", 0), 3)
+    ColumnStats(min='abc', max='ab{', null_count=0, all_null=False)
+    """
+    low, high = stats.min, stats.max
+    if isinstance(low, str | bytes):
+        low = low[:length]
+    if isinstance(high, str) and len(high) > length:
+        high = _rounded_up(high[:length])
+    elif isinstance(high, bytes) and len(high) > length:
+        high = _rounded_up_bytes(high[:length])
+    if stats.max is not None and high is None:
+        low = None
+    return replace(stats, min=low, max=high)
+
+
+def _rounded_up(text: str) -> str | None:
+    """Return the least text above all that begin with this one; None where there is none."""
+    for end in range(len(text), 0, -1):
+        code = ord(text[end - 1]) + 1
+        if code <= _CODE_POINT_MAX and code != _SURROGATE_FIRST:  # surrogates are no characters
+            return text[: end - 1] + chr(code)
+    return None
+
+
+def _rounded_up_bytes(data: bytes) -> bytes | None:
+    kept = data.rstrip(bytes([_BYTE_MAX]))
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def merge_column_stats(a: ColumnStats, b: ColumnStats) -> ColumnStats:
+    """Return the statistics of two parts of a column taken together; what one part does not know stays unknown.
+
+    >>> merge_column_stats(ColumnStats(1, 5, 0), ColumnStats(3, 9, 2))
+    ColumnStats(min=1, max=9, null_count=2, all_null=False)
+    """
+    nulls = None if a.null_count is None or b.null_count is None else a.null_count + b.null_count
+    if a.all_null or b.all_null:
+        other = b if a.all_null else a
+        return replace(other, null_count=nulls)
+    low = None if a.min is None or b.min is None else _lesser(a.min, b.min)
+    high = None if a.max is None or b.max is None else _lesser(b.max, a.max, greater=True)
+    return ColumnStats(low, high, nulls)
+
+
+def _lesser(a: Value, b: Value, *, greater: bool = False) -> Value:
+    """Return the lesser (or greater) of two values of one type."""
+    return a if (a > b if greater else a < b) else b  # type: ignore[operator]  # both are of one type
+
+
+def to_simple_stats(
+    stats: Sequence[ColumnStats | None], fields: Sequence[DataField], *, dense: bool
+) -> tuple[SimpleStats, tuple[str, ...] | None]:
+    """Return the statistics of a file and the columns they cover, as a manifest records both.
+
+    Dense storage leaves out columns without statistics; the columns are None when none is left out.
+    """
+    if len(stats) != len(fields):
+        raise InvalidInputError(f"{len(fields)} columns cannot have {len(stats)} statistics")
+    unknown = ColumnStats(None, None, None)
+    pairs = [(s or unknown, f) for s, f in zip(stats, fields, strict=True)]
+    kept = [(s, f) for s, f in pairs if s != unknown] if dense else pairs
+    columns = None if len(kept) == len(pairs) else tuple(f.name for _, f in kept)
+    return _simple_stats([s for s, _ in kept], [f.type for _, f in kept]), columns
+
+
+def _simple_stats(stats: Sequence[ColumnStats], types: Sequence[DataType]) -> SimpleStats:
+    if not stats:
+        return EMPTY_STATS
+    return SimpleStats(
+        encode_row([s.min for s in stats], types),
+        encode_row([s.max for s in stats], types),
+        tuple(s.null_count for s in stats),
+    )
+
+
+def field_stats(file: DataFile, field_name: str, fields_of_file_schema: Sequence[DataField]) -> ColumnStats | None:
+    """Return what a manifest knows of one column of a file, by the name the column has in the file's own schema.
+
+    None means that nothing is known. Bounds that some writers get wrong are mended: NaN is no bound; a maximum of text
+    that ends in `?` may stand for a lost surrogate and below the data; a CHAR bound may be padded with blanks.
+    """
+    columns = file.value_stats_cols
+    if columns is None:
+        columns = file.write_cols or tuple(f.name for f in fields_of_file_schema)
+    stats = file.value_stats
+    if field_name not in columns or (row_arity(stats.min_values) == 0 and not stats.null_counts):
+        return None
+    dtype = next((f.type for f in fields_of_file_schema if f.name == field_name), None)
+    if dtype is None:
+        return None
+    if not row_arity(stats.min_values) == row_arity(stats.max_values) == len(stats.null_counts) == len(columns):
+        raise CorruptTableError(
+            f"the statistics of the data file {file.file_name} do not cover its {len(columns)} columns",
+            files=(file.file_name,),
+        )
+    index = columns.index(field_name)
+    null_count = stats.null_counts[index]
+    if not isinstance(dtype, AtomicType):
+        return ColumnStats(None, None, null_count)
+    try:
+        low, high = decode_field(stats.min_values, index, dtype), decode_field(stats.max_values, index, dtype)
+    except CorruptTableError as error:
+        message = f"the statistics of the column {field_name} of the data file {file.file_name} are damaged: {error}"
+        raise CorruptTableError(message, files=(file.file_name,), column=field_name) from error
+    return _mended(ColumnStats(low, high, null_count), dtype)
+
+
+def _mended(stats: ColumnStats, dtype: AtomicType) -> ColumnStats:
+    low, high = stats.min, stats.max
+    if _is_nan(low) or _is_nan(high):
+        low, high = None, None  # whoever let one in did not order the other numbers around it either
+    low, high = _widened(low, high)
+    if isinstance(high, str) and high.endswith("?"):
+        high = None
+    if dtype.root == "CHAR" and isinstance(low, str):
+        # A value v in a file that pads has the padded form v + blanks. All values are above what stands before the
+        # first character that is not above a blank, whether they were padded or not; the padded maximum is above
+        # all of them as it is.
+        low = _BLANK.split(low, maxsplit=1)[0]
+    return replace(stats, min=low, max=high)
+
+
+def _is_nan(value: Value) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> SimpleStats:
+    """Return the statistics of the partitions of some manifest entries, one serialised row per entry."""
+    counts = Counter(partitions)
+    rows = [decode_row(partition, types) for partition in counts]
+    stats = [_value_stats([row[i] for row in rows], list(counts.values())) for i in range(len(types))]
+    return _simple_stats(stats, types)
+
+
+def _value_stats(values: Sequence[Value], counts: Sequence[int]) -> ColumnStats:
+    nulls = sum(count for value, count in zip(values, counts, strict=True) if value is None)
+    known = [value for value in values if value is not None]
+    if not known or any(map(_is_nan, known)):
+        return ColumnStats(None, None, nulls)
+    low, high = _widened(min(known), max(known))
+    return ColumnStats(low, high, nulls)

@@ -1,0 +1,137 @@
+"""Java Paimon reads what we write, and appends to it; `make interop-java` prepares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.types import DataField
+from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+from support.java import Java
+from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Java]:
+    started = Java()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+    made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
+    made.create_database("d")
+    return made
+
+
+def _assert_java_reads(
+    java: Java, catalog: lw.FileSystemCatalog, want: pa.Table, fields: Sequence[DataField], **options: str
+) -> None:
+    got = normalised(java.read(Path(catalog.warehouse), "d.t", **options), fields)
+    assert in_order(got) == in_order(spelled(want.select([field.name for field in fields]), fields))
+
+
+def test_the_java_reader_itself_reads_a_golden_table_right(java: Java) -> None:
+    spec = expected()["types.scalars_parquet"]
+    table = lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)}).get_table("types.scalars_parquet")
+    got = normalised(java.read(WAREHOUSE, "types.scalars_parquet"), table.fields)
+    assert in_order(got) == in_order(normalised(expected_rows(spec, spec["rows"]), table.fields))
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("nested", [False, True], ids=["scalars", "nested"])
+def test_java_reads_every_type(java: Java, catalog: lw.FileSystemCatalog, file_format: str, nested: bool) -> None:
+    skip = ["TIMESTAMP(9)"] if file_format == "avro" else []
+    fields = nested_fields(multiset=True) if nested else scalar_fields(skip)
+    rows = (nested_rows if nested else scalar_rows)(fields)
+    catalog.create_table("d.t", lw.Schema(fields, options={"file.format": file_format}))
+    table = catalog.get_table("d.t")
+    lw.write_table(rows, table)
+    _assert_java_reads(java, catalog, rows, table.fields)
+
+
+@pytest.mark.parametrize("column", range(1, 24))
+def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(
+    java: Java, catalog: lw.FileSystemCatalog, column: int
+) -> None:
+    fields = scalar_fields()
+    key = fields[column]
+    pair = [fields[0], DataField(1, "p", key.type), DataField(2, "b", key.type)]
+    rows = scalar_rows(fields).select(["id", key.name, key.name]).rename_columns(["id", "p", "b"])
+    catalog.create_table("d.t", lw.Schema(pair, ["p"], options={"bucket": "3", "bucket-key": "b"}))
+    table = catalog.get_table("d.t")
+    lw.write_table(rows, table)
+    _assert_java_reads(java, catalog, rows, table.fields)
+    catalog.create_table("d.copy", lw.Schema(pair, ["p"], options={"bucket": "3", "bucket-key": "b"}))
+    java.copy(Path(catalog.warehouse), "d.t", "d.copy")
+    ours = lw.read_table(catalog.get_table("d.t$files")).select(["partition", "bucket", "record_count"]).to_pylist()
+    theirs = (
+        lw.read_table(catalog.get_table("d.copy$files")).select(["partition", "bucket", "record_count"]).to_pylist()
+    )
+    assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), "Java routes the same rows elsewhere"
+
+
+def test_java_appends_to_our_table_and_we_to_its(java: Java, catalog: lw.FileSystemCatalog) -> None:
+    fields = scalar_fields()
+    rows = scalar_rows(fields)
+    for name in ("d.t", "d.source"):
+        catalog.create_table(name, lw.Schema(fields, options={"manifest.merge-min-count": "3"}))
+        lw.write_table(rows, catalog.get_table(name))
+    for _ in range(4):
+        java.copy(Path(catalog.warehouse), "d.source", "d.t")
+        lw.write_table(rows, catalog.get_table("d.t"))
+    want = pa.concat_tables([rows] * 9)
+    _assert_java_reads(java, catalog, want, fields)
+    assert in_order(spelled(lw.read_table(catalog.get_table("d.t")), fields)) == in_order(spelled(want, fields))
+
+
+def test_java_reads_history_overwrites_and_schema_changes(java: Java, catalog: lw.FileSystemCatalog) -> None:
+    fields = [
+        DataField(0, "id", lw.AtomicType("INT")),
+        DataField(1, "p", lw.AtomicType("STRING")),
+        DataField(2, "v", lw.AtomicType("INT")),
+    ]
+    catalog.create_table("d.t", lw.Schema(fields, ["p"]))
+    table = catalog.get_table("d.t")
+    first = pa.table({"id": [1, 2, 3], "p": ["a", "b", "c"], "v": [1, 2, 3]}, schema=to_arrow_schema(fields))
+    lw.write_table(first, table)
+    table.create_tag("first")
+    lw.write_table(pa.table({"id": [9], "p": ["b"], "v": [9]}), table, mode="overwrite")
+    changes = [
+        lw.SchemaChange.rename_column("v", "w"),
+        lw.SchemaChange.update_column_type("w", lw.AtomicType("BIGINT")),
+        lw.SchemaChange.add_column("n", lw.AtomicType("STRING")),
+        lw.SchemaChange.set_option("snapshot.num-retained.min", "20"),
+    ]
+    catalog.alter_table("d.t", changes)
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"id": [10], "p": ["d"], "w": [2**40], "n": ["new"]}), table)
+    want = pa.table(
+        {"id": [1, 9, 3, 10], "p": ["a", "b", "c", "d"], "w": [1, 9, 3, 2**40], "n": [None, None, None, "new"]},
+        schema=to_arrow_schema(table.fields),
+    )
+    _assert_java_reads(java, catalog, want, table.fields)
+    _assert_java_reads(java, catalog, first, fields, **{"scan.snapshot-id": "1"})
+    _assert_java_reads(java, catalog, first, fields, **{"scan.tag-name": "first"})
+    with table.new_batch_write_builder().new_commit() as commit:
+        commit.truncate_partitions([{"p": "a"}])
+    _assert_java_reads(java, catalog, want.slice(1), table.fields)
+
+
+def test_java_prunes_with_our_statistics(java: Java, catalog: lw.FileSystemCatalog) -> None:
+    """Null-heavy and long-text columns, written in several files: what Java reads is everything, whatever the bounds."""
+    fields = [DataField(0, "k", lw.AtomicType("BIGINT")), DataField(1, "s", lw.AtomicType("STRING"))]
+    catalog.create_table("d.t", lw.Schema(fields))
+    parts = [
+        pa.table({"k": [n, None, n + 1], "s": [f"{n:020d} long enough to be cut", None, "\U0010ffff" * 20]})
+        for n in range(0, 30, 3)
+    ]
+    for part in parts:
+        lw.write_table(part, catalog.get_table("d.t"))
+    _assert_java_reads(java, catalog, pa.concat_tables(parts), fields)

@@ -1,0 +1,90 @@
+"""From the text of a location to a storage door and the location spelled its way.
+
+Every later path is the returned location with more behind it, so there is one spelling of each: local paths are
+absolute and free of `..`, object stores have one scheme each and no slash at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.storage.base import Storage
+from lakewright.storage.local import LocalStorage
+from lakewright.storage.object import SCHEME_ALIASES, ObjectStorage
+
+DURABLE = "lakewright.durable"  # option: false skips every sync on local disks
+
+Factory: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Storage, str]]
+
+_OBJECT_SCHEMES = frozenset({"s3", "gs", "az", "abfs", "abfss"})
+_KEYS_BEFORE_HOST = frozenset({"s3", "gs"})  # where `name@` can only be a key pair; Azure puts the container there
+_REGISTERED: dict[str, Factory] = {}
+
+
+def register_scheme(scheme: str, factory: Factory) -> None:
+    """Let a factory open all locations of one more scheme; registering it again replaces the factory."""
+    _REGISTERED[scheme] = factory
+
+
+def open_storage(location: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+    """Return the store behind a location, and the location the way that store spells it.
+
+    >>> open_storage("file:///lake/../lake/sales/", {})
+    (LocalStorage(durable=True), '/lake/sales')
+    >>> open_storage("s3a://lake/sales/", {})
+    (ObjectStorage(url='s3://lake'), 's3://lake/sales')
+    """
+    if not location or any(ord(character) < ord(" ") for character in location):
+        raise InvalidInputError(f"not a location: {location!r}")
+    scheme, separator, rest = location.partition("://")
+    if location.startswith("file:"):
+        return _open_local(_file_path(location), options)
+    if not separator:
+        return _open_local(location, options)
+    scheme = SCHEME_ALIASES.get(scheme.lower(), scheme.lower())
+    if scheme in _REGISTERED:
+        return _REGISTERED[scheme](location, options)
+    if scheme in _OBJECT_SCHEMES:
+        return _open_object(scheme, rest, options)
+    raise UnsupportedError(
+        f"cannot open a location of scheme {scheme!r}: "
+        "use a local path, file:, s3:, s3a:, s3n:, gs:, abfs:, abfss: or az:",
+        scheme=scheme,
+    )
+
+
+def _open_local(path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+    word = options.get(DURABLE, "true").strip().lower()
+    if word not in {"true", "false"}:
+        raise InvalidInputError(f"the option {DURABLE!r} is either true or false, not {word!r}", option=DURABLE)
+    # Two slashes at the start survive normalisation, though no system here gives them a meaning.
+    absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
+    return LocalStorage(durable=word == "true"), "/" + absolute.lstrip("/")
+
+
+def _file_path(location: str) -> str:
+    rest = location.removeprefix("file:")
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in {"", "localhost"}:
+            raise InvalidInputError(f"{location!r} names a host: a file location is file:/path or file:///path")
+        rest = slash + path
+    if not rest.startswith("/"):
+        raise InvalidInputError(f"{location!r} is not absolute: write file:/path or a plain relative path")
+    return rest
+
+
+def _open_object(scheme: str, rest: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+    bucket, _, path = rest.partition("/")
+    if scheme in _KEYS_BEFORE_HOST and "@" in bucket:
+        raise InvalidInputError(f"a {scheme}: location holds keys before its bucket: pass them as options instead")
+    if not bucket:
+        raise InvalidInputError(f"'{scheme}://{rest}' names no bucket")
+    path = path.rstrip("/")
+    if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise InvalidInputError(f"'{scheme}://{rest}' has an empty or relative part in its path")
+    storage = ObjectStorage(f"{scheme}://{bucket}", options)
+    return storage, f"{storage.url}/{path}" if path else storage.url

@@ -1,0 +1,111 @@
+"""The options that reach an object store, under every name that people already know them by.
+
+Catalog options come in; the settings of the store's client go out, secrets among them. Names are those of Paimon
+(`s3.access-key`), Hadoop (`fs.s3a.access.key`), the cloud's own environment variables (`AWS_ACCESS_KEY_ID`, in either
+case) and Iceberg (`s3.access-key-id`). When one setting comes under several names, the first in the table below wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakewright.errors import InvalidInputError
+
+# setting: its names among the options, in order of precedence
+_S3 = {
+    "access_key_id": "s3.access-key s3.access-key-id fs.s3a.access.key fs.s3a.access-key aws_access_key_id",
+    "secret_access_key": "s3.secret-key s3.secret-access-key fs.s3a.secret.key fs.s3a.secret-key aws_secret_access_key",
+    "session_token": "s3.session.token s3.session-token s3.token fs.s3a.session.token aws_session_token aws_token",
+    "endpoint": "s3.endpoint fs.s3a.endpoint aws_endpoint_url_s3 aws_endpoint_url aws_endpoint",
+    "region": "s3.region s3.endpoint.region client.region fs.s3a.endpoint.region aws_region aws_default_region",
+    "skip_signature": "s3.anonymous aws_skip_signature",
+    "server_side_encryption": "aws_server_side_encryption",
+    "sse_kms_key_id": "aws_sse_kms_key_id",
+    "role_arn": "s3.role-arn client.role-arn fs.s3a.assumed.role.arn aws_role_arn",
+    "conditional_put": "aws_conditional_put",
+    "disable_bulk_delete": "aws_disable_bulk_delete",
+}
+_GCS = {
+    "bearer_token": "gcs.oauth2.token google_bearer_token",
+    "application_credentials": "google_application_credentials gs.application-credentials",
+    "service_account": "google_service_account google_service_account_path",
+    "service_account_key": "google_service_account_key gcs.service-account-key",
+    "base_url": "gcs.service.host google_base_url",
+    "skip_signature": "gcs.no-auth google_skip_signature",
+}
+_AZURE = {
+    "account_name": "adls.account-name azure_storage_account_name azure.account-name account_name",
+    "account_key": "adls.account-key azure_storage_account_key azure_storage_access_key azure.account-key account_key",
+    "sas_key": "adls.sas-token azure_storage_sas_token azure_storage_sas_key sas_token",
+    "tenant_id": "adls.tenant-id azure_storage_tenant_id azure_tenant_id",
+    "client_id": "adls.client-id azure_storage_client_id azure_client_id",
+    "client_secret": "adls.client-secret azure_storage_client_secret azure_client_secret",
+    "token": "adls.token azure_storage_token",
+    "endpoint": "adls.endpoint azure_storage_endpoint azure_endpoint",
+    "use_emulator": "azure_storage_use_emulator",
+}
+_NAMES = {"s3": _S3, "gs": _GCS, "az": _AZURE, "abfs": _AZURE, "abfss": _AZURE}
+_PATH_STYLE = "s3.path.style.access s3.path-style-access fs.s3a.path.style.access".split()
+_VIRTUAL_HOST = ["aws_virtual_hosted_style_request"]
+_ALLOW_HTTP = "aws_allow_http allow_http azure_allow_http google_allow_http".split()
+_SWITCHES = {"skip_signature", "use_emulator", "disable_bulk_delete"}
+_SECRETS = frozenset(
+    "access_key_id secret_access_key session_token bearer_token service_account_key account_key sas_key client_secret "
+    "token".split()
+)
+Settings = tuple[tuple[str, str], ...]
+
+
+def store_settings(scheme: str, bucket: str, options: Mapping[str, str]) -> Settings:
+    """Return the settings of a store's client that the options hold, sorted by name.
+
+    >>> store_settings("s3", "lake", {"s3.endpoint": "http://127.0.0.1:9000", "other": "x"})
+    (('allow_http', 'true'), ('endpoint', 'http://127.0.0.1:9000'))
+    """
+    known = {name.lower(): value for name, value in options.items() if isinstance(value, str)}
+    settings = {}
+    for setting, names in _NAMES.get(scheme, {}).items():
+        value = _first(known, names.split())
+        if value:
+            settings[setting] = _switch(value, setting) if setting in _SWITCHES else value
+    if scheme == "s3":
+        _place_endpoint(settings, bucket, known)
+    endpoint = settings.get("endpoint", settings.get("base_url", ""))
+    allow_http = _first(known, _ALLOW_HTTP)
+    if endpoint.startswith("http://") or (allow_http and _switch(allow_http, "allow_http") == "true"):
+        settings["allow_http"] = "true"
+    return tuple(sorted(settings.items()))
+
+
+def secrets_of(settings: Settings) -> tuple[str, ...]:
+    """Return the values that must never be shown."""
+    return tuple(value for name, value in settings if name in _SECRETS)
+
+
+def _place_endpoint(settings: dict[str, str], bucket: str, known: Mapping[str, str]) -> None:
+    """Spell the endpoint as a URL; where the options ask for it, with the bucket as part of the host."""
+    endpoint = settings.get("endpoint")
+    if endpoint is not None and "://" not in endpoint:
+        endpoint = f"https://{endpoint}"
+    path_style, virtual = _first(known, _PATH_STYLE), _first(known, _VIRTUAL_HOST)
+    in_host = path_style is not None and _switch(path_style, _PATH_STYLE[0]) == "false"
+    if virtual is not None:
+        in_host = _switch(virtual, _VIRTUAL_HOST[0]) == "true"
+    if in_host:
+        settings["virtual_hosted_style_request"] = "true"
+        if endpoint is not None:
+            transport, _, host = endpoint.partition("://")
+            endpoint = endpoint if host.startswith(f"{bucket}.") else f"{transport}://{bucket}.{host}"
+    if endpoint is not None:
+        settings["endpoint"] = endpoint
+
+
+def _first(known: Mapping[str, str], names: list[str]) -> str | None:
+    return next((known[name] for name in names if name in known), None)
+
+
+def _switch(value: str, name: str) -> str:
+    word = value.strip().lower()
+    if word not in {"true", "false", "1", "0"}:
+        raise InvalidInputError(f"the option {name!r} is either true or false, not {value!r}", option=name)
+    return "true" if word in {"true", "1"} else "false"

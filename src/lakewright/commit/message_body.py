@@ -1,0 +1,215 @@
+"""The body of a commit message: facts in, canonical JSON out, and back with every value checked.
+
+A codec knows one kind of value. Decoding trusts nothing: a member that is missing or unknown, a number out of range, a
+text that is no base64, all raise InvalidMessageError that names the place. Bytes are spelled in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from lakewright.errors import InvalidMessageError
+from lakewright.spec.datafile import DataFile, DeletionRange, GlobalIndex, IndexFile, SimpleStats
+from lakewright.spec.types import JSON
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[T]):
+    """How one kind of value becomes JSON and comes back; decoding is told the place for its errors."""
+
+    encode: Callable[[T], JSON]
+    decode: Callable[[object, str], T]
+
+
+def integer(low: int, high: int) -> Codec[int]:
+    """Return the codec of numbers between two bounds, both included."""
+
+    def decode(value: object, place: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _refused(value, place)
+        return value
+
+    return Codec(operator.index, decode)
+
+
+def optional(inner: Codec[T]) -> Codec[T | None]:
+    """Return the codec of values that may be missing."""
+    return Codec(
+        lambda value: None if value is None else inner.encode(value),
+        lambda value, place: None if value is None else inner.decode(value, place),
+    )
+
+
+def tuple_of(inner: Codec[T]) -> Codec[tuple[T, ...]]:
+    """Return the codec of any number of values of one kind."""
+
+    def decode(value: object, place: str) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise _refused(value, place)
+        return tuple(inner.decode(item, f"{place}[{index}]") for index, item in enumerate(value))
+
+    return Codec(lambda values: [inner.encode(value) for value in values], decode)
+
+
+def record(make: Callable[..., T], members: Mapping[str, Codec[object]]) -> Codec[T]:
+    """Return the codec of frozen values with exactly these attributes."""
+
+    def encode(value: T) -> JSON:
+        return {name: codec.encode(getattr(value, name)) for name, codec in members.items()}
+
+    def decode(value: object, place: str) -> T:
+        if not isinstance(value, dict) or value.keys() != members.keys():
+            raise _refused(value, place)
+        return make(**{name: codec.decode(value[name], f"{place}.{name}") for name, codec in members.items()})
+
+    return Codec(encode, decode)
+
+
+def to_bytes(value: T, codec: Codec[T]) -> bytes:
+    """Return the one spelling of a value as canonical JSON."""
+    return json.dumps(codec.encode(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def from_bytes(data: bytes, codec: Codec[T]) -> T:
+    """Read a value, which must be spelled in the one way."""
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessageError(f"the body of the commit message is not JSON: {error}") from error
+    value = codec.decode(parsed, "message")
+    # Whatever hides in another spelling (members named twice, loose base64) is not believed.
+    if to_bytes(value, codec) != data:
+        raise InvalidMessageError("the body of the commit message is not spelled as lakewright spells it")
+    return value
+
+
+def _refused(value: object, place: str) -> InvalidMessageError:
+    shown = repr(value)[:80]
+    return InvalidMessageError(f"the commit message has {shown} at {place}; write the data again", place=place)
+
+
+def _decode_text(value: object, place: str) -> str:
+    # Half of a surrogate pair is a text for JSON only: no file could hold it.
+    if not isinstance(value, str) or (not value.isascii() and _SURROGATE.search(value)):
+        raise _refused(value, place)
+    return value
+
+
+def _decode_blob(value: object, place: str) -> bytes:
+    try:
+        return base64.b64decode(_decode_text(value, place), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _refused(value, place) from error
+
+
+TEXT: Codec[str] = Codec(str, _decode_text)
+BLOB: Codec[bytes] = Codec(lambda value: base64.b64encode(value).decode(), _decode_blob)
+LONG = integer(-LONG_MAX - 1, LONG_MAX)
+NATURAL = integer(0, LONG_MAX)
+NATURAL_INT = integer(0, INT_MAX)
+BUCKET = integer(-2, INT_MAX)  # -2 is the postponed bucket; as a total also -1, buckets without a fixed number
+TEXTS = tuple_of(TEXT)
+
+
+def _members(**codecs: object) -> Mapping[str, Codec[object]]:
+    """Gather codecs of different kinds; a record hands each one only values of its own kind."""
+    return cast("Mapping[str, Codec[object]]", codecs)
+
+
+_STATS = record(SimpleStats, _members(min_values=BLOB, max_values=BLOB, null_counts=tuple_of(optional(NATURAL))))
+
+DATA_FILE = record(
+    DataFile,
+    _members(
+        file_name=TEXT,
+        file_size=NATURAL,
+        row_count=NATURAL,
+        min_key=BLOB,
+        max_key=BLOB,
+        key_stats=_STATS,
+        value_stats=_STATS,
+        min_sequence_number=LONG,
+        max_sequence_number=LONG,
+        schema_id=NATURAL,
+        level=NATURAL_INT,
+        extra_files=TEXTS,
+        creation_time=optional(LONG),
+        delete_row_count=optional(NATURAL),
+        embedded_file_index=optional(BLOB),
+        file_source=optional(integer(0, 127)),
+        value_stats_cols=optional(TEXTS),
+        external_path=optional(TEXT),
+        first_row_id=optional(NATURAL),
+        write_cols=optional(TEXTS),
+        write_cols_sequences=optional(tuple_of(LONG)),
+    ),
+)
+
+_RANGE = record(
+    DeletionRange,
+    _members(data_file=TEXT, offset=NATURAL_INT, length=NATURAL_INT, cardinality=optional(NATURAL)),
+)
+_GLOBAL_INDEX = record(
+    GlobalIndex,
+    _members(
+        row_range_start=NATURAL,
+        row_range_end=NATURAL,
+        index_field_id=NATURAL_INT,
+        extra_field_ids=optional(tuple_of(NATURAL_INT)),
+        index_meta=optional(BLOB),
+        source_meta=optional(BLOB),
+    ),
+)
+INDEX_FILE = record(
+    IndexFile,
+    _members(
+        index_type=TEXT,
+        file_name=TEXT,
+        file_size=NATURAL,
+        row_count=NATURAL,
+        deletion_ranges=optional(tuple_of(_RANGE)),
+        external_path=optional(TEXT),
+        global_index=optional(_GLOBAL_INDEX),
+    ),
+)
+
+_FILES = tuple_of(DATA_FILE)
+_INDEX_FILES = tuple_of(INDEX_FILE)
+
+# The attributes of a message, by name; which class carries them is decided where the message is made.
+MESSAGE_MEMBERS = _members(
+    partition_bytes=BLOB,
+    bucket=BUCKET,
+    total_buckets=optional(BUCKET),
+    new_files=_FILES,
+    deleted_files=_FILES,
+    changelog_files=_FILES,
+    compact_before=_FILES,
+    compact_after=_FILES,
+    compact_changelog_files=_FILES,
+    new_index_files=_INDEX_FILES,
+    deleted_index_files=_INDEX_FILES,
+    compact_new_index_files=_INDEX_FILES,
+    compact_deleted_index_files=_INDEX_FILES,
+    check_from_snapshot=optional(LONG),
+    table=TEXT,
+    schema_id=optional(NATURAL),
+    write_id=TEXT,
+    attempt=TEXT,
+    partition_types=TEXTS,
+    rows_in=optional(NATURAL),
+)

@@ -1,0 +1,199 @@
+"""Which manifests and files may hold matching rows: a predicate and recorded facts in, yes or no out.
+
+Every answer is conservative: what is pruned cannot hold a matching row. A file is described by its own schema, so a
+predicate is first said in the words of that schema (`devolve`); what cannot be said safely is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lakewright.spec.buckets import bucket_of
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.manifest import ManifestEntry, ManifestFile
+from lakewright.spec.predicate import (
+    FALSE,
+    TRUE,
+    Predicate,
+    and_predicates,
+    assume,
+    bind,
+    conjuncts,
+    may_match,
+    normalise,
+    or_predicates,
+    project,
+)
+from lakewright.spec.rows import decode_row
+from lakewright.spec.stats import ColumnStats, field_stats
+from lakewright.spec.types import AtomicType, DataField, Value
+
+BUCKET_VALUES_MAX = 1000
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def devolve(predicate: Predicate, read_fields: Sequence[DataField], file_fields: Sequence[DataField]) -> Predicate:
+    """Return the strongest predicate on a file's own columns that every matching row of the file fulfils.
+
+    Columns are found by id. A column that the file lacks is null in all its rows. A column of another type is asked
+    only where both types order their values alike: integers that were widened.
+    """
+    ids = {f.name: f for f in read_fields}
+    by_id = {f.id: f for f in file_fields}
+    return _devolve(normalise(predicate), ids, by_id)
+
+
+def _devolve(p: Predicate, read: Mapping[str, DataField], by_id: Mapping[int, DataField]) -> Predicate:
+    match p.method:
+        case "and":
+            return and_predicates(_devolve(child, read, by_id) for child in p.children)
+        case "or":
+            return or_predicates(_devolve(child, read, by_id) for child in p.children)
+        case "alwaysTrue" | "alwaysFalse":
+            return p
+        case "not":
+            inner = _devolve_leaf(p.children[0], read, by_id)
+            if inner is None or inner == FALSE:
+                return FALSE if inner else TRUE  # a comparison with nothing but nulls is never false either
+            return replace(p, children=(inner,))
+        case _:
+            return _devolve_leaf(p, read, by_id) or TRUE
+
+
+def _devolve_leaf(leaf: Predicate, read: Mapping[str, DataField], by_id: Mapping[int, DataField]) -> Predicate | None:
+    """Return the comparison for the file, FALSE where no row can match, None where nothing can be said."""
+    column = read.get(leaf.field or "")
+    if column is None:
+        return None  # a path into a ROW, or a column that is none of the table's
+    stored = by_id.get(column.id)
+    if stored is None:
+        return TRUE if leaf.method == "isNull" else FALSE
+    if not isinstance(stored.type, AtomicType) or not isinstance(column.type, AtomicType):
+        return None
+    if stored.type.type == column.type.type:
+        return replace(leaf, field=stored.name, path=(stored.name,), dtype=stored.type)
+    if not _is_widened(stored.type.root, column.type.root):
+        return None
+    return bind(replace(leaf, field=stored.name), (stored,))
+
+
+def _is_widened(stored: str, now: str) -> bool:
+    return stored in _INTEGERS and now in _INTEGERS and _INTEGERS.index(stored) < _INTEGERS.index(now)
+
+
+def manifest_may_match(partitions: Predicate, manifest: ManifestFile, partition_fields: Sequence[DataField]) -> bool:
+    """Say whether a manifest may name a file of a matching partition."""
+    entries = manifest.num_added_files + manifest.num_deleted_files
+    recorded = manifest.partition_stats
+    if partitions == TRUE or len(recorded.null_counts) != len(partition_fields) or not partition_fields:
+        return partitions != FALSE
+    types = [f.type for f in partition_fields]
+    bounds = zip(
+        decode_row(recorded.min_values, types),
+        decode_row(recorded.max_values, types),
+        recorded.null_counts,
+        strict=True,
+    )
+    stats = {f.name: ColumnStats(*bound) for f, bound in zip(partition_fields, bounds, strict=True)}
+    return may_match(partitions, stats.get, entries)
+
+
+@dataclass(slots=True)
+class EntryPruner:
+    """Decides about entries one by one, and remembers what partitions, schemas and bucket counts have in common."""
+
+    predicate: Predicate
+    partition_fields: tuple[DataField, ...]
+    bucket_fields: tuple[DataField, ...]
+    bucket_function: str
+    read_fields: tuple[DataField, ...]
+    _residuals: dict[bytes, Predicate] = field(default_factory=dict)
+    _buckets: dict[tuple[bytes, int], frozenset[int] | None] = field(default_factory=dict)
+    _devolved: dict[tuple[bytes, int, tuple[str, ...] | None], Predicate] = field(default_factory=dict)
+
+    def residual(self, partition: bytes) -> Predicate:
+        """Return what is left to ask of the rows of a partition; FALSE means that none of them can match."""
+        found = self._residuals.get(partition)
+        if found is None:
+            values = decode_row(partition, [f.type for f in self.partition_fields])
+            names = (f.name for f in self.partition_fields)
+            found = self._residuals[partition] = assume(self.predicate, dict(zip(names, values, strict=True)))
+        return found
+
+    def bucket_may_match(self, entry: ManifestEntry) -> bool:
+        """Say whether rows that match can be in the entry's bucket, by the bucket count the entry itself records."""
+        if entry.total_buckets <= 0 or not self.bucket_fields:
+            return True
+        key = entry.partition, entry.total_buckets
+        if key not in self._buckets:
+            self._buckets[key] = matching_buckets(
+                self.residual(entry.partition), self.bucket_fields, self.bucket_function, entry.total_buckets
+            )
+        buckets = self._buckets[key]
+        return buckets is None or entry.bucket in buckets
+
+    def stats_may_match(self, entry: ManifestEntry, file_fields: Sequence[DataField]) -> bool:
+        """Say whether the file's statistics allow a matching row; `file_fields` are those the file was written with."""
+        file = entry.file
+        key = entry.partition, file.schema_id, file.write_cols
+        predicate = self._devolved.get(key)
+        if predicate is None:
+            predicate = devolve(
+                self.residual(entry.partition), self.read_fields, written_fields(file_fields, file.write_cols)
+            )
+            self._devolved[key] = predicate
+        return file_may_match(predicate, file, file_fields)
+
+
+def written_fields(file_fields: Sequence[DataField], write_cols: Sequence[str] | None) -> tuple[DataField, ...]:
+    """Return the columns that a file holds, of those of its schema."""
+    return tuple(f for f in file_fields if write_cols is None or f.name in write_cols)
+
+
+def file_may_match(predicate: Predicate, file: DataFile, file_fields: Sequence[DataField]) -> bool:
+    """Say whether a file may hold a row that fulfils a predicate in the words of its own schema."""
+    if predicate == TRUE:
+        return True
+    return may_match(predicate, lambda name: field_stats(file, name, file_fields), file.row_count)
+
+
+def matching_buckets(
+    predicate: Predicate, bucket_fields: Sequence[DataField], function: str, total_buckets: int
+) -> frozenset[int] | None:
+    """Return the buckets that rows with the bucket keys the predicate asks for can be in; None: any bucket."""
+    wanted: list[tuple[Value, ...]] = []
+    for bucket_field in bucket_fields:
+        values = _values_of(predicate, bucket_field)
+        if values is None:
+            return None
+        wanted.append(values)
+    count = 1
+    for values in wanted:
+        count *= len(values)
+    if count > BUCKET_VALUES_MAX:
+        return None
+    types = [f.type for f in bucket_fields]
+    return frozenset(
+        bucket_of(values, types, function=function, buckets=total_buckets) for values in itertools.product(*wanted)
+    )
+
+
+def _values_of(predicate: Predicate, bucket_field: DataField) -> tuple[Value, ...] | None:
+    """Return the values that one column may have in matching rows, None where they are too many to list."""
+    found: set[Value] | None = None
+    for part in conjuncts(project(predicate, [bucket_field.name])):
+        listed = [_listed(leaf) for leaf in (part.children if part.method == "or" else (part,))]
+        if any(values is None for values in listed):
+            continue
+        values: set[Value] = {value for some in listed for value in some or () if value is not None}
+        found = values if found is None else found & values
+    if found is None:
+        return None
+    zeros = (-0.0, 0.0) if isinstance(next(iter(found), None), float) and 0.0 in found else ()
+    return (*(value for value in found if not zeros or value != 0.0), *zeros)
+
+
+def _listed(leaf: Predicate) -> tuple[Value, ...] | None:
+    return leaf.literals if leaf.method in {"equal", "in"} else None

@@ -1,0 +1,217 @@
+"""From a table to the live files that may hold matching rows: which snapshot, which manifests, which entries.
+
+A scan pins one snapshot. Manifests are pruned by the partitions they name, decoded in parallel, and their entries are
+pruned by partition, bucket and statistics. An ADD and the DELETE that cancels it share partition and bucket, so both
+are pruned or neither is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.metadata.store import TableStore
+from lakewright.read.prune import EntryPruner, manifest_may_match
+from lakewright.spec.manifest import ManifestEntry, ManifestFile
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, project
+from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.spec.types import DataField
+
+_TRAVEL = tuple(
+    option.key()
+    for option in (
+        CoreOptions.SCAN_SNAPSHOT_ID,
+        CoreOptions.SCAN_TAG_NAME,
+        CoreOptions.SCAN_TIMESTAMP_MILLIS,
+        CoreOptions.SCAN_TIMESTAMP,
+        CoreOptions.SCAN_VERSION,
+        CoreOptions.SCAN_WATERMARK,
+    )
+)
+_INCREMENTAL = (CoreOptions.INCREMENTAL_BETWEEN.key(), CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key())
+_LATEST_MODES = frozenset({"default", "latest-full", "full", "latest"})
+_SNAPSHOT_MODES = frozenset({"from-snapshot", "from-snapshot-full"})
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """How many manifests and files a scan began with, and how many each kind of pruning left."""
+
+    manifests_total: int = 0
+    manifests_read: int = 0
+    files_total: int = 0
+    files_after_partition: int = 0
+    files_after_bucket: int = 0
+    files_after_stats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """The live entries that may hold matching rows, in manifest order."""
+
+    entries: tuple[ManifestEntry, ...]
+    funnel: Funnel
+
+
+def pick_snapshot(store: TableStore) -> Snapshot | None:
+    """Return the snapshot that the `scan.` options name, the newest without them; None: the table was never written."""
+    options = store.options
+    for key in _INCREMENTAL:
+        if key in options.values:
+            raise UnsupportedError(
+                f"{store.name}: lakewright does not read between snapshots yet; remove {key!r}",
+                table=store.name,
+                option=key,
+            )
+    given = [key for key in _TRAVEL if key in options.values]
+    if len(given) > 1:
+        raise InvalidInputError(
+            f"{store.name}: at most one option may name a snapshot, not {' and '.join(given)}", table=store.name
+        )
+    mode = options.get(CoreOptions.SCAN_MODE)
+    _check_mode(store.name, mode, given[0] if given else None)
+    if given:
+        return _travel(store)
+    return _last_compacted(store) if mode == "compacted-full" else store.snapshots.latest()
+
+
+def _check_mode(table: str, mode: str, given: str | None) -> None:
+    wanted: set[str] | None
+    if mode in _SNAPSHOT_MODES:
+        wanted = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
+    elif mode == "from-timestamp":
+        wanted = {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()}
+    elif mode in _LATEST_MODES or mode == "compacted-full":
+        wanted = None if mode == "default" else set()
+    else:
+        raise UnsupportedError(
+            f"{table}: a batch read knows no 'scan.mode' {mode!r}; leave it out, or use latest-full, compacted-full, "
+            "from-snapshot or from-timestamp",
+            table=table,
+            option="scan.mode",
+        )
+    if wanted is None or (given in wanted if wanted else given is None):
+        return
+    needed = f"needs one of {', '.join(sorted(wanted))}" if wanted else f"does not go together with {given!r}"
+    raise InvalidInputError(f"{table}: 'scan.mode' {mode!r} {needed}", table=table, option="scan.mode")
+
+
+def _travel(store: TableStore) -> Snapshot:
+    options = store.options
+    if (snapshot_id := options.get(CoreOptions.SCAN_SNAPSHOT_ID)) is not None:
+        return store.snapshots.get(snapshot_id)
+    if (tag := options.get(CoreOptions.SCAN_TAG_NAME)) is not None:
+        return store.tags.get(tag).snapshot
+    if (millis := options.get(CoreOptions.SCAN_TIMESTAMP_MILLIS)) is not None:
+        return store.snapshots.at_timestamp(millis)
+    if (text := options.get(CoreOptions.SCAN_TIMESTAMP)) is not None:
+        return store.snapshots.at_timestamp(_local_millis(text))
+    if (watermark := options.get(CoreOptions.SCAN_WATERMARK)) is not None:
+        return store.snapshots.at_watermark(watermark)
+    return _version(store, str(options.get(CoreOptions.SCAN_VERSION)))
+
+
+def _version(store: TableStore, version: str) -> Snapshot:
+    if store.tags.exists(version):
+        return store.tags.get(version).snapshot
+    watermark = version.removeprefix("watermark-")
+    if watermark != version and watermark.isdecimal():
+        return store.snapshots.at_watermark(int(watermark))
+    if version.isdecimal():
+        return store.snapshots.get(int(version))
+    tags = store.tags.list()
+    raise NotFoundError(
+        f"{store.name}: the version {version!r} is no tag (there are {', '.join(tags) or 'none'}), no snapshot id and "
+        "no 'watermark-<n>'",
+        table=store.name,
+        version=version,
+    )
+
+
+def _local_millis(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidInputError(
+            f"'scan.timestamp' must look like 2026-01-31 12:00:00, not {text!r}", option="scan.timestamp"
+        ) from None
+    return round(moment.timestamp() * 1000)  # a time without a zone is one of the local zone
+
+
+def _last_compacted(store: TableStore) -> Snapshot | None:
+    newest = store.snapshots.latest()
+    if newest is None:
+        return None
+    compacted = (s for s in store.snapshots.walk_back(newest.id) if s.commit_kind == CommitKind.COMPACT)
+    return next(compacted, None)
+
+
+def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> ScanResult:
+    """Return the live files of a snapshot that may hold rows fulfilling a predicate."""
+    check_readable(store)
+    pruner = entry_pruner(store, predicate)
+    partitions = project(predicate, store.schema.partition_keys)
+    partition_fields = store.schema.partition_fields
+    seen: list[tuple[int, bool]] = []  # of each manifest, its live files and whether it is read
+
+    def keep_manifest(manifest: ManifestFile) -> bool:
+        kept = manifest_may_match(partitions, manifest, partition_fields)
+        seen.append((manifest.num_added_files - manifest.num_deleted_files, kept))
+        return kept
+
+    def keep(partition: bytes, _bucket: int, _total_buckets: int, _level: int) -> bool:
+        return pruner.residual(partition) != FALSE
+
+    live = store.manifests.live(snapshot, keep=keep, keep_manifest=keep_manifest)
+    in_bucket = [entry for entry in live if pruner.bucket_may_match(entry)]
+    left = in_bucket if predicate == TRUE else _prune_by_stats(store, in_bucket, pruner)
+    return ScanResult(
+        tuple(left),
+        Funnel(
+            manifests_total=len(seen),
+            manifests_read=sum(kept for _, kept in seen),
+            files_total=sum(files for files, _ in seen),
+            files_after_partition=len(live),
+            files_after_bucket=len(in_bucket),
+            files_after_stats=len(left),
+        ),
+    )
+
+
+def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
+    """Return what decides about the entries of a table."""
+    schema = store.schema
+    function = store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
+    return EntryPruner(predicate, schema.partition_fields, schema.bucket_fields, function, schema.fields)
+
+
+def check_readable(store: TableStore) -> None:
+    """Refuse, in this one place, the tables whose rows cannot be read yet."""
+    if store.schema.primary_keys:
+        raise UnsupportedError(f"{store.name}: primary-key tables cannot be read yet", table=store.name)
+
+
+def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner: EntryPruner) -> list[ManifestEntry]:
+    if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
+        # The columns of one row lie in several files, of which a newer one replaces values of an older one.
+        return list(entries)
+    schemas = FileSchemas(store)
+    return [entry for entry in entries if pruner.stats_may_match(entry, schemas.fields_of(entry.file.schema_id))]
+
+
+class FileSchemas:
+    """The columns of the schemas that data files were written with, each schema read once."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._fields: dict[int, tuple[DataField, ...]] = {store.schema.id: store.schema.fields}
+
+    def fields_of(self, schema_id: int) -> tuple[DataField, ...]:
+        """Return the columns of a schema."""
+        found = self._fields.get(schema_id)
+        if found is None:
+            found = self._fields[schema_id] = self._store.schemas.get(schema_id).fields
+        return found

@@ -1,0 +1,220 @@
+"""What users compare columns with, made exact: a comparison with any literal in, one with a value of the column out.
+
+A literal need not be a value of the column's type: 300 is no TINYINT, 2.5 no INT, 12:00:00.0001 no TIMESTAMP(3). Each
+type's values lie on a grid, so a literal has a floor: the greatest value of the type that is not above it. Every
+comparison with the literal is a comparison with its floor, hence always logically right and never an error.
+
+Floating-point columns compare as IEEE 754 says. A fraction is read as the column's own type, so `f = 0.1` finds the
+FLOAT nearest to 0.1; whole numbers are exact.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from decimal import Context, Decimal, InvalidOperation
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.types import AtomicType, DataType, Value
+from lakewright.spec.values import to_value
+
+Comparison: TypeAlias = tuple[str, tuple[Value, ...]]  # a method and its literals
+
+NEVER: Comparison = ("in", ())  # false for every value, unknown for null
+ALWAYS: Comparison = ("notIn", ())  # true for every value, unknown for null
+UNKNOWN: Comparison = ("in", (None,))  # unknown for every row: what SQL says of a comparison with NULL
+
+TEXT = frozenset({"CHAR", "VARCHAR"})
+BINARY = frozenset({"BINARY", "VARBINARY"})
+FLOATS = frozenset({"FLOAT", "DOUBLE"})
+_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_STRING, _BYTES = AtomicType("STRING"), AtomicType("BYTES")
+_WIDE = Context(prec=120, Emax=999999, Emin=-999999)
+_FLOAT_MAX = {"FLOAT": struct.unpack("<f", b"\xff\xff\x7f\x7f")[0], "DOUBLE": math.nextafter(math.inf, 0.0)}
+_COMPARABLE = TEXT | BINARY | FLOATS | frozenset(_INTEGER_BITS) | {"BOOLEAN", "DECIMAL", "DATE", "TIME"}
+_MILLIS_PRECISION, _MICROS_PRECISION = 3, 6
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The greatest value of a type that is not above a literal; None where the literal is below them all."""
+
+    value: Value
+    exact: bool  # the literal is that value
+
+
+def compare(method: str, literal: object, dtype: DataType, column: str) -> Comparison:
+    """Return the comparison of a column with a literal as a comparison with a value of the column's type.
+
+    >>> compare("lessThan", 2.5, AtomicType("INT"), "n")
+    ('lessOrEqual', (2,))
+    >>> compare("equal", 300, AtomicType("TINYINT"), "n")
+    ('in', ())
+    """
+    if literal is None:
+        check_comparable(dtype, column)
+        return UNKNOWN
+    floor = floor_of(literal, dtype, column)
+    if floor.exact:
+        return method, (floor.value,)
+    match method:
+        case "equal":
+            return NEVER
+        case "notEqual":
+            return ALWAYS
+        case "lessThan" | "lessOrEqual":
+            return NEVER if floor.value is None else ("lessOrEqual", (floor.value,))
+        case _:
+            return ALWAYS if floor.value is None else ("greaterThan", (floor.value,))
+
+
+def floor_of(literal: object, dtype: DataType, column: str) -> Floor:
+    """Place a literal on the grid of a type's values; a literal of another kind is an error that names the column."""
+    atomic = check_comparable(dtype, column)
+    literal = _plain(literal)
+    if atomic.root in _INTEGER_BITS or atomic.root == "DECIMAL" or atomic.root in FLOATS:
+        number = _number(literal)
+        if number is None:
+            raise _wrong_kind(literal, dtype, column)
+        return _number_floor(number, atomic, column)
+    if atomic.root in {"TIMESTAMP", "TIMESTAMP_LTZ"}:
+        return _timestamp_floor(literal, atomic, column)
+    if atomic.root == "BOOLEAN" and not isinstance(literal, bool):
+        raise _wrong_kind(literal, dtype, column)
+    if atomic.root in TEXT and not isinstance(literal, str):
+        raise _wrong_kind(literal, dtype, column)
+    if atomic.root in BINARY and not isinstance(literal, bytes | bytearray | memoryview):
+        raise _wrong_kind(literal, dtype, column)
+    wide = _STRING if atomic.root in TEXT else _BYTES if atomic.root in BINARY else atomic
+    return Floor(_value(literal, wide, dtype, column), exact=True)
+
+
+def check_comparable(dtype: DataType, column: str) -> AtomicType:
+    """Return the type if its values have an order, else raise an error that names the column."""
+    if isinstance(dtype, AtomicType) and (dtype.root in _COMPARABLE or dtype.root.startswith("TIMESTAMP")):
+        return dtype
+    raise InvalidInputError(f"column {column!r} of type {dtype} can only be tested for null", column=column)
+
+
+def check_text(dtype: DataType, pattern: object, column: str) -> str:
+    """Return the pattern of a text predicate, checked."""
+    if not isinstance(dtype, AtomicType) or dtype.root not in TEXT:
+        raise InvalidInputError(f"column {column!r} of type {dtype} is no text; a pattern needs text", column=column)
+    pattern = _plain(pattern)
+    if not isinstance(pattern, str):
+        raise _wrong_kind(pattern, dtype, column)
+    return pattern
+
+
+def _plain(literal: object) -> object:
+    """Return what a numpy or Arrow scalar holds, where nothing gets lost by it."""
+    if isinstance(literal, pa.Scalar) and not pa.types.is_temporal(literal.type):
+        return literal.as_py()
+    if isinstance(literal, np.generic) and not isinstance(literal, np.datetime64 | np.timedelta64):
+        return literal.item()
+    return literal
+
+
+def _number(literal: object) -> float | Decimal | None:
+    if isinstance(literal, bool):
+        return None
+    if isinstance(literal, int | float | Decimal):
+        return literal
+    return None
+
+
+def _number_floor(number: float | Decimal, dtype: AtomicType, column: str) -> Floor:
+    if dtype.root in FLOATS:
+        return _float_floor(number, dtype.root)
+    if number != number:  # noqa: PLR0124 - the test for NaN that works for floats and decimals alike
+        raise InvalidInputError(f"column {column!r} of type {dtype} has no NaN to compare with", column=column)
+    if isinstance(number, float) and math.isfinite(number):
+        number = Decimal(repr(number))  # the digits the caller wrote, not the bits they became
+    if dtype.root == "DECIMAL":
+        return _decimal_floor(number, dtype)
+    top = 2 ** (_INTEGER_BITS[dtype.root] - 1)
+    if number > top - 1:
+        return Floor(top - 1, exact=False)
+    if number < -top:
+        return Floor(None, exact=False)
+    whole = math.floor(number)
+    return Floor(whole, exact=whole == number)
+
+
+def _decimal_floor(number: float | Decimal, dtype: AtomicType) -> Floor:
+    top = Decimal(10**dtype.precision - 1).scaleb(-dtype.scale, _WIDE)
+    if number > top:
+        return Floor(top, exact=False)
+    if number < -top:
+        return Floor(None, exact=False)
+    number = Decimal(number)
+    try:
+        units = math.floor(number.scaleb(dtype.scale, _WIDE))
+    except InvalidOperation:  # an exponent far below the scale: next to zero
+        units = -1 if number < 0 else 0
+    value = Decimal(units).scaleb(-dtype.scale, _WIDE)
+    if value < -top:
+        return Floor(None, exact=False)
+    return Floor(value, exact=value == number)
+
+
+def _float_floor(number: float | Decimal, root: str) -> Floor:
+    top = _FLOAT_MAX[root]
+    if number in {math.inf, -math.inf} or number != number:  # noqa: PLR0124 - NaN, of a float or a decimal
+        return Floor(float(number), exact=True)
+    if number > top:
+        return Floor(top, exact=False)
+    if number < -top:
+        return Floor(-math.inf, exact=False)
+    value = float(number)
+    if root == "FLOAT":
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    if not isinstance(number, int) or value == number:
+        return Floor(value, exact=True)
+    if value > number:
+        value = float(np.nextafter(np.float32(value) if root == "FLOAT" else value, -math.inf))
+    return Floor(value, exact=False)
+
+
+def _timestamp_floor(literal: object, dtype: AtomicType, column: str) -> Floor:
+    fine = AtomicType("TIMESTAMP(9)" if dtype.root == "TIMESTAMP" else "TIMESTAMP_LTZ(9)")
+    nanos = _value(literal, fine, dtype, column)
+    if not isinstance(nanos, int):
+        raise _wrong_kind(literal, dtype, column)
+    # Files keep the physical unit of a precision, so TIMESTAMP(0) may carry milliseconds.
+    if dtype.precision <= _MILLIS_PRECISION:
+        step = 1_000_000
+    elif dtype.precision <= _MICROS_PRECISION:
+        step = 1_000
+    else:
+        step = 1
+    units = nanos // step
+    if units > _LONG_MAX:
+        return Floor(_LONG_MAX * step, exact=False)
+    if units < _LONG_MIN:
+        return Floor(None, exact=False)
+    return Floor(units * step, exact=units * step == nanos)
+
+
+def _value(literal: object, wide: AtomicType, dtype: DataType, column: str) -> Value:
+    try:
+        return to_value(literal, wide)
+    except InvalidInputError as error:
+        raise _wrong_kind(literal, dtype, column) from error
+
+
+def _wrong_kind(literal: object, dtype: DataType, column: str) -> InvalidInputError:
+    shown = repr(literal)
+    return InvalidInputError(
+        f"column {column!r} of type {dtype} cannot be compared with {shown if len(shown) < 80 else shown[:77] + '...'} "  # noqa: PLR2004
+        f"({type(literal).__name__}); give a literal of the column's kind",
+        column=column,
+        type=str(dtype),
+        literal=literal,
+    )

@@ -71,7 +71,7 @@ def parse_stats_mode(text: str) -> StatsMode:
 def column_stats(array: pa.Array | pa.ChunkedArray, dtype: DataType, mode: StatsMode) -> ColumnStats:
     """Return the statistics of one column; nested columns have a null count and no bounds.
 
-    That a file format has no bounds for some type (parquet for TIMESTAMP beyond microseconds) is for the caller to know.
+    That a file format has no bounds for some type (parquet: TIMESTAMP beyond microseconds) is for the caller to know.
     """
     if mode == NONE:
         return ColumnStats(None, None, None)
@@ -188,27 +188,25 @@ def field_stats(file: DataFile, field_name: str, fields_of_file_schema: Sequence
     columns = file.value_stats_cols
     if columns is None:
         columns = file.write_cols or tuple(f.name for f in fields_of_file_schema)
-    stats = file.value_stats
-    if field_name not in columns or (row_arity(stats.min_values) == 0 and not stats.null_counts):
-        return None
     dtype = next((f.type for f in fields_of_file_schema if f.name == field_name), None)
-    if dtype is None:
+    if dtype is None or field_name not in columns:
         return None
-    if not row_arity(stats.min_values) == row_arity(stats.max_values) == len(stats.null_counts) == len(columns):
-        raise CorruptTableError(
-            f"the statistics of the data file {file.file_name} do not cover its {len(columns)} columns",
-            files=(file.file_name,),
-        )
-    index = columns.index(field_name)
-    null_count = stats.null_counts[index]
-    if not isinstance(dtype, AtomicType):
-        return ColumnStats(None, None, null_count)
     try:
-        low, high = decode_field(stats.min_values, index, dtype), decode_field(stats.max_values, index, dtype)
+        return _stats_at(file.value_stats, columns.index(field_name), len(columns), dtype)
     except CorruptTableError as error:
         message = f"the statistics of the column {field_name} of the data file {file.file_name} are damaged: {error}"
         raise CorruptTableError(message, files=(file.file_name,), column=field_name) from error
-    return _mended(ColumnStats(low, high, null_count), dtype)
+
+
+def _stats_at(stats: SimpleStats, index: int, arity: int, dtype: DataType) -> ColumnStats | None:
+    if stats == EMPTY_STATS:
+        return None
+    if not row_arity(stats.min_values) == row_arity(stats.max_values) == len(stats.null_counts) == arity:
+        raise CorruptTableError(f"they do not cover {arity} columns")
+    if not isinstance(dtype, AtomicType):
+        return ColumnStats(None, None, stats.null_counts[index])
+    low, high = decode_field(stats.min_values, index, dtype), decode_field(stats.max_values, index, dtype)
+    return _mended(ColumnStats(low, high, stats.null_counts[index]), dtype)
 
 
 def _mended(stats: ColumnStats, dtype: AtomicType) -> ColumnStats:

@@ -107,13 +107,11 @@ def decode_field(data: bytes, index: int, dtype: DataType) -> Value:
     arity = row_arity(data)
     if not 0 <= index < arity:
         raise CorruptTableError(f"a row of {arity} fields has no field {index}")
-    if data[ARITY_BYTES + ((8 + index) >> 3)] & (1 << (index & 7)):
+    body = data[ARITY_BYTES:]
+    if body[(8 + index) >> 3] & (1 << (index & 7)):
         return None
-    return slot_of(
-        dtype
-    ).read(  # type: ignore[return-value]  # the type is scalar
-        data[ARITY_BYTES:], header_bytes(arity) + SLOT_BYTES * index
-    )
+    at = header_bytes(arity) + SLOT_BYTES * index
+    return slot_of(dtype).read(body, at)  # type: ignore[return-value]  # the type is scalar
 
 
 def canonical_row(data: bytes, types: Sequence[DataType]) -> bytes:

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.spec.datafile import EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.rows import decode_field, decode_row, encode_row, plain_column, row_arity
+from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
+from lakewright.spec.rows import ARITY_BYTES, decode_field, decode_row, encode_row, plain_column
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.spec.values import from_scalar
 
@@ -80,12 +81,14 @@ def column_stats(array: pa.Array | pa.ChunkedArray, dtype: DataType, mode: Stats
         return ColumnStats(None, None, null_count, all_null=True)
     if mode == COUNTS or not isinstance(dtype, AtomicType) or dtype.root in _UNBOUNDED_ROOTS:
         return ColumnStats(None, None, null_count)
-    low, high = _bounds(plain_column(array, dtype), dtype)
+    # A column of the canonical type keeps its chunks; putting them together would copy it.
+    column = array if array.type == to_arrow_type(dtype) else plain_column(array, dtype)
+    low, high = _bounds(column, dtype)
     stats = ColumnStats(low, high, null_count)
     return truncate(stats, mode.length) if mode.kind == "truncate" else stats
 
 
-def _bounds(array: pa.Array, dtype: AtomicType) -> tuple[Value, Value]:
+def _bounds(array: pa.Array | pa.ChunkedArray, dtype: AtomicType) -> tuple[Value, Value]:
     if pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py():
         return None, None
     extremes = pc.min_max(array)
@@ -199,9 +202,12 @@ def field_stats(file: DataFile, field_name: str, fields_of_file_schema: Sequence
 
 
 def _stats_at(stats: SimpleStats, index: int, arity: int, dtype: DataType) -> ColumnStats | None:
-    if stats == EMPTY_STATS:
+    if stats.min_values == EMPTY_ROW and not stats.null_counts:
         return None
-    if not row_arity(stats.min_values) == row_arity(stats.max_values) == len(stats.null_counts) == arity:
+    prefix = arity.to_bytes(ARITY_BYTES, "big")
+    if not (stats.min_values.startswith(prefix) and stats.max_values.startswith(prefix)) or (
+        len(stats.null_counts) != arity
+    ):
         raise CorruptTableError(f"they do not cover {arity} columns")
     if not isinstance(dtype, AtomicType):
         return ColumnStats(None, None, stats.null_counts[index])

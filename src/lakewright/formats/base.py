@@ -1,0 +1,258 @@
+"""What every file format offers: rows of Arrow in, one file and its facts out; and back, batch by batch.
+
+A writer takes tables in the canonical Arrow schema of its fields. A reader gives batches in the canonical schema of the
+fields it was asked for, in file order, each with the position of its first row in the file. A file that cannot be
+decoded is a `CorruptTableError` naming it; an `OSError` is left to what the storage meant by it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.spec.options import MIB, CoreOptions, parse_memory
+from lakewright.spec.predicate import Predicate
+from lakewright.spec.stats import (
+    FULL,
+    NONE,
+    ColumnStats,
+    StatsMode,
+    column_stats,
+    merge_column_stats,
+    parse_stats_mode,
+    truncate,
+)
+from lakewright.spec.types import DataField
+
+FORMATS = ("parquet", "orc", "avro")
+_NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
+KEY_PREFIX = "_KEY_"
+_SYSTEM_MODES = {"_SEQUENCE_NUMBER": "full", "_VALUE_KIND": "full", "_ROW_ID": "full"}
+
+
+class Output(Protocol):
+    """A new file as a storage opens it: nothing is visible until `close`."""
+
+    def write(self, data: bytes, /) -> int:
+        """Append bytes."""
+
+    def close(self) -> None:
+        """Make the file complete, durable and visible."""
+
+    def discard(self) -> None:
+        """Give the file up."""
+
+
+class Input(Protocol):
+    """An open file with random access."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a position."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes."""
+
+    def close(self) -> None:
+        """Let the file go."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a data file is written: compression, sizes inside the file, and which statistics each field gets."""
+
+    stats: tuple[StatsMode, ...]
+    compression: str = "zstd"
+    zstd_level: int = 1
+    row_group_bytes: int = 128 * MIB
+    page_bytes: int = MIB
+    dictionary: bool = True
+
+    @classmethod
+    def from_core_options(
+        cls, options: CoreOptions, fields: Sequence[DataField], *, level: int = 0, compression: str | None = None
+    ) -> WriteOptions:
+        """Read a table's options, for files of one level; changelog files have a compression of their own."""
+        text = options.values
+        block = options.get(CoreOptions.FILE_BLOCK_SIZE)
+        own_block = text.get("parquet.block.size")
+        page = text.get("parquet.page.size")
+        return cls(
+            stats=_stats_modes(options, fields, level),
+            compression=compression
+            or options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).get(level)
+            or options.file_compression(),
+            zstd_level=options.get(CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL),
+            row_group_bytes=block or (parse_memory(own_block) if own_block else 128 * MIB),
+            page_bytes=parse_memory(page) if page else MIB,
+            dictionary=text.get("parquet.enable.dictionary", "true").strip().lower() != "false",
+        )
+
+
+def _stats_modes(options: CoreOptions, fields: Sequence[DataField], level: int) -> tuple[StatsMode, ...]:
+    of_level = options.get(CoreOptions.METADATA_STATS_MODE_PER_LEVEL).get(level)
+    keep = options.get(CoreOptions.METADATA_STATS_KEEP_FIRST_N_COLUMNS)
+    modes = []
+    columns = 0
+    for field in fields:
+        if field.name in _SYSTEM_MODES or field.name.startswith(KEY_PREFIX):
+            # Key statistics obey no option.
+            modes.append(parse_stats_mode(_SYSTEM_MODES.get(field.name, "truncate(128)")))
+            continue
+        columns += 1
+        own = options.values.get(f"fields.{field.name}.stats-mode")
+        text = own or of_level or options.stats_mode(field.name)
+        modes.append(parse_stats_mode("none" if 0 <= keep < columns and not own else text))
+    return tuple(modes)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """The facts of a finished file; `stats` has one entry per field, None where none were asked for."""
+
+    size: int
+    row_count: int
+    stats: tuple[ColumnStats | None, ...]
+
+
+class FileWriter(Protocol):
+    """One data file being written."""
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows in the canonical schema of the fields. One call makes at least one row group."""
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+
+    def close(self) -> WrittenFile:
+        """Finish the file, make it durable and visible, and return its facts."""
+
+    def discard(self) -> None:
+        """Give the file up: nothing stays at its path."""
+
+
+class FileReader(Protocol):
+    """One data file being read."""
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows in the file."""
+
+    def batches(
+        self, *, skip: Predicate | None = None, batch_rows: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield batches in file order, each with the position of its first row.
+
+        Whole row groups that cannot hold a row matching `skip` may be left out; nothing else is filtered.
+        """
+
+    def close(self) -> None:
+        """Let the file go."""
+
+
+def file_format_of(file_name: str) -> str:
+    """Return the format that a file's name tells.
+
+    >>> file_format_of("data-1.parquet"), file_format_of("data-1.orc.zst")
+    ('parquet', 'orc')
+    """
+    parts = file_name.lower().split(".")[1:]
+    while len(parts) > 1 and parts[-1] in _NOT_FORMATS:
+        parts.pop()
+    found = parts[-1] if parts else ""
+    if found not in FORMATS:
+        raise UnsupportedError(
+            f"the data file {file_name} has the format {found or 'unknown'!r}; lakewright reads {', '.join(FORMATS)}",
+            path=file_name,
+            format=found,
+        )
+    return found
+
+
+@contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Turn whatever a decoder says of damaged bytes into a `CorruptTableError`; errors of the storage pass."""
+    try:
+        yield
+    except (LakewrightError, MemoryError):
+        raise
+    except OSError as error:
+        # Arrow reports damage as a bare OSError; one with a number, or of a kind, comes from the storage.
+        if type(error) is not OSError or error.errno is not None:
+            raise
+        raise corrupt(path, str(error)) from error
+    except (
+        pa.ArrowException,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+        EOFError,
+        RecursionError,
+        struct.error,
+        zlib.error,
+    ) as error:
+        raise corrupt(path, str(error) or type(error).__name__) from error
+
+
+def corrupt(path: str, reason: str) -> CorruptTableError:
+    """Return the error for a file that breaks its format."""
+    return CorruptTableError(
+        f"the file {path} is damaged: {reason}. Restore it from a copy, or roll back to a snapshot without it",
+        path=path,
+    )
+
+
+def check_rows(table: pa.Table, schema: pa.Schema) -> None:
+    """Refuse rows that are not in the schema a writer was opened with, and nulls where none may be."""
+    if not table.schema.equals(schema, check_metadata=False):
+        raise InvalidInputError(f"rows of the schema {table.schema} cannot be written to a file of {schema}")
+    for field, column in zip(schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise InvalidInputError(
+                f"the column {field.name!r} is NOT NULL and {column.null_count} of its values are null",
+                column=field.name,
+            )
+
+
+def empty_batch(schema: pa.Schema, row_count: int) -> pa.RecordBatch:
+    """Return rows of nulls; also of no columns at all, which still are that many rows."""
+    if not schema.names:
+        return pa.RecordBatch.from_arrays([pa.nulls(row_count)], names=["none"]).select([])
+    return pa.RecordBatch.from_arrays([pa.nulls(row_count, field.type) for field in schema], schema=schema)
+
+
+class StatsCollector:
+    """Bounds and null counts of the rows written so far, one entry per field."""
+
+    def __init__(self, fields: Sequence[DataField], modes: Sequence[StatsMode]) -> None:
+        if len(fields) != len(modes):
+            raise InvalidInputError(f"{len(fields)} fields need as many statistics modes, not {len(modes)}")
+        self.row_count = 0
+        self._fields = tuple(fields)
+        self._modes = tuple(modes)
+        self._stats: list[ColumnStats | None] = [None] * len(self._fields)
+
+    def add(self, table: pa.Table) -> None:
+        """Take rows into account."""
+        self.row_count += table.num_rows
+        for index, (field, mode) in enumerate(zip(self._fields, self._modes, strict=True)):
+            if mode == NONE:
+                continue
+            # Bounds are cut once at the end: a cut bound cannot be told from an unknown one.
+            stats = column_stats(table.column(index), field.type, FULL if mode.kind == "truncate" else mode)
+            known = self._stats[index]
+            self._stats[index] = stats if known is None else merge_column_stats(known, stats)
+
+    def result(self) -> tuple[ColumnStats | None, ...]:
+        """Return the statistics, cut to the lengths that the modes ask for."""
+        return tuple(
+            truncate(stats, mode.length) if stats is not None and mode.kind == "truncate" else stats
+            for stats, mode in zip(self._stats, self._modes, strict=True)
+        )

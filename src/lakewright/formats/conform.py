@@ -1,0 +1,157 @@
+"""Arrow arrays as a file gives them in, arrays of the canonical Arrow type out.
+
+Writers differ in widths, units, string flavours and the nullability and names inside nested types; the values are the
+same. What already has the canonical type is returned as it is, nested arrays are re-wrapped around the same buffers,
+and only leaves of another physical type are converted. A conversion that would change a value is an `ArrowInvalid`;
+fractions finer than the type holds are cut, towards the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Missing: TypeAlias = Callable[[str], None]  # called with the name of a ROW field that the file lacks; may raise
+
+_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def conform_column(column: pa.ChunkedArray, target: pa.DataType, missing: Missing) -> pa.ChunkedArray:
+    """Return a column with the canonical type."""
+    if column.type == target:
+        return column
+    return pa.chunked_array([conform(chunk, target, missing) for chunk in column.chunks], target)
+
+
+def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
+    """Return an array with the canonical type; ROW fields are matched by name."""
+    kinds = pa.types
+    found = array.type
+    if found == target:
+        return array
+    if isinstance(found, pa.BaseExtensionType):
+        return conform(array.storage, target, missing)
+    if kinds.is_dictionary(found):
+        return conform(array.dictionary_decode(), target, missing)
+    if kinds.is_struct(target):
+        return _struct(array, target, missing)
+    if kinds.is_map(target):
+        return _map(array, target, missing)
+    if kinds.is_list(target):
+        return _list(array, target, missing)
+    return _leaf(array, target)
+
+
+def _struct(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise _refusal(array.type, target)
+    children = []
+    for field in target:
+        index = array.type.get_field_index(field.name)
+        if index < 0:
+            missing(field.name)
+            children.append(pa.nulls(len(array), field.type))
+        else:
+            children.append(conform(array.field(index), field.type, missing))
+    return rebuild_struct(array, target, children)
+
+
+def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """Return a struct array with other children of the same length, and the nulls of the old one."""
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """Return a list or map array around other values (of the whole `array.values`), sharing offsets and nulls."""
+    return pa.Array.from_buffers(
+        target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
+    )
+
+
+def _list(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
+    kinds = pa.types
+    found = array.type
+    if kinds.is_large_list(found) or kinds.is_list_view(found) or kinds.is_fixed_size_list(found):
+        array = array.cast(pa.list_(found.value_field))
+    elif not kinds.is_list(found):
+        raise _refusal(found, target)
+    return rebuild_list(array, target, conform(array.values, target.value_type, missing))
+
+
+def _map(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
+    if pa.types.is_map(array.type):
+        keys, items = array.keys, array.items
+    elif pa.types.is_list(array.type) and pa.types.is_struct(array.type.value_type):
+        # A repeated group of two that the file does not call a map.
+        keys, items = array.values.field(0), array.values.field(1)
+    else:
+        raise _refusal(array.type, target)
+    if keys.null_count:
+        raise pa.ArrowInvalid("a map has a null key")
+    parts = [conform(keys, target.key_type, missing), conform(items, target.item_type, missing)]
+    entries = pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])
+    return rebuild_list(array, target, entries)
+
+
+def _leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+    kinds = pa.types
+    found = array.type
+    if kinds.is_timestamp(target) and kinds.is_timestamp(found):
+        return _with_unit(array, found.unit, target)
+    if kinds.is_time(target) and kinds.is_time(found):
+        return _with_unit(array, found.unit, target)
+    if kinds.is_time32(target) and kinds.is_int32(found):
+        return array.view(target)
+    allowed = (
+        (kinds.is_integer(target) and kinds.is_integer(found))
+        or (kinds.is_floating(target) and kinds.is_floating(found))
+        or (kinds.is_decimal(target) and (kinds.is_decimal(found) or kinds.is_integer(found)))
+        or (kinds.is_date32(target) and (kinds.is_date(found) or kinds.is_int32(found)))
+        or (_is_bytes(target) and _is_bytes(found))
+        or kinds.is_null(found)
+    )
+    if not allowed:
+        raise _refusal(found, target)
+    if kinds.is_date32(target) and kinds.is_int32(found):
+        return array.view(target)
+    # Narrowing floats rounds, as every reader does; everything else must fit.
+    return pc.cast(array, target, safe=not kinds.is_floating(target))
+
+
+def _is_bytes(arrow: pa.DataType) -> bool:
+    kinds = pa.types
+    return (
+        kinds.is_string(arrow)
+        or kinds.is_large_string(arrow)
+        or kinds.is_binary(arrow)
+        or kinds.is_large_binary(arrow)
+        or kinds.is_fixed_size_binary(arrow)
+        or arrow in {pa.string_view(), pa.binary_view()}
+    )
+
+
+def _with_unit(array: pa.Array, unit: str, target: pa.DataType) -> pa.Array:
+    """Return times or timestamps in another unit and zone; the zone is only a label, values count from 1970 UTC."""
+    if _NANOS[unit] < _NANOS[target.unit]:
+        return _coarser(array, _NANOS[target.unit] // _NANOS[unit], target)
+    numbers = pa.int32() if array.type.bit_width == 32 else pa.int64()  # noqa: PLR2004 - bits
+    wide = array.view(numbers).cast(pa.int64())
+    scaled = pc.multiply_checked(wide, _NANOS[unit] // _NANOS[target.unit])
+    return scaled.cast(pa.int64() if target.bit_width == 64 else pa.int32()).view(target)  # noqa: PLR2004 - bits
+
+
+def _coarser(array: pa.Array, factor: int, target: pa.DataType) -> pa.Array:
+    bits = array.type.bit_width
+    data = np.frombuffer(array.buffers()[1], dtype=f"<i{bits // 8}")[array.offset : array.offset + len(array)]
+    units = np.floor_divide(data, factor).astype(f"<i{target.bit_width // 8}")
+    valid = array.is_valid().buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(target, len(array), [valid, pa.py_buffer(units)], array.null_count)
+
+
+def _refusal(found: pa.DataType, target: pa.DataType) -> pa.ArrowInvalid:
+    return pa.ArrowInvalid(f"a column of type {found} stands where {target} belongs")

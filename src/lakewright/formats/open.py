@@ -1,0 +1,52 @@
+"""The door to the formats: a format's name in, its writer or reader out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lakewright.errors import UnsupportedError
+from lakewright.formats.avro import AvroFileReader, AvroFileWriter
+from lakewright.formats.base import FORMATS, FileReader, FileWriter, Input, Output, WriteOptions
+from lakewright.formats.orc import OrcFileReader, OrcFileWriter
+from lakewright.formats.parquet import ParquetFileReader, ParquetFileWriter
+from lakewright.spec.types import DataField
+
+
+def open_writer(file_format: str, output: Output, fields: Sequence[DataField], options: WriteOptions) -> FileWriter:
+    """Begin a data file; the writer closes the output."""
+    match file_format:
+        case "parquet":
+            return ParquetFileWriter(output, fields, options)
+        case "orc":
+            return OrcFileWriter(output, fields, options)
+        case "avro":
+            return AvroFileWriter(output, fields, options)
+        case _:
+            raise _unsupported(file_format, "written")
+
+
+def open_reader(file_format: str, source: Input, *, path: str, size: int, fields: Sequence[DataField]) -> FileReader:
+    """Open a data file for the columns wanted, as the file's own schema has them; the reader owns `source`."""
+    try:
+        return _reader_of(file_format)(source, path=path, size=size, fields=fields)
+    except BaseException:
+        source.close()
+        raise
+
+
+def _reader_of(file_format: str) -> Callable[..., FileReader]:
+    match file_format:
+        case "parquet":
+            return ParquetFileReader
+        case "orc":
+            return OrcFileReader
+        case "avro":
+            return AvroFileReader
+        case _:
+            raise _unsupported(file_format, "read")
+
+
+def _unsupported(file_format: str, verb: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"files of the format {file_format!r} cannot be {verb}; use one of {', '.join(FORMATS)}", format=file_format
+    )

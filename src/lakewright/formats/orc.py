@@ -1,0 +1,334 @@
+"""ORC data files, through Arrow.
+
+ORC has no checksums, so what lakewright writes carries a seal between the stripes and the tail: the CRC-32 of every
+other byte of the file. A sealed file is read whole and checked before anything is decoded. Files of others are decoded
+as they are; there a missing column reads as null.
+
+Text of CHAR columns is padded with blanks by other writers and comes back without them. TIME has no type in ORC and is
+stored as milliseconds in an int. Arrow decodes timestamps as nanoseconds, so files with times outside 1677 to 2262 are
+refused on both ways.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as pa_orc
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.formats.base import (
+    Input,
+    Output,
+    StatsCollector,
+    WriteOptions,
+    WrittenFile,
+    check_rows,
+    corrupt,
+    decoding,
+    empty_batch,
+)
+from lakewright.formats.conform import conform, rebuild_list, rebuild_struct
+from lakewright.formats.orc_tail import MAGIC, TAIL_BYTES_MAX, Postscript, read_postscript, timestamp_bounds
+from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_checksum
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.options import MIB
+from lakewright.spec.predicate import Predicate
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
+
+_CODECS = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "zlib": "zlib",
+    "gzip": "zlib",
+    "lz4": "lz4",
+    "none": "uncompressed",
+    "uncompressed": "uncompressed",
+}
+_STRIPE_BYTES_MAX = 64 * MIB
+_END_BYTES = 256  # a postscript is at most 255 bytes
+_DICTIONARY_THRESHOLD = 0.8  # of distinct values below which text gets a dictionary, as Java has it
+_MILLIS_FAR = 9_223_372_036_854 - 1000  # timestamp[ns] ends here, a second kept clear for roundings
+_NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+class OrcFileWriter:
+    """One ORC file being written."""
+
+    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
+        if options.compression not in _CODECS:
+            raise InvalidInputError(
+                f"ORC files cannot be compressed with {options.compression!r}; set 'file.compression' to one of "
+                + ", ".join(_CODECS),
+                option="file.compression",
+                value=options.compression,
+            )
+        self._output = output
+        self._fields = tuple(fields)
+        self._schema = to_arrow_schema(fields)
+        self._stored = pa.schema([pa.field(f.name, _stored_type(f.type), nullable=f.nullable) for f in self._schema])
+        self._sink = HoldingSink(output, checksum=True)
+        self._stats = StatsCollector(fields, options.stats)
+        self._writer = pa_orc.ORCWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            compression=_CODECS[options.compression],
+            stripe_size=min(options.row_group_bytes, _STRIPE_BYTES_MAX),
+            dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
+        )
+        self._opened = False
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; ORC makes stripes of them as they fill up."""
+        check_rows(table, self._schema)
+        if table.num_rows == 0 and self._opened:
+            return
+        for field, column in zip(self._schema, table.columns, strict=True):
+            for chunk in column.chunks:
+                _check_near(chunk, field.name)
+        self._opened = True
+        self._writer.write(_reshape(table, self._stored))
+        self._stats.add(table)
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self._sink.tell()
+
+    def close(self) -> WrittenFile:
+        """Finish the file: what is left of the last stripe, the seal, the tail."""
+        if not self._opened:
+            self.write(self._schema.empty_table())
+        start = self._sink.tell()
+        self._sink.hold()
+        self._writer.close()
+        held = self._sink.held()
+        at = len(held) - read_postscript(held[-_END_BYTES:]).tail_bytes
+        self._output.write(held[:at] + make_seal(self._sink.checksum) + held[at:])
+        self._output.close()
+        return WrittenFile(start + len(held) + SEAL_BYTES, self._stats.row_count, self._stats.result())
+
+    def discard(self) -> None:
+        """Give the file up."""
+        self._sink.hold()
+        self._output.discard()
+
+
+class OrcFileReader:
+    """One ORC file being read."""
+
+    def __init__(self, source: Input, *, path: str, size: int, fields: Sequence[DataField]) -> None:
+        self._source = source
+        self._path = path
+        self._fields = tuple(fields)
+        self._schema = to_arrow_schema(fields)
+        with decoding(path):
+            tail, postscript = self._tail(size)
+            self._sealed, data = self._check_seal(size, postscript)
+            self._file = pa_orc.ORCFile(pa.PythonFile(source, mode="r") if data is None else pa.BufferReader(data))
+            found = self._file.schema
+            self._check_columns(found)
+            self._check_times(tail, postscript)
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows in the file."""
+        return int(self._file.nrows)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._source.close()
+
+    def batches(
+        self,
+        *,
+        skip: Predicate | None = None,  # noqa: ARG002 - Arrow does not show the statistics of stripes
+        batch_rows: int | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield batches in file order, each with the position of its first row."""
+        position = 0
+        for stripe in range(self._file.nstripes):
+            with decoding(self._path):
+                batch = self._decode(stripe)
+            step = batch_rows or max(1, batch.num_rows)
+            for start in range(0, batch.num_rows, step):
+                part = batch.slice(start, step)
+                yield position, part
+                position += part.num_rows
+        if position != self.row_count:
+            raise corrupt(self._path, f"{position} rows where its footer announces {self.row_count}")
+
+    def _tail(self, size: int) -> tuple[bytes, Postscript]:
+        end = self._read_at(max(0, size - _END_BYTES), min(size, _END_BYTES))
+        postscript = read_postscript(end)
+        length = postscript.tail_bytes
+        if length + len(MAGIC) > size or length > TAIL_BYTES_MAX:
+            raise corrupt(self._path, "its tail is longer than it can be")
+        return self._read_at(size - length, length), postscript
+
+    def _check_seal(self, size: int, postscript: Postscript) -> tuple[bool, pa.Buffer | None]:
+        """Look for a seal; a sealed file is returned whole, checked."""
+        at = size - postscript.tail_bytes - SEAL_BYTES
+        if at < len(MAGIC):
+            return False, None
+        checksum = sealed_checksum(self._read_at(at, SEAL_BYTES))
+        if checksum is None:
+            return False, None
+        data = self._read_at(0, size)
+        rest = memoryview(data)
+        if zlib.crc32(rest[at + SEAL_BYTES :], zlib.crc32(rest[:at])) != checksum:
+            raise corrupt(self._path, "its checksum does not match")
+        return True, pa.py_buffer(data)
+
+    def _read_at(self, offset: int, length: int) -> bytes:
+        self._source.seek(offset)
+        data = bytes(self._source.read(length))
+        if len(data) != length:
+            raise corrupt(self._path, f"it ends {length - len(data)} bytes too early")
+        return data
+
+    def _check_columns(self, found: pa.Schema) -> None:
+        wanted = [field.name for field in self._fields if field.name in found.names]
+        for field in self._fields:
+            if field.name not in found.names:
+                self._missing(field.name)
+        # Arrow takes a dot for a path, so columns with one are found by reading all.
+        self._columns = None if any("." in name for name in wanted) else wanted or found.names[:1]
+
+    def _missing(self, name: str) -> None:
+        if self._sealed:
+            raise corrupt(self._path, f"it lacks the column {name!r} that its schema announces")
+
+    def _check_times(self, tail: bytes, postscript: Postscript) -> None:
+        if not any(_has_timestamp(field.type) for field in self._fields):
+            return
+        bounds = timestamp_bounds(tail, postscript)
+        for field in self._fields:
+            low, high = bounds.get(field.name, (0, 0))
+            if _has_timestamp(field.type) and max(-low, high) > _MILLIS_FAR:
+                raise _far(field.name, f"the file {self._path}", self._path)
+
+    def _decode(self, stripe: int) -> pa.RecordBatch:
+        batch = self._file.read_stripe(stripe, columns=self._columns)
+        columns = []
+        for field, target in zip(self._fields, self._schema, strict=True):
+            index = batch.schema.get_field_index(field.name)
+            if index < 0:
+                columns.append(pa.nulls(batch.num_rows, target.type))
+                continue
+            array = conform(batch.column(index), target.type, self._missing)
+            columns.append(_stripped(array, field.type) if _has_char(field.type) else array)
+        if not columns:
+            return empty_batch(self._schema, batch.num_rows)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _far(column: str, where: str, path: str | None = None) -> UnsupportedError:
+    return UnsupportedError(
+        f"the column {column!r} of {where} has timestamps before 1677 or after 2262, which the ORC codec cannot hold; "
+        "use file.format=parquet for such a table, or leave the column out",
+        column=column,
+        path=path,
+    )
+
+
+def _has_timestamp(dtype: DataType) -> bool:
+    return any(leaf.root.startswith("TIMESTAMP") for leaf in _leaves(dtype))
+
+
+def _has_char(dtype: DataType) -> bool:
+    return any(leaf.root == "CHAR" for leaf in _leaves(dtype))
+
+
+def _leaves(dtype: DataType) -> Iterator[AtomicType]:
+    match dtype:
+        case AtomicType():
+            yield dtype
+        case RowType():
+            for field in dtype.fields:
+                yield from _leaves(field.type)
+        case MapType():
+            yield from _leaves(dtype.key)
+            yield from _leaves(dtype.value)
+        case _:
+            yield from _leaves(dtype.element)
+
+
+def _stripped(array: pa.Array, dtype: DataType) -> pa.Array:
+    """Return an array without the blanks that pad CHAR values."""
+    match dtype:
+        case AtomicType():
+            return pc.utf8_rtrim(array, " ") if dtype.root == "CHAR" else array
+        case RowType():
+            children = [_stripped(array.field(i), field.type) for i, field in enumerate(dtype.fields)]
+            return rebuild_struct(array, array.type, children)
+        case MapType() | MultisetType():
+            key, value = (dtype.key, dtype.value) if isinstance(dtype, MapType) else (dtype.element, AtomicType("INT"))
+            parts = [_stripped(array.keys, key), _stripped(array.items, value)]
+            fields = [array.type.key_field, array.type.item_field]
+            return rebuild_list(array, array.type, pa.StructArray.from_arrays(parts, fields=fields))
+        case ArrayType():
+            return rebuild_list(array, array.type, _stripped(array.values, dtype.element))
+        case _:
+            return array
+
+
+def _stored_type(arrow: pa.DataType) -> pa.DataType:
+    """Return the Arrow type that ORC's writer takes for a canonical one."""
+    if pa.types.is_time(arrow):
+        return pa.int32()
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(_stored_type(field.type)) for field in arrow])
+    if pa.types.is_map(arrow):
+        return pa.map_(
+            arrow.key_field.with_type(_stored_type(arrow.key_type)),
+            arrow.item_field.with_type(_stored_type(arrow.item_type)),
+        )
+    if pa.types.is_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_stored_type(arrow.value_type)))
+    return arrow
+
+
+def _reshape(table: pa.Table, stored: pa.Schema) -> pa.Table:
+    if table.schema.equals(stored, check_metadata=False):
+        return table
+    columns = [
+        pa.chunked_array([_reshape_array(chunk, field.type) for chunk in column.chunks], field.type)
+        for column, field in zip(table.columns, stored, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=stored)
+
+
+def _reshape_array(array: pa.Array, stored: pa.DataType) -> pa.Array:
+    if array.type == stored:
+        return array
+    if pa.types.is_struct(stored):
+        children = [_reshape_array(array.field(i), field.type) for i, field in enumerate(stored)]
+        return rebuild_struct(array, stored, children)
+    if pa.types.is_map(stored):
+        parts = [_reshape_array(array.keys, stored.key_type), _reshape_array(array.items, stored.item_type)]
+        fields = [stored.key_field, stored.item_field]
+        return rebuild_list(array, stored, pa.StructArray.from_arrays(parts, fields=fields))
+    if pa.types.is_list(stored):
+        return rebuild_list(array, stored, _reshape_array(array.values, stored.value_type))
+    return array.view(stored)
+
+
+def _check_near(array: pa.Array, column: str) -> None:
+    """Refuse timestamps that would not come back."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for child in array.flatten():
+            _check_near(child, column)
+    elif pa.types.is_map(kind):
+        _check_near(array.keys, column)
+        _check_near(array.items, column)
+    elif pa.types.is_list(kind):
+        _check_near(array.flatten(), column)
+    elif pa.types.is_timestamp(kind) and kind.unit != "ns":
+        bounds = pc.min_max(array.view(pa.int64())).as_py()
+        if (
+            bounds["max"] is not None
+            and max(-bounds["min"], bounds["max"]) > _MILLIS_FAR * 1_000_000 // _NANOS[kind.unit]
+        ):
+            raise _far(column, "the rows to write")

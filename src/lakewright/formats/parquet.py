@@ -1,0 +1,403 @@
+"""Parquet data files.
+
+Written as Java writes them where Arrow can: field ids on every level, integers for small decimals, data pages of
+version 1. Every page has a checksum, and a seal before the footer covers the footer itself, so every byte that decides
+a value is checked: pages by the decoder, the footer by us. A sealed file must hold every column that is asked for; in a
+file of somebody else a missing column reads as null.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.formats.base import (
+    Input,
+    Output,
+    StatsCollector,
+    WriteOptions,
+    WrittenFile,
+    check_rows,
+    corrupt,
+    decoding,
+    empty_batch,
+)
+from lakewright.formats.conform import Missing, conform_column
+from lakewright.formats.parquet_stats import group_stats
+from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_checksum
+from lakewright.spec.arrow import to_arrow_schema, with_field_ids
+from lakewright.spec.options import MIB
+from lakewright.spec.predicate import Predicate, may_match
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
+
+_MAGIC = b"PAR1"
+_END = struct.Struct("<I4s")  # the length of the footer and the magic: the last eight bytes
+_CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
+_SAMPLE_ROWS = 32_768
+_TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
+_WHOLE_BYTES = MIB  # smaller files are read in one go: opening costs more than bytes
+_DECODED_BYTES = 64 * MIB  # row groups are decoded together up to here; a bigger one is streamed
+_FAR_SECONDS = 9_223_372_036  # timestamp[ns] ends here
+_WRAP_SECONDS = 18_446_744_074  # 2^64 nanoseconds
+
+
+class ParquetFileWriter:
+    """One parquet file being written."""
+
+    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
+        if options.compression not in _CODECS:
+            raise InvalidInputError(
+                f"parquet files cannot be compressed with {options.compression!r}; set 'file.compression' to one of "
+                + ", ".join(_CODECS),
+                option="file.compression",
+                value=options.compression,
+            )
+        self._output = output
+        self._fields = tuple(fields)
+        self._schema = with_field_ids(fields)
+        self._options = options
+        self._sink = HoldingSink(output)
+        self._stats = StatsCollector(fields, options.stats)
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; they become one row group, or more where they are too many bytes for one."""
+        check_rows(table, self._schema)
+        if table.num_rows == 0:
+            return
+        if self._writer is None:
+            self._writer = self._open(table)
+        groups = max(1, -(-table.nbytes // self._options.row_group_bytes))
+        self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
+        self._stats.add(table)
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self._sink.tell()
+
+    def close(self) -> WrittenFile:
+        """Finish the file: page indexes, the seal, the footer."""
+        if self._writer is None:
+            self._writer = self._open(self._schema.empty_table())
+        self._sink.hold()
+        start = self._sink.tell()
+        self._writer.close()
+        held = self._sink.held()
+        at = len(held) - _END.size - _END.unpack(held[-_END.size :])[0]
+        self._output.write(held[:at] + make_seal(zlib.crc32(held[at:])) + held[at:])
+        self._output.close()
+        return WrittenFile(start + len(held) + SEAL_BYTES, self._stats.row_count, self._stats.result())
+
+    def discard(self) -> None:
+        """Give the file up."""
+        self._sink.hold()
+        self._writer = None
+        self._output.discard()
+
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+        options = self._options
+        codec = _CODECS[options.compression]
+        return pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"),
+            self._schema,
+            compression=codec,
+            compression_level=options.zstd_level if codec == "ZSTD" else None,
+            use_dictionary=dictionary_columns(first) if options.dictionary else False,
+            data_page_size=options.page_bytes,
+            write_page_checksum=True,
+            write_page_index=True,
+            store_decimal_as_integer=True,
+            write_time_adjusted_to_utc=True,
+            store_schema=False,
+        )
+
+
+def dictionary_columns(table: pa.Table) -> list[str]:
+    """Return the leaves that a dictionary makes smaller: text, and numbers of which a sample repeats itself.
+
+    A dictionary of numbers that hardly repeat costs time and bytes; one of text is given up by the encoder in time.
+    """
+    step = max(1, table.num_rows // _SAMPLE_ROWS)
+    sample = table if step == 1 else table.take(np.arange(0, table.num_rows, step))
+    chosen: list[str] = []
+    for field, column in zip(table.schema, sample.columns, strict=True):
+        for path, leaf in _leaves(field.name, column.combine_chunks()):
+            text = pa.types.is_string(leaf.type) or pa.types.is_binary(leaf.type)
+            if text or (not pa.types.is_boolean(leaf.type) and 2 * pc.count_distinct(leaf).as_py() <= len(leaf)):
+                chosen.append(path)
+    return chosen
+
+
+def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the leaves of a column with their paths inside a parquet schema."""
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if pa.types.is_struct(array.type):
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", child)
+    elif pa.types.is_map(array.type):
+        yield from _leaves(f"{path}.key_value.key", array.keys)
+        yield from _leaves(f"{path}.key_value.value", array.items)
+    elif pa.types.is_list(array.type):
+        yield from _leaves(f"{path}.list.element", array.flatten())
+    else:
+        yield path, array
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Row groups that are decoded together."""
+
+    groups: tuple[int, ...]
+    position: int
+    row_count: int
+    decoded_bytes: int
+
+
+class ParquetFileReader:
+    """One parquet file being read."""
+
+    def __init__(self, source: Input, *, path: str, size: int, fields: Sequence[DataField]) -> None:
+        self._source = source
+        self._path = path
+        self._fields = tuple(fields)
+        self._schema = to_arrow_schema(fields)
+        with decoding(path):
+            self._open(size)
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows in the file."""
+        return int(self._metadata.num_rows)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._source.close()
+
+    def batches(
+        self, *, skip: Predicate | None = None, batch_rows: int | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield batches in file order, each with the position of its first row."""
+        with decoding(self._path):
+            runs = self._runs(skip)
+        for run in runs:
+            position = run.position
+            for batch in self._decode(run, batch_rows):
+                yield position, batch
+                position += batch.num_rows
+            if position != run.position + run.row_count:
+                raise corrupt(self._path, f"{position - run.position} rows where its footer announces {run.row_count}")
+
+    def _open(self, size: int) -> None:
+        """Read and check the footer, and find the leaves that hold the wanted fields."""
+        buffer = None
+        if size <= _WHOLE_BYTES:
+            tail = bytes(self._source.read())
+            if len(tail) != size:
+                raise corrupt(self._path, f"{len(tail)} bytes long where {size} belong")
+            buffer = pa.BufferReader(tail)
+        else:
+            tail = self._read_at(size - _TAIL_BYTES, _TAIL_BYTES)
+        footer_bytes, magic = _END.unpack(tail[-_END.size :])
+        needed = footer_bytes + _END.size + SEAL_BYTES
+        if magic != _MAGIC or needed > size:
+            raise corrupt(self._path, "it does not end like a parquet file")
+        if needed > len(tail):
+            tail = self._read_at(size - needed, needed)
+        footer = tail[len(tail) - footer_bytes - _END.size :]
+        checksum = sealed_checksum(tail[-needed : len(tail) - len(footer)])
+        if checksum is not None and checksum != zlib.crc32(footer):
+            raise corrupt(self._path, "the checksum of its footer does not match")
+        self._sealed = checksum is not None
+        self._metadata = pq.read_metadata(pa.BufferReader(footer))
+        self._data = buffer or self._source
+        self._file = self._parquet_file(self._data)
+        self._select(self._file.schema_arrow)
+
+    def _parquet_file(self, source: object, **options: object) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            source,
+            metadata=self._metadata,
+            pre_buffer=not isinstance(source, pa.BufferReader),
+            page_checksum_verification=True,
+            arrow_extensions_enabled=False,
+            **options,
+        )
+
+    def _read_at(self, offset: int, length: int) -> bytes:
+        self._source.seek(offset)
+        data = bytes(self._source.read(length))
+        if len(data) != length:
+            raise corrupt(self._path, f"it ends {length - len(data)} bytes too early")
+        return data
+
+    def _select(self, schema: pa.Schema) -> None:
+        """Choose the leaves to read; they are numbered depth first, so names with dots are no matter."""
+        first = {}
+        leaf = 0
+        for field in schema:
+            if field.name in first:
+                raise corrupt(self._path, f"it has two columns named {field.name!r}")
+            first[field.name] = leaf
+            leaf += _leaf_count(field.type)
+        chosen: list[int] = []
+        self._leaf: dict[str, int] = {}  # of the fields that are no nested ones
+        for field in self._fields:
+            if field.name not in first:
+                self._missing(field.name)
+                continue
+            found = schema.field(field.name).type
+            _check_variant(field, found, self._path)
+            chosen += _select_leaves(found, field.type, first[field.name])
+            if _leaf_count(found) == 1 and not pa.types.is_nested(found):
+                self._leaf[field.name] = first[field.name]
+        self._leaves = sorted(chosen)
+        physical = self._metadata.schema
+        self._int96 = [i for i in self._leaves if physical.column(i).physical_type == "INT96"]
+
+    def _missing(self, name: str) -> None:
+        if self._sealed:
+            raise corrupt(self._path, f"it lacks the column {name!r} that its schema announces")
+
+    def _runs(self, skip: Predicate | None) -> list[_Run]:
+        """Plan what to decode together: neighbouring row groups up to a bound, without those that cannot match."""
+        runs: list[_Run] = []
+        position = 0
+        for index in range(self._metadata.num_row_groups):
+            group = self._metadata.row_group(index)
+            rows = group.num_rows
+            if skip is None or may_match(skip, group_stats(group, self._fields, self._leaf), rows):
+                size = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
+                last = runs[-1] if runs else None
+                if (
+                    last is not None
+                    and last.position + last.row_count == position
+                    and last.decoded_bytes + size <= _DECODED_BYTES
+                ):
+                    runs[-1] = _Run(
+                        (*last.groups, index), last.position, last.row_count + rows, last.decoded_bytes + size
+                    )
+                else:
+                    runs.append(_Run((index,), position, rows, size))
+            position += rows
+        if position != self.row_count:
+            raise corrupt(self._path, "the row counts in its footer contradict each other")
+        return runs
+
+    def _decode(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
+        if not self._leaves:
+            yield from self._without_data(run, batch_rows)
+            return
+        tables = self._tables(run, batch_rows)
+        while True:
+            with decoding(self._path):
+                table = next(tables, None)
+                if table is None:
+                    return
+                batches = self._conform(table).to_batches(max_chunksize=batch_rows)
+            yield from batches
+
+    def _tables(self, run: _Run, batch_rows: int | None) -> Iterator[pa.Table]:
+        if self._int96:
+            self._check_far(run)
+        threads = run.decoded_bytes > MIB
+        reader = self._file.reader
+        if run.decoded_bytes <= _DECODED_BYTES:
+            yield reader.read_row_groups(list(run.groups), column_indices=self._leaves, use_threads=threads)
+            return
+        rows = batch_rows or max(1024, run.row_count * (_DECODED_BYTES // 2) // run.decoded_bytes)
+        for batch in reader.iter_batches(rows, list(run.groups), column_indices=self._leaves, use_threads=threads):
+            yield pa.Table.from_batches([batch])
+
+    def _without_data(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield rows of which no wanted column is in the file."""
+        step = batch_rows or MIB
+        for start in range(0, run.row_count, step):
+            yield empty_batch(self._schema, min(step, run.row_count - start))
+
+    def _conform(self, table: pa.Table) -> pa.Table:
+        columns = []
+        for field in self._schema:
+            index = table.schema.get_field_index(field.name)
+            if index < 0:
+                columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+            else:
+                columns.append(_conform_named(table.column(index), field, self._missing))
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _check_far(self, run: _Run) -> None:
+        """Refuse 96-bit timestamps outside timestamp[ns]: Arrow would wrap them around silently."""
+        for leaf in self._int96:
+            coarse = self._parquet_file(self._data, coerce_int96_timestamp_unit="s").reader.read_row_groups(
+                list(run.groups), column_indices=[leaf], use_threads=False
+            )
+            for _, values in _leaves("", coarse.column(0).combine_chunks()):
+                bounds = pc.min_max(values.view(pa.int64())).as_py()
+                # Java counts times before 1970 backwards from the next midnight. Arrow takes the negative rest for a
+                # huge one when it makes seconds of it, though not when it makes nanoseconds.
+                if bounds["max"] is not None and not -_FAR_SECONDS < bounds["min"] <= bounds["max"] < _WRAP_SECONDS:
+                    name = coarse.column_names[0]
+                    raise UnsupportedError(
+                        f"the column {name!r} of the file {self._path} has timestamps before 1677 or after 2262, which "
+                        "nanoseconds cannot hold; change its type to TIMESTAMP(6) or leave the column out",
+                        path=self._path,
+                        column=name,
+                    )
+
+
+def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -> pa.ChunkedArray:
+    try:
+        return conform_column(column, field.type, missing)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
+
+
+def _check_variant(field: DataField, found: pa.DataType, path: str) -> None:
+    if (
+        isinstance(field.type, AtomicType)
+        and field.type.root == "VARIANT"
+        and pa.types.is_struct(found)
+        and found.get_field_index("typed_value") >= 0
+    ):
+        raise UnsupportedError(
+            f"the column {field.name!r} of the file {path} is a shredded VARIANT; leave the column out",
+            path=path,
+            column=field.name,
+        )
+
+
+def _leaf_count(arrow: pa.DataType) -> int:
+    if pa.types.is_struct(arrow):
+        return sum(_leaf_count(field.type) for field in arrow)
+    if pa.types.is_map(arrow):
+        return _leaf_count(arrow.key_type) + _leaf_count(arrow.item_type)
+    if pa.types.is_nested(arrow):
+        return _leaf_count(arrow.value_type)
+    return 1
+
+
+def _select_leaves(arrow: pa.DataType, dtype: DataType, first: int) -> list[int]:
+    """Return the leaves of a column that hold the wanted part of it."""
+    if pa.types.is_struct(arrow) and isinstance(dtype, RowType):
+        wanted = {field.name: field.type for field in dtype.fields}
+        chosen: list[int] = []
+        leaf = first
+        for field in arrow:
+            if field.name in wanted:
+                chosen += _select_leaves(field.type, wanted[field.name], leaf)
+            leaf += _leaf_count(field.type)
+        return chosen or [first]  # any leaf tells which rows are null
+    if pa.types.is_map(arrow) and isinstance(dtype, MapType | MultisetType):
+        keys = _leaf_count(arrow.key_type)
+        inner = dtype.value if isinstance(dtype, MapType) else AtomicType("INT")
+        return [*range(first, first + keys), *_select_leaves(arrow.item_type, inner, first + keys)]
+    if pa.types.is_list(arrow) and isinstance(dtype, ArrayType):
+        return _select_leaves(arrow.value_type, dtype.element, first)
+    return list(range(first, first + _leaf_count(arrow)))

@@ -1,0 +1,344 @@
+"""Casts of old values to a column's new type: arrays in, arrays of the new canonical type out, as Java casts them.
+
+Integers wrap when narrowed; floats are cut and held at the limits of the integer type; decimals are rounded half up and
+become null where they do not fit; text is Java's canonical text; times lose digits they have no room for. Text that
+names no value of the new type is an error. Rare pairs are cast one distinct value at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.types import UNBOUNDED, AtomicType, Value
+from lakewright.spec.values import cast_text as parse_text
+from lakewright.spec.values import from_scalar, to_text
+
+INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")  # from narrow to wide
+_FLOATS = ("FLOAT", "DOUBLE")
+_TEXT = ("CHAR", "VARCHAR")
+_BINARY = ("BINARY", "VARBINARY")
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
+_DAY_MILLIS = 86_400_000
+_MILLI_NANOS = 1_000_000
+_MILLIS_PRECISION = 3
+_NANOS_PRECISION = 9
+_WIDE_DIGITS = 76  # of decimal256: any decimal rescaled to any other fits
+_WIDE = Context(prec=200)
+_WHOLE = re.compile(r"\s*([+-]?[0-9]+)(?:\.[0-9]*)?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*", re.ASCII)
+
+
+def cast_array(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    """Return an array of one scalar type as one of another; nullability plays no part."""
+    if source.type == target.type:
+        return array
+    family = _family(source), _family(target)
+    cast = _CASTS.get(family)
+    if cast is None:
+        raise UnsupportedError(
+            f"a column of {source} cannot be read as {target}", source=str(source), target=str(target)
+        )
+    return cast(array, source, target)
+
+
+def stats_safe(old: AtomicType, new: AtomicType) -> bool:
+    """Say whether bounds of the old type hold for values cast to the new one: only when integers grow wider.
+
+    >>> stats_safe(AtomicType("INT"), AtomicType("BIGINT")), stats_safe(AtomicType("INT"), AtomicType("STRING"))
+    (True, False)
+    """
+    if old.type == new.type:
+        return True
+    if old.root in INTEGERS and new.root in INTEGERS:
+        return INTEGERS.index(old.root) <= INTEGERS.index(new.root)
+    return False
+
+
+def _family(dtype: AtomicType) -> str:
+    for name, roots in (
+        ("integer", INTEGERS),
+        ("float", _FLOATS),
+        ("text", _TEXT),
+        ("binary", _BINARY),
+        ("timestamp", _TIMESTAMPS),
+    ):
+        if dtype.root in roots:
+            return name
+    return dtype.root.lower()
+
+
+# Numbers.
+
+
+def _to_narrower_or_wider(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    return pc.cast(array, to_arrow_type(target), safe=False)
+
+
+def _integer_to_integer(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    kind = to_arrow_type(target)
+    return _rebuilt(array, _numbers(array).astype(kind.to_pandas_dtype()), kind)
+
+
+def _float_to_integer(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    kind = to_arrow_type(target)
+    values = _numbers(array).astype(np.float64)
+    # Java goes by way of INT to the narrow types, so these are held at INT's limits and then wrap.
+    bits = 64 if target.root == "BIGINT" else 32
+    limit = float(2 ** (bits - 1))
+    inside = np.where(np.isnan(values), 0.0, np.clip(values, -limit, limit))
+    top = inside >= limit
+    whole = np.where(top, 0.0, inside).astype(np.int64)
+    whole[top] = 2 ** (bits - 1) - 1
+    return _rebuilt(array, whole.astype(kind.to_pandas_dtype()), kind)
+
+
+def _to_boolean(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    if source.root == "DECIMAL":
+        return pc.not_equal(array, pa.scalar(Decimal(0), array.type))
+    return pc.cast(array, to_arrow_type(target), safe=False)
+
+
+def _from_boolean(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    numbers = pc.cast(array, pa.int8())
+    if target.root == "DECIMAL":
+        return _rescaled(numbers.cast(pa.decimal256(_WIDE_DIGITS, 0)), target)
+    return numbers.cast(to_arrow_type(target))
+
+
+def _to_decimal(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    return _rescaled(array.cast(pa.decimal256(_WIDE_DIGITS, source.scale)), target)
+
+
+def _rescaled(wide: pa.Array, target: AtomicType) -> pa.Array:
+    """Round half up to the target's scale; what has too many digits then becomes null."""
+    if wide.type.scale > target.scale:
+        wide = pc.round(wide, target.scale, round_mode="half_towards_infinity")
+    limit = pa.scalar(Decimal(10) ** (target.precision - target.scale), wide.type)
+    fits = pc.less(pc.abs(wide), limit)
+    kept = pc.if_else(fits, wide, pa.scalar(None, wide.type))
+    return kept.cast(pa.decimal256(_WIDE_DIGITS, target.scale)).cast(to_arrow_type(target))
+
+
+def _float_to_decimal(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    def cast(value: float) -> Decimal | None:
+        return _half_up(Decimal(repr(value)), target)  # the digits that name the number, as Java takes them
+
+    return _by_distinct(array.cast(pa.float64()), cast, target)
+
+
+def _half_up(number: Decimal, target: AtomicType) -> Decimal | None:
+    if not number.is_finite():
+        raise InvalidInputError(f"{number} is no value of the type {target}")
+    if number.adjusted() > target.precision - target.scale:
+        return None
+    rounded = number.quantize(Decimal(1).scaleb(-target.scale), rounding=ROUND_HALF_UP, context=_WIDE)
+    return rounded if abs(rounded) < Decimal(10) ** (target.precision - target.scale) else None
+
+
+def _decimal_to_integer(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    if source.precision - source.scale <= 18:  # noqa: PLR2004 - fits 64 bits
+        whole = pc.trunc(array.cast(pa.decimal256(_WIDE_DIGITS, source.scale)))
+        return _integer_to_integer(whole.cast(pa.int64()), source, target)
+
+    def cast(value: Decimal) -> int:
+        whole = int(value) & 0xFFFFFFFFFFFFFFFF
+        return whole - (1 << 64) if whole >> 63 else whole
+
+    return _integer_to_integer(_by_distinct(array, cast, AtomicType("BIGINT")), source, target)
+
+
+def _decimal_to_float(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    return _by_distinct(array, float, AtomicType("DOUBLE")).cast(to_arrow_type(target), safe=False)
+
+
+# Text and bytes.
+
+
+def _to_text(array: pa.Array, source: AtomicType, _: AtomicType) -> pa.Array:
+    if source.root in INTEGERS or source.root == "BOOLEAN":
+        return array.cast(pa.string())
+    encoded = array.dictionary_encode()
+    words = [to_text(from_scalar(scalar, source), source) for scalar in encoded.dictionary]
+    return pa.array(words, pa.string()).take(encoded.indices)
+
+
+def _text_to_text(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    if target.length == UNBOUNDED:
+        return array
+    cut = pc.utf8_slice_codeunits(array, 0, target.length)
+    return pc.utf8_rpad(cut, target.length, " ") if target.root == "CHAR" else cut
+
+
+def _binary_to_binary(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    if target.length == UNBOUNDED:
+        return array
+    if target.root == "VARBINARY":
+        return pc.binary_slice(array, 0, target.length)
+    return _by_distinct(array, lambda value: value[: target.length].ljust(target.length, b"\0"), target)
+
+
+def _text_to_binary(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    return _binary_to_binary(array.cast(pa.binary()), source, target)
+
+
+def _from_text(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    def cast(text: str) -> Value:
+        if target.root in INTEGERS and (match := _WHOLE.fullmatch(text)):
+            return parse_text(match[1], target)  # a fraction is cut off
+        if target.root == "DECIMAL" and _NUMBER.fullmatch(text):
+            return _half_up(Decimal(text.strip()), target)
+        return parse_text(text, target)
+
+    return _by_distinct(array, cast, target)
+
+
+def _text_to_timestamp(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    step = _NANOS[to_arrow_type(target).unit]
+    fine = AtomicType(f"{target.root}({_NANOS_PRECISION})")
+
+    def cast(text: str) -> int:
+        nanos = parse_text(text, fine)
+        return int(nanos or 0) // step
+
+    units = _by_distinct(array, cast, AtomicType("BIGINT")).view(to_arrow_type(target))
+    return _truncated(units, target)
+
+
+def _by_distinct(array: pa.Array, cast: Callable[[Any], object], target: AtomicType) -> pa.Array:
+    """Cast every distinct value once."""
+    encoded = array.dictionary_encode()
+    values = [cast(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(values, to_arrow_type(target)).take(encoded.indices)
+
+
+# Times.
+
+
+def _timestamp_to_timestamp(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    own, wanted = _NANOS[array.type.unit], _NANOS[to_arrow_type(target).unit]
+    numbers = _numbers(array)
+    if own >= wanted:
+        scaled = pc.multiply_checked(array.view(pa.int64()), own // wanted)
+    else:
+        scaled = _rebuilt(array, np.floor_divide(numbers, wanted // own), pa.int64())
+    moved = scaled.view(to_arrow_type(target))
+    return moved if source.precision <= target.precision else _truncated(moved, target)
+
+
+def _truncated(array: pa.Array, target: AtomicType) -> pa.Array:
+    """Cut the digits that the precision of a timestamp type has no room for."""
+    numbers = _numbers(array)
+    if target.precision <= _MILLIS_PRECISION:
+        step = 10 ** (_MILLIS_PRECISION - target.precision)
+        cut = np.fix(numbers / step).astype(np.int64) * step if step > 1 else numbers
+        cut = numbers - np.fmod(numbers, step)  # towards 1970, as Java cuts milliseconds
+    else:
+        unit_digits = {"us": 6, "ns": 9}[array.type.unit]
+        step = 10 ** (unit_digits - target.precision)
+        cut = numbers - np.mod(numbers, step)
+    return _rebuilt(array, cut, array.type)
+
+
+def _millis(array: pa.Array) -> NDArray[np.int64]:
+    out: NDArray[np.int64] = np.floor_divide(_numbers(array), _MILLI_NANOS // _NANOS[array.type.unit])
+    return out
+
+
+def _timestamp_to_date(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    millis = _millis(array)
+    days = (millis - np.fmod(millis, _DAY_MILLIS)) // _DAY_MILLIS  # towards 1970, as Java divides
+    return _rebuilt(array, days.astype(np.int32), to_arrow_type(target))
+
+
+def _timestamp_to_time(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    return _rebuilt(array, np.mod(_millis(array), _DAY_MILLIS).astype(np.int32), to_arrow_type(target))
+
+
+def _date_to_timestamp(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    return _millis_to_timestamp(array, _numbers(array).astype(np.int64) * _DAY_MILLIS, target)
+
+
+def _time_to_timestamp(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    return _millis_to_timestamp(array, _numbers(array).astype(np.int64), target)
+
+
+def _integer_to_timestamp(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
+    return _millis_to_timestamp(array, _numbers(array).astype(np.int64) * 1000, target)
+
+
+def _timestamp_to_integer(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+    millis = _millis(array)
+    seconds = _rebuilt(array, (millis - np.fmod(millis, 1000)) // 1000, pa.int64())
+    return _integer_to_integer(seconds, source, target)
+
+
+def _millis_to_timestamp(array: pa.Array, millis: NDArray[np.int64], target: AtomicType) -> pa.Array:
+    kind = to_arrow_type(target)
+    units = pc.multiply_checked(_rebuilt(array, millis, pa.int64()), _MILLI_NANOS // _NANOS[kind.unit])
+    return units.view(kind)
+
+
+def _numbers(array: pa.Array) -> NDArray[Any]:
+    """Return the stored numbers of a fixed-width array; what stands at nulls means nothing."""
+    kind = array.type
+    if pa.types.is_temporal(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # noqa: PLR2004 - bits
+    dtype = array.type.to_pandas_dtype()
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(len(array), dtype=dtype)
+    return np.frombuffer(data, dtype=dtype)[array.offset : array.offset + len(array)]
+
+
+def _rebuilt(array: pa.Array, numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return numbers as an array of a type, null where the old array is."""
+    valid = array.is_valid().buffers()[1] if array.null_count else None
+    data = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(kind, len(array), [valid, data], array.null_count)
+
+
+_Cast = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
+_CASTS: dict[tuple[str, str], _Cast] = {
+    ("integer", "integer"): _integer_to_integer,
+    ("integer", "float"): _to_narrower_or_wider,
+    ("integer", "decimal"): _to_decimal,
+    ("integer", "boolean"): _to_boolean,
+    ("integer", "timestamp"): _integer_to_timestamp,
+    ("float", "integer"): _float_to_integer,
+    ("float", "float"): _to_narrower_or_wider,
+    ("float", "decimal"): _float_to_decimal,
+    ("float", "boolean"): _to_boolean,
+    ("decimal", "integer"): _decimal_to_integer,
+    ("decimal", "float"): _decimal_to_float,
+    ("decimal", "decimal"): _to_decimal,
+    ("decimal", "boolean"): _to_boolean,
+    ("boolean", "integer"): _from_boolean,
+    ("boolean", "float"): _from_boolean,
+    ("boolean", "decimal"): _from_boolean,
+    ("text", "text"): _text_to_text,
+    ("text", "binary"): _text_to_binary,
+    ("text", "timestamp"): _text_to_timestamp,
+    **{("text", other): _from_text for other in ("integer", "float", "decimal", "boolean", "date", "time")},
+    **{(other, "text"): _to_text for other in ("integer", "float", "decimal", "boolean", "date", "time")},
+    ("timestamp", "text"): _to_text,
+    ("binary", "text"): _to_text,
+    ("binary", "binary"): _binary_to_binary,
+    ("timestamp", "timestamp"): _timestamp_to_timestamp,
+    ("timestamp", "date"): _timestamp_to_date,
+    ("timestamp", "time"): _timestamp_to_time,
+    ("timestamp", "integer"): _timestamp_to_integer,
+    ("date", "timestamp"): _date_to_timestamp,
+    ("time", "timestamp"): _time_to_timestamp,
+    ("time", "time"): lambda array, _source, _target: array,
+}

@@ -1,0 +1,16 @@
+"""Fixtures that several rooms use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.s3 import S3Server, running_s3
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """Run one S3 emulator for all tests that ask for it."""
+    with running_s3() as server:
+        yield server

@@ -1,0 +1,64 @@
+"""An S3 emulator on loopback: where it listens and how to reach it."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import boto3
+from moto.server import ThreadedMotoServer
+
+ACCESS_KEY = "AKIA-TEST-ACCESS"
+SECRET_KEY = "test-secret-key"  # noqa: S105 - the emulator takes any
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running emulator."""
+
+    endpoint: str
+    options: dict[str, str] = field(repr=False)
+
+    def make_bucket(self) -> str:
+        """Make an empty bucket and return its name."""
+        name = f"lake-{uuid.uuid4()}"
+        self.client().create_bucket(Bucket=name)
+        return name
+
+    def client(self) -> boto3.client:
+        """Return another client, to look behind the storage's back."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name="us-east-1",
+        )
+
+
+@contextmanager
+def running_s3() -> Iterator[S3Server]:
+    """Run an emulator, which honours `If-None-Match`, on a free port."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        yield S3Server(endpoint, s3_options(endpoint))
+    finally:
+        server.stop()
+
+
+def s3_options(endpoint: str) -> dict[str, str]:
+    """Return the catalog options that reach an endpoint."""
+    return {
+        "s3.endpoint": endpoint,
+        "s3.access-key": ACCESS_KEY,
+        "s3.secret-key": SECRET_KEY,
+        "s3.region": "us-east-1",
+        "s3.path.style.access": "true",
+    }

@@ -1,0 +1,314 @@
+"""Commit messages in, the changes of one or two snapshots out. Nothing here touches storage.
+
+A message holds what one writer did to one bucket. All messages of a commit together become an append group and a
+compact group, each of which is published as one snapshot. A message is checked against the table before anything else
+happens: a message that is foreign, out of date or inconsistent changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from lakewright.commit.message import CommitMessage
+from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
+from lakewright.spec.datafile import APPEND, DELETION_VECTORS, DataFile, IndexFile
+from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
+from lakewright.spec.snapshot import CommitKind
+from lakewright.storage.layout import check_file_name
+
+POSTPONE = -2  # the bucket, and the value of `bucket`, of tables that choose buckets later
+ROW_ID = "_ROW_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one snapshot does to the files of a table."""
+
+    entries: tuple[ManifestEntry, ...] = ()
+    changelog: tuple[ManifestEntry, ...] = ()
+    index: tuple[IndexEntry, ...] = ()  # deletes before adds
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether nothing changes."""
+        return not (self.entries or self.changelog or self.index)
+
+    @property
+    def kind(self) -> CommitKind:
+        """APPEND while files are only added; taking files or rows away is an OVERWRITE."""
+        takes = any(e.kind == DELETE for e in self.entries)
+        takes = takes or any(e.file.index_type == DELETION_VECTORS for e in self.index)
+        return CommitKind.OVERWRITE if takes else CommitKind.APPEND
+
+    @property
+    def added_names(self) -> frozenset[str]:
+        """The names of the data files that the change adds."""
+        return frozenset(e.file.file_name for e in self.entries if e.kind == ADD)
+
+    @property
+    def partitions(self) -> frozenset[bytes]:
+        """The partitions whose files, or whose indexes of files, change."""
+        return frozenset(e.partition for e in self.entries) | frozenset(e.partition for e in self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """What a table must know of itself to check the messages it receives."""
+
+    table: str
+    identity: str
+    schema_ids: frozenset[int]
+    buckets: int  # the option `bucket`
+    has_primary_key: bool
+    row_tracking: bool
+
+
+def append_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
+    """Return what the writers added and took away themselves."""
+    groups = [
+        _group(
+            m, buckets, (m.deleted_files, m.new_files), m.changelog_files, (m.deleted_index_files, m.new_index_files)
+        )
+        for m in messages
+    ]
+    return _joined(groups)
+
+
+def compact_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
+    """Return what compaction inside the writers rewrote."""
+    groups = [
+        _group(
+            m,
+            buckets,
+            (m.compact_before, m.compact_after),
+            m.compact_changelog_files,
+            (m.compact_deleted_index_files, m.compact_new_index_files),
+        )
+        for m in messages
+    ]
+    return _joined(groups)
+
+
+def record_count(entries: Iterable[ManifestEntry]) -> int:
+    """Return how many rows the entries add, less those they take away."""
+    return sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
+
+
+def written_files(message: CommitMessage) -> Iterator[DataFile]:
+    """Yield every data and changelog file that the writer of a message made."""
+    yield from message.new_files
+    yield from message.changelog_files
+    before = {f.file_name for f in message.compact_before}
+    # An upgrade names a file again at another level: the bytes are those of the file before.
+    yield from (f for f in message.compact_after if f.file_name not in before)
+    yield from message.compact_changelog_files
+
+
+def written_index_files(message: CommitMessage) -> Iterator[IndexFile]:
+    """Yield every index file that the writer of a message made."""
+    yield from message.new_index_files
+    yield from message.compact_new_index_files
+
+
+def check_table(messages: Iterable[CommitMessage], receiver: Receiver) -> None:
+    """Refuse messages that were written for another table."""
+    for message in messages:
+        if message.table and message.table != receiver.identity:
+            raise InvalidMessageError(
+                f"{receiver.table}: the message was written for table {message.table}, this is table "
+                f"{receiver.identity}; commit it to its own table (a table dropped and made again is another table)",
+                table=receiver.table,
+                found=message.table,
+                expected=receiver.identity,
+            )
+
+
+def check_messages(messages: Sequence[CommitMessage], receiver: Receiver) -> None:
+    """Refuse messages that the table cannot take, before anything is read or written."""
+    check_table(messages, receiver)
+    for message in messages:
+        faults = (
+            _of_unknown_schema(message, receiver),
+            _misplaced(message, receiver),
+            _unreconciled(message, receiver),
+        )
+        for fault in faults:
+            if fault is not None:
+                raise InvalidMessageError(
+                    f"{receiver.table}: {fault}", table=receiver.table, message_bucket=message.bucket
+                )
+        _check_files(message, receiver)
+    for name, select in _LISTS.items():
+        _check_named_once(messages, name, select, receiver)
+
+
+def assign_row_ids(
+    entries: Sequence[ManifestEntry], *, snapshot_id: int, next_row_id: int, by_partition: bool
+) -> tuple[tuple[ManifestEntry, ...], int]:
+    """Give new files of a row-tracking table their sequence and row ids; return them and the next free row id.
+
+    Both depend on the snapshot that the commit becomes, so every attempt assigns them anew from the same entries.
+    """
+    ordered = _grouped(entries) if by_partition else list(entries)
+    out: list[ManifestEntry] = []
+    for entry in ordered:
+        file = entry.file
+        if entry.kind == ADD:
+            file = _with_sequence(file, snapshot_id)
+            if _needs_row_ids(file):
+                file = replace(file, first_row_id=next_row_id)
+                next_row_id += file.row_count
+        out.append(entry if file is entry.file else replace(entry, file=file))
+    return tuple(out), next_row_id
+
+
+def _needs_row_ids(file: DataFile) -> bool:
+    return file.file_source == APPEND and file.first_row_id is None and ROW_ID not in (file.write_cols or ())
+
+
+def _with_sequence(file: DataFile, snapshot_id: int) -> DataFile:
+    if file.min_sequence_number == 0:
+        return replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+    if file.max_sequence_number == 0:
+        return replace(file, max_sequence_number=snapshot_id)
+    return file
+
+
+def _grouped(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    groups: dict[bytes, list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.partition, []).append(entry)
+    return [entry for group in groups.values() for entry in group]
+
+
+def _group(
+    message: CommitMessage,
+    buckets: int,
+    files: tuple[Sequence[DataFile], Sequence[DataFile]],
+    changelog: Sequence[DataFile],
+    index: tuple[Sequence[IndexFile], Sequence[IndexFile]],
+) -> Change:
+    total = buckets if message.total_buckets is None else message.total_buckets
+
+    def entries(kind: int, group: Sequence[DataFile]) -> tuple[ManifestEntry, ...]:
+        return tuple(ManifestEntry(kind, message.partition_bytes, message.bucket, total, file) for file in group)
+
+    def index_entries(kind: int, group: Sequence[IndexFile]) -> tuple[IndexEntry, ...]:
+        return tuple(IndexEntry(kind, message.partition_bytes, message.bucket, file) for file in group)
+
+    deleted, added = files
+    index_deleted, index_added = index
+    return Change(
+        entries(DELETE, deleted) + entries(ADD, added),
+        entries(ADD, changelog),
+        index_entries(DELETE, index_deleted) + index_entries(ADD, index_added),
+    )
+
+
+def _joined(groups: Sequence[Change]) -> Change:
+    index = [e for group in groups for e in group.index]
+    return Change(
+        tuple(e for group in groups for e in group.entries),
+        tuple(e for group in groups for e in group.changelog),
+        tuple(sorted(index, key=lambda e: e.kind != DELETE)),
+    )
+
+
+# Every list of files that a message holds, for the check that none is named twice.
+_LISTS: dict[str, Callable[[CommitMessage], Iterable[DataFile | IndexFile]]] = {
+    "written": lambda m: (*written_files(m), *written_index_files(m)),
+    "deleted": lambda m: (*m.deleted_files, *m.deleted_index_files),
+    "compacted": lambda m: (*m.compact_before, *m.compact_deleted_index_files),
+}
+
+
+def _check_named_once(
+    messages: Sequence[CommitMessage],
+    name: str,
+    select: Callable[[CommitMessage], Iterable[DataFile | IndexFile]],
+    receiver: Receiver,
+) -> None:
+    seen: set[tuple[bytes, int, str]] = set()
+    for message in messages:
+        for file in select(message):
+            key = (message.partition_bytes, message.bucket, file.file_name)
+            if key in seen:
+                raise InvalidMessageError(
+                    f"{receiver.table}: the messages name {file.file_name} twice as {name}; hand in each message once, "
+                    "and of a repeated task only the attempt that counts",
+                    table=receiver.table,
+                    files=(file.file_name,),
+                )
+            seen.add(key)
+
+
+def _of_unknown_schema(message: CommitMessage, receiver: Receiver) -> str | None:
+    ids = {f.schema_id for f in written_files(message)}
+    if message.schema_id is not None:
+        ids.add(message.schema_id)
+    unknown = sorted(ids - receiver.schema_ids)
+    if unknown:
+        return f"the message was written with schema {unknown[0]}, which the table does not have; write the data again"
+    return None
+
+
+def _misplaced(message: CommitMessage, receiver: Receiver) -> str | None:
+    total = receiver.buckets if message.total_buckets is None else message.total_buckets
+    bucket = message.bucket
+    if receiver.buckets == POSTPONE and bucket == POSTPONE:
+        fits = total == POSTPONE
+    elif receiver.buckets == POSTPONE or receiver.buckets > 0:
+        fits = 0 <= bucket < total
+    else:
+        fits = total == -1 and (bucket >= 0 if receiver.has_primary_key else bucket == 0)
+    if fits:
+        return None
+    return (
+        f"bucket {bucket} of {total} does not fit a table with bucket={receiver.buckets}; "
+        "the table's buckets changed since the data was written: write it again"
+    )
+
+
+def _unreconciled(message: CommitMessage, receiver: Receiver) -> str | None:
+    if message.rows_in is None or any(f.write_cols is not None for f in message.new_files):
+        return None
+    written = sum(f.row_count for f in message.new_files)
+    # A primary-key writer folds rows of one key together, so it may write fewer than it took in, never more.
+    if written == message.rows_in or (receiver.has_primary_key and written < message.rows_in):
+        return None
+    return f"the writer took in {message.rows_in} rows but its files hold {written}; write the data again"
+
+
+def _check_files(message: CommitMessage, receiver: Receiver) -> None:
+    for file in written_files(message):
+        for name in (file.file_name, *file.extra_files):
+            _check_name(name, receiver)
+        if receiver.row_tracking and file.file_source is None:
+            raise InvalidMessageError(
+                f"{receiver.table}: {file.file_name} does not say whether a writer or a compaction made it, "
+                "which row tracking needs; write it again with a newer writer",
+                table=receiver.table,
+                files=(file.file_name,),
+            )
+        if receiver.row_tracking and (file.file_name.endswith(".blob") or ".vector." in file.file_name):
+            raise UnsupportedError(
+                f"{receiver.table}: BLOB and VECTOR files cannot be committed ({file.file_name})", table=receiver.table
+            )
+    for index in written_index_files(message):
+        _check_name(index.file_name, receiver)
+    outside = [f.file_name for f in written_files(message) if f.external_path]
+    outside += [f.file_name for f in written_index_files(message) if f.external_path]
+    if outside:
+        raise UnsupportedError(
+            f"{receiver.table}: {outside[0]} lies outside the table; external paths cannot be committed",
+            table=receiver.table,
+            files=tuple(outside),
+        )
+
+
+def _check_name(name: str, receiver: Receiver) -> None:
+    try:
+        check_file_name(name)
+    except InvalidInputError as error:
+        raise InvalidMessageError(f"{receiver.table}: {error}", table=receiver.table, files=(name,)) from None

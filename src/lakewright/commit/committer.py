@@ -1,0 +1,294 @@
+"""Commit messages in, snapshots out: the verbs of a commit.
+
+A return means published; `CommitConflictError`, `CommitContentionError` and `InvalidInputError` mean that nothing was
+published, and `CommitUnknownError` that nobody can say. Clock, sleep, random and ids come in, so a seed replays a run.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TypeAlias
+
+from lakewright.commit.changes import Change, Receiver, append_change, check_messages, check_table, compact_change
+from lakewright.commit.files import WrittenFile, delete_written, files_of
+from lakewright.commit.message import CommitMessage
+from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, files_outside, replaced_by_files, replaced_by_spec
+from lakewright.commit.plan import Intent, Notes, partition_selector
+from lakewright.commit.publish import Publisher, SnapshotFiles
+from lakewright.commit.replay import are_young, batch_user, is_marked, marker_of, published_names
+from lakewright.commit.run import Run, World
+from lakewright.errors import (
+    CommitConflictError,
+    CommitContentionError,
+    InvalidInputError,
+    LakewrightWarning,
+)
+from lakewright.metadata.identity import table_identity
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ADD
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import check_supported_for_write
+from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
+
+PartitionSpec: TypeAlias = Mapping[str, object]
+_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError)
+
+
+def _now_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(slots=True)
+class Committer:
+    """Publishes changes of one table.
+
+    Without a `commit_user` every batch gets one of its own, derived from its messages. A stream needs a stable one.
+    """
+
+    store: TableStore
+    _: KW_ONLY
+    commit_user: str | None = None
+    clock: Callable[[], int] = _now_millis
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
+    new_uuid: Callable[[], str] = _new_uuid
+    publisher: Publisher | None = None
+    _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published: never to be deleted
+
+    def commit(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int = MAX_LONG,
+        *,
+        properties: Mapping[str, str] | None = None,
+        operation: str | None = None,
+        watermark: int | None = None,
+        ignore_empty: bool = True,
+    ) -> Snapshot | None:
+        """Publish what the writers did; return the last snapshot, None where there was nothing to do."""
+        self._check(messages)
+        append = append_change(messages, self.store.options.bucket())
+        compact = compact_change(messages, self.store.options.bucket())
+        notes = Notes(properties or {}, operation, watermark)
+        appended = None
+        if not append.is_empty or (compact.is_empty and not ignore_empty):
+            intent = self._intent(messages, identifier, append, kind=append.kind, notes=notes)
+            appended = self._publish(intent, files_of(self.store, messages))
+        return self._compact(messages, identifier, compact, appended)
+
+    def overwrite(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int = MAX_LONG,
+        *,
+        static_partition: PartitionSpec | None = None,
+        dynamic: bool | None = None,
+        if_unchanged_since: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Snapshot | None:
+        """Replace partitions by what the writers added.
+
+        Dynamic (the table's `dynamic-partition-overwrite` unless given): the partitions of the new files; without new
+        files nothing happens. Static: all partitions that agree with the spec, the whole table without one, even where
+        there are no new files. `if_unchanged_since` refuses if they changed after that snapshot.
+        """
+        self._check(messages)
+        appended = append_change(messages, self.store.options.bucket())
+        new = Change(
+            tuple(e for e in appended.entries if e.kind == ADD), (), tuple(e for e in appended.index if e.kind == ADD)
+        )
+        replaced = self._replaced(new, static_partition, dynamic=dynamic)
+        snapshot = None
+        if replaced is not None:
+            intent = self._intent(
+                messages,
+                identifier,
+                new,
+                kind=CommitKind.OVERWRITE,
+                notes=Notes(properties or {}),
+                replaced=replaced,
+            )
+            intent = replace(intent, unchanged_since=if_unchanged_since)
+            snapshot = self._publish(intent, files_of(self.store, messages))
+        compact = compact_change(messages, self.store.options.bucket())
+        return self._compact(messages, identifier, compact, snapshot)
+
+    def truncate(self, specs: Sequence[PartitionSpec] | None = None, identifier: int = MAX_LONG) -> Snapshot:
+        """Remove all rows, or those of the partitions that agree with one of the specs."""
+        self._check(())
+        replaced = WHOLE_TABLE if specs is None else self._by_spec(specs)
+        if specs is not None and not all(specs):
+            raise InvalidInputError(
+                f"{self.store.name}: an empty partition spec is the whole table; truncate the table if you mean that",
+                table=self.store.name,
+            )
+        if not replaced.specs:
+            raise InvalidInputError(
+                f"{self.store.name}: name at least one partition to truncate", table=self.store.name
+            )
+        notes = Notes(operation="TRUNCATE")
+        intent = self._intent((), identifier, Change(), kind=CommitKind.OVERWRITE, notes=notes, replaced=replaced)
+        return self._publish(intent, ())
+
+    def filter_committed(self, identifiers: Iterable[int]) -> list[int]:
+        """Return, in order, the identifiers that this user has not committed yet."""
+        if self.commit_user is None:
+            raise InvalidInputError(
+                f"{self.store.name}: only a stable commit user can be asked what it committed", table=self.store.name
+            )
+        newest = self.store.snapshots.of_user(self.commit_user)
+        done = None if newest is None else newest.commit_identifier
+        return sorted(i for i in set(identifiers) if done is None or i > done)
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Delete the files of messages that were not committed and will not be.
+
+        Nothing is deleted that was handed in for publishing and is not known to have failed, nor what a snapshot names.
+        """
+        check_table(messages, self._receiver())
+        files = [f for f in files_of(self.store, messages) if f not in self._begun]
+        if not files:
+            return
+        made = [
+            f
+            for m in messages
+            for f in (*m.new_files, *m.changelog_files, *m.compact_after, *m.compact_changelog_files)
+        ]
+        published: frozenset[str] = frozenset()
+        if self.commit_user is not None or self._is_marked(messages):
+            published = published_names(self.store, made, frozenset(m.partition_bytes for m in messages))
+        # Index files have no names in deltas; where anything of the messages is published, they stay.
+        delete_written(self.store, [] if published else files)
+
+    def _is_marked(self, messages: Sequence[CommitMessage]) -> bool:
+        """Say whether anybody began to commit these messages as a batch, or whether that cannot be told any more."""
+        buckets = self.store.options.bucket()
+        changes = (append_change(messages, buckets), compact_change(messages, buckets))
+        marked = any(
+            is_marked(self.store, marker_of(messages, MAX_LONG, c, kind)) for c in changes for kind in CommitKind
+        )
+        return marked or not are_young((e.file.creation_time for c in changes for e in c.entries), self.clock())
+
+    def _check(self, messages: Sequence[CommitMessage]) -> None:
+        check_supported_for_write(self.store.schema)
+        check_messages(messages, self._receiver())
+
+    def _receiver(self) -> Receiver:
+        options, schema = self.store.options, self.store.schema
+        return Receiver(
+            table=self.store.name,
+            identity=table_identity(self.store),
+            schema_ids=frozenset(self.store.schemas.ids()),
+            buckets=options.bucket(),
+            has_primary_key=bool(schema.primary_keys),
+            row_tracking=options.row_tracking_enabled(),
+        )
+
+    def _intent(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int,
+        change: Change,
+        *,
+        kind: CommitKind,
+        notes: Notes,
+        replaced: Replaced | None = None,
+    ) -> Intent:
+        user = self.commit_user or self._batch_user(messages)
+        return Intent(
+            user=user,
+            identifier=identifier,
+            kind=kind,
+            change=change,
+            marker=marker_of(messages, identifier, change, kind),
+            replaced=replaced,
+            check_buckets=self._buckets_changed(),
+            notes=notes,
+        )
+
+    def _batch_user(self, messages: Sequence[CommitMessage]) -> str:
+        prefix = self.store.options.get(CoreOptions.COMMIT_USER_PREFIX)
+        user = batch_user(messages) or self.new_uuid()
+        return f"{prefix}_{user}" if prefix else user
+
+    def _buckets_changed(self) -> bool:
+        """Say whether an append may meet partitions of another number of buckets."""
+        buckets = self.store.options.bucket()
+        if buckets < 1 or len(self.store.schemas.ids()) == 1:
+            return False
+        return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
+
+    def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> Replaced | None:
+        """Return what an overwrite replaces, None where that is nothing."""
+        if dynamic is None:
+            dynamic = self.store.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
+        dynamic = dynamic and bool(self.store.schema.partition_keys)
+        by_spec = self._by_spec([spec]) if spec else WHOLE_TABLE
+        outside = files_outside(new, partition_selector(self.store, by_spec))
+        if outside:
+            place = self.store.partition_directory(outside[0].partition)
+            raise InvalidInputError(
+                f"{self.store.name}: {outside[0].file.file_name} lies in partition {place}, which the overwrite of "
+                f"{dict(spec or {})!r} does not replace; write only rows of the partitions to replace",
+                table=self.store.name,
+                partition=place,
+            )
+        if not dynamic:
+            return by_spec
+        if spec:
+            warnings.warn(
+                f"{self.store.name}: 'dynamic-partition-overwrite' is on, so the overwrite of {dict(spec)!r} replaces "
+                "only the partitions that the new rows lie in; set it to false to replace all that the spec names",
+                LakewrightWarning,
+                stacklevel=4,
+            )
+        return replaced_by_files(new) if new.entries else None
+
+    def _by_spec(self, specs: Sequence[PartitionSpec]) -> Replaced:
+        return replaced_by_spec(
+            specs,
+            self.store.schema.partition_fields,
+            default_name=self.store.options.get(CoreOptions.PARTITION_DEFAULT_NAME),
+            table=self.store.name,
+        )
+
+    def _compact(
+        self, messages: Sequence[CommitMessage], identifier: int, compact: Change, before: Snapshot | None
+    ) -> Snapshot | None:
+        """Publish the compaction part of a commit after its first part."""
+        if compact.is_empty:
+            return before
+        intent = self._intent(messages, identifier, compact, kind=CommitKind.COMPACT, notes=Notes())
+        if before is None:
+            return self._publish(intent, files_of(self.store, messages))
+        try:
+            return self._run(intent, ()).publish()
+        except _NOT_PUBLISHED as error:
+            # The first part stands: an error that says otherwise would make the caller write the rows again.
+            raise type(error)(
+                f"{error} (snapshot {before.id} with the new rows is published, only the compaction is not)",
+                **{**error.facts, "published_id": before.id},
+            ) from error
+
+    def _publish(self, intent: Intent, files: Sequence[WrittenFile]) -> Snapshot:
+        known_before = self._begun.intersection(files)
+        self._begun.update(files)
+        try:
+            return self._run(intent, files).publish()
+        except _NOT_PUBLISHED:
+            self._begun.difference_update(set(files) - known_before)
+            raise
+
+    def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> Run:
+        publisher = self.publisher or SnapshotFiles(self.store.storage, self.store.layout)
+        world = World(self.clock, self.sleep, self.random, self.new_uuid)
+        return Run(self.store, intent, files, publisher, world)

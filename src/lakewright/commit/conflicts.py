@@ -1,0 +1,171 @@
+"""Does a change still fit the table? Plain functions from values to a conflict, or to None.
+
+Every check compares the change with the live files of the partitions it touches, as they stand in the snapshot that
+the commit is about to extend. A plain append is checked by none of them: appends never conflict with each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lakewright.commit.changes import Change
+from lakewright.errors import CommitConflictError
+from lakewright.spec.datafile import DELETION_VECTORS, HASH
+from lakewright.spec.manifest import ADD, DELETE, FileIdentity, IndexEntry, ManifestEntry
+from lakewright.spec.snapshot import CommitKind, Snapshot
+
+PLAN_AGAIN = "plan the work again on the newest snapshot"
+OVERWRITE_BUCKETS = "the number of buckets of a partition changes only by overwriting it"
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why a change does not fit the table, with the files it is about and what to do."""
+
+    reason: str
+    files: tuple[str, ...] = ()
+    advice: str = PLAN_AGAIN
+
+
+def find_conflict(change: Change, kind: CommitKind, live: Collection[ManifestEntry]) -> Conflict | None:
+    """Return the first conflict of a change with the live files of its partitions."""
+    conflict = repeated_files(change.entries) or vanished_files(change.entries, live)
+    if conflict is None and kind is not CommitKind.OVERWRITE:
+        conflict = mixed_buckets(change.entries, live)
+    return conflict
+
+
+def mixed_buckets(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry]) -> Conflict | None:
+    """Refuse a change that would give one partition files of different numbers of buckets."""
+    totals: dict[bytes, int] = {}
+    for entry in live:
+        if entry.total_buckets > 0:
+            totals.setdefault(entry.partition, entry.total_buckets)
+    for entry in entries:
+        if entry.total_buckets <= 0:
+            continue
+        there = totals.setdefault(entry.partition, entry.total_buckets)
+        if there != entry.total_buckets:
+            return Conflict(
+                f"{entry.file.file_name} was written for {entry.total_buckets} buckets, its partition has {there}",
+                (entry.file.file_name,),
+                OVERWRITE_BUCKETS,
+            )
+    return None
+
+
+def repeated_files(entries: Iterable[ManifestEntry]) -> Conflict | None:
+    """Refuse a change that adds or deletes one file twice, or does both."""
+    counts = Counter(e.identity for e in entries)
+    twice = tuple(_name(identity) for identity, count in counts.items() if count > 1)
+    if not twice:
+        return None
+    return Conflict(f"{_count(twice)} named more than once", twice, "hand in each message once")
+
+
+def vanished_files(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry]) -> Conflict | None:
+    """Refuse to delete files that another commit already took away, or to add files that are there."""
+    there = {e.identity for e in live}
+    changes = tuple(entries)
+    gone = tuple(e.file.file_name for e in changes if e.kind == DELETE and e.identity not in there)
+    if gone:
+        return Conflict(f"{_count(gone)} to delete {'is' if len(gone) == 1 else 'are'} gone", gone)
+    added = tuple(e.file.file_name for e in changes if e.kind == ADD and e.identity in there)
+    if added:
+        advice = "these messages were committed before: do not commit them again"
+        return Conflict(
+            f"{_count(added)} to add {'is' if len(added) == 1 else 'are'} in the table already", added, advice
+        )
+    return None
+
+
+def stale_vectors(index: Iterable[IndexEntry], change: Change, live: Iterable[ManifestEntry]) -> Conflict | None:
+    """Refuse a change after which a deletion vector speaks of a data file that is not live any more.
+
+    So a commit that deletes rows of a file fails when the file was rewritten in between, and a commit that rewrites a
+    file fails when rows of it were deleted in between: either would bring deleted rows back.
+    """
+    names = {(e.partition, e.bucket, e.file.file_name) for e in live}
+    names -= {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == DELETE}
+    names |= {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == ADD}
+    touched = change.partitions
+    stale = tuple(
+        vector.data_file
+        for entry in index
+        if entry.file.index_type == DELETION_VECTORS and entry.partition in touched
+        for vector in entry.file.deletion_ranges or ()
+        if (entry.partition, entry.bucket, vector.data_file) not in names
+    )
+    if not stale:
+        return None
+    return Conflict(f"rows of {_count(stale)} were deleted or rewritten at the same time", stale)
+
+
+def combine_index(
+    previous: Sequence[IndexEntry], changes: Sequence[IndexEntry], *, bucketed: bool
+) -> tuple[IndexEntry, ...] | Conflict:
+    """Return the whole live set of index files after some changes, or why they do not fit.
+
+    Key hashes, and the deletion vectors of tables with buckets, are one file per bucket, replaced as a whole. Other
+    index files stand for themselves: what is deleted must be there, and a data file has one vector at most.
+    """
+    left = {_index_key(e, bucketed=bucketed): e for e in previous}
+    for change in changes:
+        key = _index_key(change, bucketed=bucketed)
+        replaced = len(key) > 1
+        if change.kind == DELETE:
+            if key not in left and not replaced:
+                return Conflict("an index file to delete is gone", (change.file.file_name,))
+            left.pop(key, None)
+        elif key in left and not replaced:
+            return Conflict("an index file to add is in the table already", (change.file.file_name,))
+        else:
+            left[key] = change
+    vectors = Counter(
+        (entry.partition, entry.bucket, vector.data_file)
+        for entry in left.values()
+        if entry.file.index_type == DELETION_VECTORS
+        for vector in entry.file.deletion_ranges or ()
+    )
+    twice = tuple(name for (_, _, name), count in vectors.items() if count > 1)
+    if twice:
+        return Conflict(f"rows of {_count(twice)} were deleted by somebody else at the same time", twice)
+    return tuple(left.values())
+
+
+def conflict_error(
+    conflict: Conflict, *, table: str, user: str, kind: CommitKind, other: Snapshot | None
+) -> CommitConflictError:
+    """Say who conflicts with whom, about which files, and what to do."""
+    winner = "the table" if other is None else f"snapshot {other.id} by user {other.commit_user} ({other.commit_kind})"
+    shown = ", ".join(conflict.files[:_NAMES_SHOWN])
+    more = len(conflict.files) - _NAMES_SHOWN
+    names = f": {shown}" + (f" and {more} more" if more > 0 else "") if shown else ""
+    return CommitConflictError(
+        f"{table}: commit of user {user} ({kind}) conflicts with {winner}: {conflict.reason}{names}; {conflict.advice}",
+        table=table,
+        user=user,
+        kind=kind,
+        snapshot_id=None if other is None else other.id,
+        files=conflict.files,
+        advice=conflict.advice,
+    )
+
+
+def _index_key(entry: IndexEntry, *, bucketed: bool) -> tuple[object, ...]:
+    """Return what one index file takes the place of: its bucket, or only itself."""
+    kind = entry.file.index_type
+    if kind == HASH or (kind == DELETION_VECTORS and bucketed):
+        return entry.partition, entry.bucket, kind
+    return (entry.file.file_name,)
+
+
+def _name(identity: FileIdentity) -> str:
+    return identity[3]
+
+
+def _count(names: Sequence[str]) -> str:
+    return "1 file" if len(names) == 1 else f"{len(names)} files"

@@ -1,0 +1,212 @@
+"""The metadata files of a commit: a plan in, an unpublished snapshot out.
+
+What does not depend on the base (the manifest of new files, the changelog) is written once and used again by every
+attempt; what does is written anew, and deleted when the attempt is known to have lost. So a retry costs one manifest
+list, and lost races leave nothing behind. The cost follows the delta: the base's manifests are copied by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from uuid import UUID
+
+from lakewright.commit.changes import assign_row_ids, record_count
+from lakewright.commit.plan import Intent, Plan
+from lakewright.errors import AlreadyExistsError, NotFoundError
+from lakewright.metadata.manifests import Manifests, Namer
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ManifestEntry, ManifestFile
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import MIN_LONG, Snapshot
+
+try:
+    WRITER_VERSION = f"lakewright-{version('lakewright')}"
+except PackageNotFoundError:  # run from a source tree that was never installed
+    WRITER_VERSION = "lakewright"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A snapshot whose manifests are written and which nobody sees yet."""
+
+    snapshot: Snapshot
+    base: Snapshot | None
+    files: tuple[str, ...]  # metadata files that only this draft names
+
+
+@dataclass(slots=True)
+class Drafts:
+    """Every draft of one intent."""
+
+    store: TableStore
+    intent: Intent
+    clock: Callable[[], int]
+    new_uuid: Callable[[], str]
+    _manifests: Manifests = field(init=False)
+    _schema_id: int = 0  # of the newest schema when the draft in the making began
+    _written: list[str] = field(default_factory=list)  # by the draft in the making
+    _kept: list[str] = field(default_factory=list)  # of use to every draft
+    _new_files: tuple[ManifestFile, ...] | None = None
+    _delta_list: tuple[str, int] | None = None
+    _changelog_list: tuple[str, int] | None = None
+    _merged: tuple[tuple[str, ...], tuple[ManifestFile, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        self._manifests = self._named(self.new_uuid())
+
+    def draft(self, plan: Plan) -> Draft:
+        """Write the metadata files of a plan."""
+        self._written = []
+        self._schema_id = self._newest_schema()
+        try:
+            snapshot = self._snapshot(plan)
+        except Exception:
+            self._delete(self._written)
+            raise
+        return Draft(snapshot, plan.base, tuple(self._written))
+
+    def discard(self, draft: Draft) -> None:
+        """Delete what only this draft named, once it is known that it was not published."""
+        self._delete(draft.files)
+
+    def discard_rest(self, *, keep_marker: bool = False) -> None:
+        """Delete what was kept for further drafts, once it is known that there will be none."""
+        marker = self.intent.marker
+        self._delete([name for name in self._kept if not (keep_marker and marker in name)])
+        self._kept = []
+
+    def _snapshot(self, plan: Plan) -> Snapshot:
+        intent, base = self.intent, plan.base
+        snapshot_id = 1 if base is None else base.id + 1
+        base_list = self._write_list(self._base_manifests(base), self._written)
+        entries, next_row_id = self._numbered(plan, snapshot_id)
+        delta_list = self._write_delta(entries)
+        changelog_list = self._write_changelog(plan)
+        index = None if base is None else base.index_manifest
+        if plan.index is not None:
+            index = self._manifests.write_index(plan.index)
+            self._written.append(index)
+        delta_rows = record_count(entries)
+        return Snapshot(
+            id=snapshot_id,
+            schema_id=self._schema_id,
+            base_manifest_list=base_list[0],
+            base_manifest_list_size=base_list[1],
+            delta_manifest_list=delta_list[0],
+            delta_manifest_list_size=delta_list[1],
+            changelog_manifest_list=None if changelog_list is None else changelog_list[0],
+            changelog_manifest_list_size=None if changelog_list is None else changelog_list[1],
+            index_manifest=index,
+            commit_user=intent.user,
+            commit_identifier=intent.identifier,
+            commit_kind=intent.kind,
+            time_millis=self.clock(),
+            uuid=self.new_uuid(),
+            writer_version=WRITER_VERSION,
+            total_record_count=delta_rows + (0 if base is None else base.total_record_count or 0),
+            delta_record_count=delta_rows,
+            changelog_record_count=None if changelog_list is None else record_count(plan.change.changelog),
+            watermark=_watermark(base, intent),
+            # Statistics describe columns of one schema, so they are dropped once the schema has moved on.
+            statistics=base.statistics if base is not None and base.schema_id == self._schema_id else None,
+            properties=dict(intent.notes.properties),
+            next_row_id=next_row_id,
+            operation=intent.notes.operation,
+        )
+
+    def _numbered(self, plan: Plan, snapshot_id: int) -> tuple[tuple[ManifestEntry, ...], int]:
+        """Return the entries as this snapshot records them, and the first row id that stays free."""
+        # Carried forward even by commits that assign nothing: an absent value would hand out row ids again.
+        start = 0 if plan.base is None else plan.base.next_row_id or 0
+        options = self.store.options
+        if not options.row_tracking_enabled():
+            return plan.change.entries, start
+        by_partition = options.get(CoreOptions.ROW_TRACKING_PARTITION_GROUP_ON_COMMIT)
+        return assign_row_ids(
+            plan.change.entries, snapshot_id=snapshot_id, next_row_id=start, by_partition=by_partition
+        )
+
+    def _base_manifests(self, base: Snapshot | None) -> tuple[ManifestFile, ...]:
+        """Return the manifests before this commit, merged by the format's rules."""
+        if base is None:
+            return ()
+        inputs = tuple(self._manifests.files_of(base))
+        names = tuple(m.file_name for m in inputs)
+        if self._merged is None:
+            merged = self._manifests.merge(inputs)
+            self._kept += [m.file_name for m in merged.written]
+            self._merged = (names, merged.files)
+            return merged.files
+        # A retry finds more manifests after those it merged. If others merged them too, ours are of no use any more.
+        merged_names, outputs = self._merged
+        if names[: len(merged_names)] == merged_names:
+            return (*outputs, *inputs[len(merged_names) :])
+        unused = [m.file_name for m in outputs if m.file_name in self._kept]
+        self._kept = [name for name in self._kept if name not in unused]
+        self._delete(unused)
+        self._merged = (names, inputs)
+        return inputs
+
+    def _write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
+        """Write the delta list, and the manifests that are not written yet."""
+        if self.store.options.row_tracking_enabled():
+            files = self._write_manifests(entries, self._written, marked=True)
+            return self._write_list(files, self._written)
+        if self.intent.replaced is None:
+            if self._delta_list is None:
+                files = self._write_manifests(entries, self._kept, marked=True)
+                self._delta_list = self._write_list(files, self._kept)
+            return self._delta_list
+        ours = len(entries) - len(self.intent.change.entries)
+        if self._new_files is None:
+            self._new_files = self._write_manifests(entries[ours:], self._kept, marked=True)
+        gone = self._write_manifests(entries[:ours], self._written, marked=False)
+        return self._write_list((*gone, *self._new_files), self._written)
+
+    def _write_changelog(self, plan: Plan) -> tuple[str, int] | None:
+        if plan.change.changelog and self._changelog_list is None:
+            files = tuple(self._manifests.write(plan.change.changelog, schema_id=self._schema_id))
+            self._kept += [m.file_name for m in files]
+            self._changelog_list = self._write_list(files, self._kept)
+        return self._changelog_list
+
+    def _write_manifests(
+        self, entries: Sequence[ManifestEntry], note: list[str], *, marked: bool
+    ) -> tuple[ManifestFile, ...]:
+        """Write entries, if they are those of the new files under the name that a replay looks for."""
+        try:
+            manifests = self._named(self.intent.marker) if marked else self._manifests
+            files = tuple(manifests.write(entries, schema_id=self._schema_id))
+        except AlreadyExistsError:
+            # Left by an attempt that was cut short, or by somebody who commits the same messages at this moment.
+            files = tuple(self._manifests.write(entries, schema_id=self._schema_id))
+        note += [m.file_name for m in files]
+        return files
+
+    def _write_list(self, manifests: Sequence[ManifestFile], note: list[str]) -> tuple[str, int]:
+        name, size = self._manifests.write_list(manifests)
+        note.append(name)
+        return name, size
+
+    def _newest_schema(self) -> int:
+        ids = self.store.schemas.ids()
+        if not ids:
+            raise NotFoundError(f"{self.store.name} has no schema any more; was it dropped?", table=self.store.name)
+        return ids[-1]
+
+    def _named(self, unique: str) -> Manifests:
+        return replace(self.store.manifests, namer=Namer(lambda: UUID(unique)))
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """Delete metadata that nobody names. What cannot be deleted is left to the removal of orphans."""
+        for name in names:
+            with suppress(OSError):
+                self._manifests.delete(name)
+
+
+def _watermark(base: Snapshot | None, intent: Intent) -> int | None:
+    marks = (None if base is None else base.watermark, intent.notes.watermark)
+    return max((mark for mark in marks if mark is not None and mark != MIN_LONG), default=None)

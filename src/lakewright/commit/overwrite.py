@@ -1,0 +1,124 @@
+"""Which partitions an overwrite replaces, and the change that replaces them. Nothing here touches storage.
+
+A dynamic overwrite replaces the partitions that its new files lie in. A static one replaces every partition that agrees
+with a spec (a value per partition column, possibly not for all of them; the empty spec is the whole table). Whatever
+is replaced is what stands in the table at commit time, so the change is made anew on every attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from lakewright.commit.changes import POSTPONE, Change
+from lakewright.errors import InvalidInputError
+from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
+from lakewright.spec.types import DataField, Value
+from lakewright.spec.values import cast_text, to_value
+
+Spec: TypeAlias = tuple[tuple[int, Value], ...]  # position among the partition columns, and the value wanted there
+
+Bounds: TypeAlias = tuple[Value, Value, int | None]  # least, greatest, and how many nulls
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The partitions that an overwrite empties: the listed ones, or those that agree with one of the specs."""
+
+    partitions: frozenset[bytes] | None = None
+    specs: tuple[Spec, ...] = ()
+
+    def selects(self, partition: bytes, values: Sequence[Value]) -> bool:
+        """Say whether a partition is replaced."""
+        if self.partitions is not None:
+            return partition in self.partitions
+        return any(all(values[position] == value for position, value in spec) for spec in self.specs)
+
+    def may_select(self, columns: Sequence[Bounds], values_of: Callable[[bytes], Sequence[Value]]) -> bool:
+        """Say whether a partition inside these bounds, one per partition column, may be among the replaced ones."""
+        if self.partitions is None:
+            specs: Iterable[Spec] = self.specs
+        else:
+            specs = (tuple(enumerate(values_of(partition))) for partition in self.partitions)
+        return any(all(_within(value, columns[position]) for position, value in spec) for spec in specs)
+
+
+WHOLE_TABLE = Replaced(specs=((),))
+
+
+def replaced_by_spec(
+    specs: Iterable[Mapping[str, object]], fields: Sequence[DataField], *, default_name: str, table: str
+) -> Replaced:
+    """Read partition specs as users write them: text or Python values; None or the default name means null."""
+    return Replaced(specs=tuple(_parse_spec(spec, fields, default_name, table) for spec in specs))
+
+
+def replaced_by_files(new: Change) -> Replaced:
+    """Return the partitions that the new files lie in."""
+    return Replaced(partitions=frozenset(e.partition for e in new.entries if e.kind == ADD))
+
+
+def overwrite_change(
+    new: Change,
+    live: Iterable[ManifestEntry],
+    index: Iterable[IndexEntry],
+    selects: Callable[[bytes], bool],
+    *,
+    buckets: int,
+) -> Change:
+    """Delete the live files and index files of the replaced partitions and add the new ones.
+
+    The changelog of an overwrite is dropped. A table with real buckets keeps what waits in the postpone bucket.
+    """
+    gone = [
+        replace(e, kind=DELETE)
+        for e in live
+        if e.kind == ADD and (e.bucket >= 0 or buckets == POSTPONE) and selects(e.partition)
+    ]
+    index_gone = [replace(e, kind=DELETE) for e in index if selects(e.partition)]
+    return Change(
+        (*gone, *(e for e in new.entries if e.kind == ADD)),
+        (),
+        (*index_gone, *(e for e in new.index if e.kind == ADD)),
+    )
+
+
+def files_outside(new: Change, selects: Callable[[bytes], bool]) -> tuple[ManifestEntry, ...]:
+    """Return the new files that lie in partitions which are not replaced."""
+    return tuple(e for e in new.entries if e.kind == ADD and not selects(e.partition))
+
+
+def _parse_spec(spec: Mapping[str, object], fields: Sequence[DataField], default_name: str, table: str) -> Spec:
+    places = {field.name: position for position, field in enumerate(fields)}
+    out: list[tuple[int, Value]] = []
+    for name, wanted in spec.items():
+        if name not in places:
+            known = ", ".join(places) or "none: the table is not partitioned"
+            raise InvalidInputError(
+                f"{table}: {name!r} in the partition spec {dict(spec)!r} is not a partition column ({known})",
+                table=table,
+                column=name,
+            )
+        field = fields[places[name]]
+        out.append((places[name], _spec_value(wanted, field, default_name)))
+    return tuple(sorted(out, key=lambda pair: pair[0]))
+
+
+def _spec_value(wanted: object, field: DataField, default_name: str) -> Value:
+    if wanted is None or wanted == default_name:
+        return None
+    if isinstance(wanted, str):
+        return cast_text(wanted, field.type)
+    return to_value(wanted, field.type)
+
+
+def _within(value: Value, bounds: Bounds) -> bool:
+    """Say whether a value may lie within bounds; only a certain no is a no."""
+    low, high, nulls = bounds
+    if value is None:
+        return nulls != 0
+    # NaN and the two zeros have an order of their own in bounds, so floats are not judged here.
+    if low is None or high is None or isinstance(value, float):
+        return True
+    return low <= value <= high  # type: ignore[operator]  # the bounds of a column have the type of its values

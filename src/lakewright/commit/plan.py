@@ -1,0 +1,178 @@
+"""What is to be committed, and what that means on top of one base snapshot. Reads metadata, writes nothing.
+
+An `Intent` holds for every attempt. A `Plan` holds for one base: an overwrite looks up what it replaces, every check
+for conflicts runs against the live files of the base, and the index set is combined with that of the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+
+from lakewright.commit.changes import Change
+from lakewright.commit.conflicts import (
+    Conflict,
+    combine_index,
+    conflict_error,
+    find_conflict,
+    mixed_buckets,
+    stale_vectors,
+)
+from lakewright.commit.overwrite import Replaced, overwrite_change
+from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import DELETE, IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.rows import decode_row
+from lakewright.spec.snapshot import CommitKind, Snapshot
+
+_BLAME_MAX = 50  # snapshots searched for the one that took a file away; only to name it in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a snapshot says besides its files."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    operation: str | None = None
+    watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is to become one snapshot, whatever the table looks like by then."""
+
+    user: str
+    identifier: int
+    kind: CommitKind
+    change: Change
+    marker: str  # names the manifest of the new files, so that a replay of the same messages meets it
+    replaced: Replaced | None = None  # of an overwrite: the partitions emptied at commit time
+    unchanged_since: int | None = None  # of an overwrite: refuse if they changed after this snapshot
+    check_buckets: bool = False  # of an append: the table had another number of buckets once
+    notes: Notes = field(default_factory=Notes)
+
+    @property
+    def only_adds(self) -> bool:
+        """Say whether the change fits every base, so that appends can queue for as long as it takes."""
+        return self.kind is CommitKind.APPEND and self.replaced is None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an intent does to one base."""
+
+    base: Snapshot | None
+    change: Change
+    index: tuple[IndexEntry, ...] | None  # the whole live set afterwards; None: as it is in the base
+
+
+def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
+    """Return what the intent does to a base, or raise CommitConflictError."""
+    change, live = _change_on(store, intent, base)
+    adds_only = intent.replaced is not None
+    conflict = mixed_buckets((e for e in change.entries if not (adds_only and e.kind == DELETE)), ())
+    if conflict is None and not (intent.only_adds and not intent.check_buckets):
+        conflict = find_conflict(change, intent.kind, live)
+    if conflict is not None:
+        raise _error(store, intent, base, conflict)
+    return Plan(base, change, _index_on(store, intent, base, change, live))
+
+
+def partition_selector(store: TableStore, replaced: Replaced) -> Callable[[bytes], bool]:
+    """Return the test whether a partition is replaced, decoding each partition once."""
+
+    @cache
+    def selects(partition: bytes) -> bool:
+        return replaced.selects(partition, store.partition_values(partition))
+
+    return selects
+
+
+def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tuple[Change, list[ManifestEntry]]:
+    """Return the whole change, and the live files it was (or is to be) checked against."""
+    if intent.replaced is None:
+        if base is None or (intent.only_adds and not intent.check_buckets):
+            return intent.change, []
+        return intent.change, live_in(store, base, Replaced(partitions=intent.change.partitions))
+    selects = partition_selector(store, intent.replaced)
+    if intent.unchanged_since is not None:
+        _refuse_changed(store, intent, base, selects)
+    if base is None:
+        return overwrite_change(intent.change, (), (), selects, buckets=store.options.bucket()), []
+    live = live_in(store, base, intent.replaced)
+    index = store.manifests.read_index(base.index_manifest) if base.index_manifest else ()
+    return overwrite_change(intent.change, live, index, selects, buckets=store.options.bucket()), live
+
+
+def _index_on(
+    store: TableStore, intent: Intent, base: Snapshot | None, change: Change, live: Iterable[ManifestEntry]
+) -> tuple[IndexEntry, ...] | None:
+    previous = () if base is None or not base.index_manifest else store.manifests.read_index(base.index_manifest)
+    takes_files = any(e.kind == DELETE for e in change.entries)
+    if not change.index and not (previous and takes_files):
+        return None
+    combined = combine_index(previous, change.index, bucketed=store.options.bucket() > 0)
+    if isinstance(combined, Conflict):
+        raise _error(store, intent, base, combined)
+    conflict = stale_vectors(combined, change, live)
+    if conflict is not None:
+        raise _error(store, intent, base, conflict)
+    return combined if change.index else None
+
+
+def live_in(store: TableStore, base: Snapshot, partitions: Replaced) -> list[ManifestEntry]:
+    """Return the live files of some partitions, reading only the manifests that may name them."""
+    selects = partition_selector(store, partitions)
+    types = store.partition_types
+
+    def may_name(manifest: ManifestFile) -> bool:
+        stats = manifest.partition_stats
+        if not types or len(stats.null_counts) != len(types):
+            return True
+        lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
+        return partitions.may_select(tuple(zip(lows, highs, stats.null_counts, strict=True)), store.partition_values)
+
+    return store.manifests.live(
+        base, keep=lambda partition, _bucket, _total, _level: selects(partition), keep_manifest=may_name
+    )
+
+
+def _refuse_changed(store: TableStore, intent: Intent, base: Snapshot | None, selects: Callable[[bytes], bool]) -> None:
+    """Raise if a replaced partition got or lost rows after the snapshot that the caller has seen."""
+    since = intent.unchanged_since or 0
+    latest = 0 if base is None else base.id
+    for snapshot_id in range(since + 1, latest + 1):
+        try:
+            snapshot = store.snapshots.get(snapshot_id)
+        except NotFoundError:
+            conflict = Conflict(f"snapshot {snapshot_id} expired, so nobody can say whether the table is unchanged")
+            raise _error(store, intent, base, conflict) from None
+        if snapshot.commit_kind in {CommitKind.COMPACT, CommitKind.ANALYZE}:
+            continue
+        files = tuple(e.file.file_name for e in store.manifests.delta(snapshot) if selects(e.partition))
+        if files:
+            conflict = Conflict(f"the partitions to replace changed after snapshot {since}", files)
+            raise conflict_error(conflict, table=store.name, user=intent.user, kind=intent.kind, other=snapshot)
+    if since > latest:
+        conflict = Conflict(f"the table has no snapshot {since}")
+        raise _error(store, intent, base, conflict)
+
+
+def _error(store: TableStore, intent: Intent, base: Snapshot | None, conflict: Conflict) -> CommitConflictError:
+    other = _who_deleted(store, base, frozenset(conflict.files)) or base
+    return conflict_error(conflict, table=store.name, user=intent.user, kind=intent.kind, other=other)
+
+
+def _who_deleted(store: TableStore, base: Snapshot | None, names: frozenset[str]) -> Snapshot | None:
+    """Return the snapshot that took one of the files away, if it is among the newest ones."""
+    if base is None:
+        return None
+    try:
+        for snapshot in islice(store.snapshots.walk_back(base.id), _BLAME_MAX):
+            if any(e.kind == DELETE and e.file.file_name in names for e in store.manifests.delta(snapshot)):
+                return snapshot
+    except (LakewrightError, OSError):
+        return None  # the conflict is raised all the same, only without a culprit
+    return None

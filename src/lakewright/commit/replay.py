@@ -1,0 +1,184 @@
+"""Was this commit published before? Replaying messages must be harmless, whoever replays them and whenever.
+
+How a replay is told apart from a new commit, at the cost of one look at one name:
+
+- A batch commit derives its commit user from the write ids of its messages, a stream has a user of its own. User,
+  identifier and kind, together with the names of the files, identify a commit.
+- The manifest of the new files is named after the same facts (the marker) and is written before the snapshot is
+  published. Where no such manifest exists and the files are young, nobody has published these messages.
+- Where it does exist, or where the files are so old that a manifest may have come and gone, the snapshots are searched.
+
+Always holds: snapshots up to the base of an attempt were searched or cannot hold the commit; the others cannot have
+been there before the create-once of `base + 1` decides.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from lakewright.commit.changes import Change, written_files
+from lakewright.commit.message import CommitMessage
+from lakewright.commit.overwrite import Replaced
+from lakewright.commit.plan import Intent, live_in
+from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
+from lakewright.metadata.store import TableStore
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.manifest import ADD
+from lakewright.spec.snapshot import Snapshot
+
+_NAMESPACE = uuid.UUID("6d2c1f0e-58a4-4f0b-9d57-0d6e1f7c3b52")
+_YOUNG_MILLIS = 10 * 60 * 1000
+_CLOCK_SLACK_MILLIS = 26 * 60 * 60 * 1000  # creation times are wall clocks of any zone, plus an hour or so of skew
+
+
+def batch_user(messages: Sequence[CommitMessage]) -> str | None:
+    """Return the commit user of a batch, the same whoever commits it; None where nothing identifies the batch."""
+    identity = _write_ids(messages) or sorted(f.file_name for m in messages for f in written_files(m))
+    return str(uuid.uuid5(_NAMESPACE, "\n".join(("user", *identity)))) if identity else None
+
+
+def marker_of(messages: Sequence[CommitMessage], identifier: int, change: Change, kind: str) -> str:
+    """Return the uuid in the name of the manifest of the new files."""
+    identity = _write_ids(messages) or sorted(change.added_names)
+    return str(uuid.uuid5(_NAMESPACE, "\n".join(("manifest", str(identifier), kind, *identity))))
+
+
+def marker_name(marker: str) -> str:
+    """Return the name of the first manifest of new files."""
+    return f"manifest-{marker}-0"
+
+
+def is_marked(store: TableStore, marker: str) -> bool:
+    """Say whether somebody got as far as writing the manifest of new files."""
+    return store.storage.exists(store.layout.manifest_file(marker_name(marker)))
+
+
+def published_names(store: TableStore, files: Collection[DataFile], partitions: frozenset[bytes]) -> frozenset[str]:
+    """Return which of the files, data or changelog, any snapshot names."""
+    ours = frozenset(f.file_name for f in files)
+    newest = store.snapshots.latest_id()
+    found: set[str] = set()
+    oldest: Snapshot | None = None
+    for oldest in store.snapshots.walk_back(newest or 0):
+        entries = (*store.manifests.delta(oldest), *store.manifests.changelog(oldest))
+        found.update(e.file.file_name for e in entries if e.file.file_name in ours)
+        if oldest.time_millis < _earliest_millis([f.creation_time for f in files]):
+            break
+    if oldest is not None:
+        live = live_in(store, oldest, Replaced(partitions=partitions))
+        found.update(e.file.file_name for e in live if e.file.file_name in ours)
+    return frozenset(found)
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for the snapshot of one intent, each snapshot once."""
+
+    store: TableStore
+    intent: Intent
+    now_millis: int
+    tried: set[str] = field(default_factory=set)  # uuids of snapshots that were handed to the publisher
+    looked_up_to: int | None = None
+
+    def find(self, base: Snapshot | None) -> Snapshot | None:
+        """Return the snapshot that holds the commit already, looking as far as a base."""
+        looked, self.looked_up_to = self.looked_up_to, 0 if base is None else base.id
+        if base is None:
+            return None
+        if looked is None:
+            return self._search_all(base)
+        for snapshot_id in range(looked + 1, base.id + 1):
+            try:
+                snapshot = self.store.snapshots.get(snapshot_id)
+            except NotFoundError as expired:
+                raise self._unknown(f"snapshot {snapshot_id} expired before it could be looked at") from expired
+            if self._is_ours(snapshot):
+                return snapshot
+        return None
+
+    def _search_all(self, base: Snapshot) -> Snapshot | None:
+        """Search every snapshot that can hold the commit, if there is any reason to believe that one does."""
+        marked = is_marked(self.store, self.intent.marker)
+        created = [e.file.creation_time for e in self.intent.change.entries if e.kind == ADD]
+        if not marked and are_young(created, self.now_millis):
+            return None
+        ours = _names(self.intent.change, adds_only=self.intent.replaced is not None)
+        oldest = base
+        for snapshot in self.store.snapshots.walk_back(base.id):
+            oldest = snapshot
+            if self._is_ours(snapshot):
+                return snapshot
+            found = ours & self._names_in(snapshot) if marked else frozenset()
+            if found == ours and ours:
+                return snapshot
+            if any(kind == ADD for kind, _ in found):
+                raise self._partly_committed(snapshot, found)
+            if snapshot.time_millis < _earliest_millis(created):
+                return None
+        if oldest.id > 1:
+            self._search_expired(oldest, ours)
+        return None
+
+    def _search_expired(self, oldest: Snapshot, ours: frozenset[tuple[int, str]]) -> None:
+        """Raise if an expired snapshot published the files: then they are live in the oldest one that is left."""
+        live = live_in(self.store, oldest, Replaced(partitions=self.intent.change.partitions))
+        if any((ADD, e.file.file_name) in ours for e in live):
+            raise self._unknown("a snapshot that has expired added these files already; do not commit them again")
+
+    def _is_ours(self, snapshot: Snapshot) -> bool:
+        if snapshot.uuid is not None and snapshot.uuid in self.tried:
+            return True
+        intent = self.intent
+        key = (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind)
+        if key != (intent.user, intent.identifier, intent.kind):
+            return False
+        # One batch write may be prepared and committed in several parts, all of one user: the files decide.
+        return _names(intent.change, adds_only=intent.replaced is not None) <= self._names_in(snapshot)
+
+    def _names_in(self, snapshot: Snapshot) -> frozenset[tuple[int, str]]:
+        return frozenset((e.kind, e.file.file_name) for e in self.store.manifests.delta(snapshot))
+
+    def _partly_committed(self, snapshot: Snapshot, found: frozenset[tuple[int, str]]) -> InvalidMessageError:
+        files = tuple(sorted(name for _, name in found))
+        return InvalidMessageError(
+            f"{self.store.name}: {len(files)} of the new files were committed by snapshot {snapshot.id} already "
+            f"({files[0]}, ...); commit only the messages that are new",
+            table=self.store.name,
+            snapshot_id=snapshot.id,
+            files=files,
+        )
+
+    def _unknown(self, why: str) -> CommitUnknownError:
+        intent = self.intent
+        return CommitUnknownError(
+            f"{self.store.name}: nobody can say whether the commit {intent.identifier} of user {intent.user} "
+            f"({intent.kind}) happened: {why}; delete none of its files",
+            table=self.store.name,
+            user=intent.user,
+            identifier=intent.identifier,
+            kind=intent.kind,
+        )
+
+
+def _names(change: Change, *, adds_only: bool) -> frozenset[tuple[int, str]]:
+    return frozenset((e.kind, e.file.file_name) for e in change.entries if e.kind == ADD or not adds_only)
+
+
+def _write_ids(messages: Sequence[CommitMessage]) -> list[str]:
+    ids = {m.write_id for m in messages}
+    return sorted(i for i in ids if i) if all(ids) else []
+
+
+def are_young(created: Iterable[int | None], now_millis: int) -> bool:
+    """Say whether all files were written just now, by any reading of the wall clock that made their times."""
+    offset = datetime.fromtimestamp(now_millis / 1000, UTC).astimezone().utcoffset()
+    local = now_millis + (0 if offset is None else int(offset.total_seconds() * 1000))
+    return all(time is not None and min(abs(now_millis - time), abs(local - time)) <= _YOUNG_MILLIS for time in created)
+
+
+def _earliest_millis(created: Iterable[int | None]) -> int:
+    """Return a time before which no snapshot can name the files."""
+    return min((0 if time is None else time for time in created), default=0) - _CLOCK_SLACK_MILLIS

@@ -1,0 +1,163 @@
+"""One intent in, one published snapshot out: the bounded loop that every commit goes through.
+
+    look for a commit that landed -> plan on the newest snapshot -> write metadata -> publish -> wait and try again
+
+Always holds: metadata of an attempt is deleted only when the attempt is known to have lost. While any attempt is in
+doubt the loop ends in success or in `CommitUnknownError`, never in an error that says nothing was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from lakewright.commit.draft import Draft, Drafts
+from lakewright.commit.files import WrittenFile, check_written
+from lakewright.commit.plan import Intent, plan_on
+from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
+from lakewright.commit.replay import Search
+from lakewright.errors import CommitContentionError, CommitUnknownError
+from lakewright.metadata.store import TableStore
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import MAX_LONG, Snapshot
+
+ATTEMPTS_MAX = 10_000  # of a commit that only adds files and waits for its turn; a bound, not a goal
+_DOUBLINGS_MAX = 4  # those who wait for their turn do not back off far: each race they lose is another's success
+_DOUBLINGS_LIMIT = 40  # keeps the powers of two small
+_JITTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Time, chance and new names; a test hands in its own."""
+
+    clock: Callable[[], int]  # epoch milliseconds
+    sleep: Callable[[float], None]  # seconds
+    random: Callable[[], float]  # in [0, 1)
+    new_uuid: Callable[[], str]
+
+
+@dataclass(slots=True)
+class Run:
+    """The attempts to publish one intent."""
+
+    store: TableStore
+    intent: Intent
+    files: Sequence[WrittenFile]  # checked before the first attempt
+    publisher: Publisher
+    world: World
+    search: Search = field(init=False)
+    drafts: Drafts = field(init=False)
+    doubts: list[Draft] = field(default_factory=list)  # drafts that may be, or may still become, visible
+    cause: Exception | None = None  # of the last doubt
+
+    def __post_init__(self) -> None:
+        self.search = Search(self.store, self.intent, self.world.clock())
+        self.drafts = Drafts(self.store, self.intent, self.world.clock, self.world.new_uuid)
+
+    def publish(self) -> Snapshot:
+        """Publish the intent, or find that it is published already."""
+        try:
+            return self._publish()
+        except CommitUnknownError:
+            raise
+        except Exception as error:
+            if self.doubts:
+                raise self._unknown() from error
+            self.drafts.discard_rest()
+            if isinstance(error, OSError):
+                raise self._not_published(f"storage failed before anything was published: {error}") from error
+            raise
+
+    def _publish(self) -> Snapshot:
+        world, started = self.world, self.world.clock()
+        retries_max = self.store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
+        timeout = self.store.options.get(CoreOptions.COMMIT_TIMEOUT)
+        without_progress, last_id = 0, MAX_LONG
+        for attempt in range(ATTEMPTS_MAX):
+            # A lost reply may hide a commit that landed, so look before trying again.
+            base = self.store.snapshots.latest()
+            if (landed := self.search.find(base)) is not None:
+                return self._landed(landed)
+            self._settle(base)
+            if attempt == 0:
+                check_written(self.store, self.files)
+            draft = self.drafts.draft(plan_on(self.store, self.intent, base))
+            match self._hand_in(draft):
+                case Published():
+                    self.store.snapshots.write_latest_hint(draft.snapshot.id)
+                    return draft.snapshot
+                case LostRace():
+                    self.drafts.discard(draft)
+                case Unknown(cause):
+                    self.doubts.append(draft)
+                    self.cause = cause
+            progress = self.intent.only_adds and draft.snapshot.id > last_id
+            without_progress = 0 if progress else without_progress + 1
+            last_id = draft.snapshot.id
+            if without_progress > retries_max or (timeout is not None and world.clock() - started >= timeout):
+                break
+            world.sleep(self._wait_seconds(attempt))
+        if self.doubts:
+            raise self._unknown() from self.cause
+        raise self._not_published(f"other writers were faster {attempt + 1} times")
+
+    def _hand_in(self, draft: Draft) -> Outcome:
+        if draft.snapshot.uuid is not None:
+            self.search.tried.add(draft.snapshot.uuid)
+        return self.publisher.publish(draft.snapshot, draft.base)
+
+    def _landed(self, landed: Snapshot) -> Snapshot:
+        """Tidy up after a commit that an earlier attempt, or somebody with the same messages, has published."""
+        self._settle(landed)
+        self.store.snapshots.write_latest_hint(landed.id)
+        if landed.uuid not in self.search.tried:
+            # The manifest of new files stays: it tells whoever comes next that the messages were committed.
+            self.drafts.discard_rest(keep_marker=True)
+        return landed
+
+    def _settle(self, newest: Snapshot | None) -> None:
+        """Forget the doubtful drafts whose place was taken by others."""
+        taken = 0 if newest is None else newest.id
+        for draft in [d for d in self.doubts if d.snapshot.id <= taken]:
+            self.doubts.remove(draft)
+            winner = newest if newest is not None and newest.id == draft.snapshot.id else None
+            if winner is None:
+                winner = self.store.snapshots.get(draft.snapshot.id)
+            if winner.uuid != draft.snapshot.uuid:
+                self.drafts.discard(draft)
+
+    def _wait_seconds(self, attempt: int) -> float:
+        options = self.store.options
+        shortest = options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
+        longest = options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
+        if self.intent.only_adds:
+            return min(shortest << min(attempt, _DOUBLINGS_MAX), longest) * self.world.random() / 1000
+        wait = min(shortest << min(attempt, _DOUBLINGS_LIMIT), longest)
+        return wait * (1 + _JITTER * self.world.random()) / 1000
+
+    def _unknown(self) -> CommitUnknownError:
+        intent = self.intent
+        return CommitUnknownError(
+            f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) may or may not "
+            f"have happened ({self.cause}); commit the same messages again to find out, and delete none of their files",
+            **self._facts(),
+        )
+
+    def _not_published(self, why: str) -> CommitContentionError:
+        intent = self.intent
+        self.drafts.discard_rest()
+        return CommitContentionError(
+            f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) was not "
+            f"published: {why}; commit the same messages again",
+            **self._facts(),
+        )
+
+    def _facts(self) -> dict[str, object]:
+        intent = self.intent
+        return {
+            "table": self.store.name,
+            "user": intent.user,
+            "identifier": intent.identifier,
+            "kind": intent.kind,
+        }

@@ -1,0 +1,232 @@
+"""The commit objects that users hold: messages in, one snapshot and a small result out.
+
+A batch commit is for messages that are committed once; a stream commit belongs to one user who commits again and again
+under growing identifiers. Whatever is done after publishing (callbacks) can warn, but never makes a published commit
+look like a failed one.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
+
+from lakewright.commit.committer import Committer, PartitionSpec
+from lakewright.commit.message import CommitMessage
+from lakewright.errors import InvalidInputError, LakewrightWarning
+from lakewright.metadata.store import TableStore
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import MAX_LONG, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What a commit brought into the table."""
+
+    snapshot_id: int | None  # None: there was nothing to commit
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitContext:
+    """What a callback learns about a commit."""
+
+    table: str
+    snapshot: Snapshot
+    messages: tuple[CommitMessage, ...]
+    identifier: int
+
+
+class CommitCallback(Protocol):
+    """An object that wants to hear of commits."""
+
+    def call(self, context: CommitContext) -> None:
+        """Hear of one commit after it was published."""
+
+
+Callback: TypeAlias = CommitCallback | Callable[[CommitContext], None]
+
+
+class TableCommit:
+    """Publishes what writers prepared. Close it, or use it as a context manager."""
+
+    def __init__(
+        self, store: TableStore, *, commit_user: str | None = None, committer: Committer | None = None
+    ) -> None:
+        self._store = store
+        self._committer = committer or Committer(store, commit_user=commit_user)
+        self._callbacks: list[Callback] = []
+        self._closed = False
+
+    def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
+        """Delete the files of messages that will not be committed; what may be published is left alone."""
+        self._committer.abort(tuple(commit_messages))
+
+    def add_commit_callback(self, callback: Callback) -> None:
+        """Call a function, or the `call` of an object, with a `CommitContext` after every published commit."""
+        if not callable(callback) and not callable(getattr(callback, "call", None)):
+            raise InvalidInputError(f"a commit callback is a function or has a method 'call', not {callback!r}")
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """Refuse further commits."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _finish(
+        self,
+        snapshot: Snapshot | None,
+        messages: Sequence[CommitMessage],
+        identifier: int,
+        started: float,
+    ) -> CommitResult:
+        files = [f for m in messages for f in m.new_files]
+        result = CommitResult(
+            snapshot_id=None if snapshot is None else snapshot.id,
+            rows=sum(f.row_count for f in files),
+            files=len(files),
+            bytes=sum(f.file_size for f in files),
+            seconds=time.monotonic() - started,
+            partitions=len({m.partition_bytes for m in messages if m.new_files}),
+        )
+        if snapshot is not None:
+            context = CommitContext(self._store.name, snapshot, tuple(messages), identifier)
+            for callback in self._callbacks:
+                self._call(callback, context)
+        return result
+
+    def _call(self, callback: Callback, context: CommitContext) -> None:
+        try:
+            if callable(callback):
+                callback(context)
+            else:
+                callback.call(context)
+        except Exception as error:  # noqa: BLE001 - the commit stands, whatever the callback does
+            warnings.warn(
+                f"{self._store.name}: snapshot {context.snapshot.id} is published, but a commit callback failed: "
+                f"{error!r}",
+                LakewrightWarning,
+                stacklevel=4,
+            )
+
+    def _ignore_empty(self, *, default: bool) -> bool:
+        chosen = self._store.options.get(CoreOptions.SNAPSHOT_IGNORE_EMPTY_COMMIT)
+        return default if chosen is None else chosen
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidInputError(
+                f"{self._store.name}: this commit is closed; make a new one", table=self._store.name
+            )
+
+
+class BatchTableCommit(TableCommit):
+    """Commits the messages of batch writes. With `overwrite`, `commit` replaces partitions instead of adding to them.
+
+    Committing the same messages again, through this object or in another process, finds the snapshot of the first time.
+    """
+
+    def __init__(
+        self,
+        store: TableStore,
+        *,
+        overwrite: PartitionSpec | None = None,
+        commit_user: str | None = None,
+        committer: Committer | None = None,
+    ) -> None:
+        super().__init__(store, commit_user=commit_user, committer=committer)
+        self._overwrite = overwrite
+
+    def commit(
+        self, commit_messages: Sequence[CommitMessage], snapshot_properties: Mapping[str, str] | None = None
+    ) -> CommitResult:
+        """Publish the messages in one snapshot; where there is nothing to commit, none is made."""
+        if self._overwrite is not None:
+            return self._replace(commit_messages, self._overwrite, snapshot_properties)
+        self._check_open()
+        started, messages = time.monotonic(), tuple(commit_messages)
+        snapshot = self._committer.commit(
+            messages,
+            properties=_text_map(snapshot_properties),
+            ignore_empty=self._ignore_empty(default=True),
+        )
+        return self._finish(snapshot, messages, MAX_LONG, started)
+
+    def overwrite(
+        self, messages: Sequence[CommitMessage], static_partitions: PartitionSpec | None = None
+    ) -> CommitResult:
+        """Replace the partitions of the new files, or those that agree with a spec, by the messages."""
+        return self._replace(messages, static_partitions or {}, None)
+
+    def truncate_table(self) -> CommitResult:
+        """Remove all rows of the table in one snapshot."""
+        self._check_open()
+        started = time.monotonic()
+        return self._finish(self._committer.truncate(), (), MAX_LONG, started)
+
+    def truncate_partitions(self, partitions: Sequence[PartitionSpec]) -> CommitResult:
+        """Remove all rows of the partitions that agree with one of the specs, which may leave columns out."""
+        self._check_open()
+        started = time.monotonic()
+        return self._finish(self._committer.truncate(tuple(partitions)), (), MAX_LONG, started)
+
+    def _replace(
+        self, commit_messages: Sequence[CommitMessage], spec: PartitionSpec, properties: Mapping[str, str] | None
+    ) -> CommitResult:
+        self._check_open()
+        started, messages = time.monotonic(), tuple(commit_messages)
+        snapshot = self._committer.overwrite(messages, static_partition=spec, properties=_text_map(properties))
+        return self._finish(snapshot, messages, MAX_LONG, started)
+
+
+class StreamTableCommit(TableCommit):
+    """Commits the messages of one stream under growing identifiers. The commit user stays the same over restarts."""
+
+    def __init__(self, store: TableStore, *, commit_user: str, committer: Committer | None = None) -> None:
+        super().__init__(store, commit_user=commit_user, committer=committer)
+
+    def commit(
+        self,
+        commit_messages: Sequence[CommitMessage],
+        commit_identifier: int,
+        snapshot_properties: Mapping[str, str] | None = None,
+    ) -> CommitResult:
+        """Publish the messages of one identifier; an empty one makes a snapshot too, which records progress."""
+        self._check_open()
+        started, messages = time.monotonic(), tuple(commit_messages)
+        snapshot = self._committer.commit(
+            messages,
+            commit_identifier,
+            properties=_text_map(snapshot_properties),
+            ignore_empty=self._ignore_empty(default=False),
+        )
+        return self._finish(snapshot, messages, commit_identifier, started)
+
+    def filter_and_commit(self, commit_messages: Mapping[int, Sequence[CommitMessage]]) -> int:
+        """Commit, in the order of the identifiers, what this user has not committed yet; return how many that were."""
+        self._check_open()
+        pending = self._committer.filter_committed(commit_messages)
+        for identifier in pending:
+            self.commit(commit_messages[identifier], identifier)
+        return len(pending)
+
+
+def _text_map(properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    for key, value in (properties or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInputError(f"snapshot properties are text, not {key!r}: {value!r}")
+    return properties

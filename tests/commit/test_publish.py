@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakewright.commit.publish import LostRace, Published, SnapshotFiles, Unknown
+from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
+from lakewright.storage.layout import Layout
+from lakewright.storage.local import LocalStorage
+
+OURS = Snapshot(1, 0, "b", "d", "me", 1, CommitKind.APPEND, 0, uuid="ours")
+THEIRS = replace(OURS, commit_user="them", uuid="theirs")
+
+
+class Scripted:
+    """A storage whose creations and reads do what a test says."""
+
+    def __init__(self, root: Path, *, renames: bool = True) -> None:
+        self.inner = LocalStorage(durable=False)
+        self.renames_atomically = renames
+        self.path = Layout(str(root)).snapshot_file(1)
+        self.before: OSError | None = None
+        self.after: OSError | None = None
+        self.read_error: OSError | None = None
+        self.meanwhile: bytes | None = None
+        self.reads = 0
+
+    def create(self, path: str, data: bytes) -> bool:
+        if self.before:
+            raise self.before
+        created = self.inner.create(path, data)
+        if self.meanwhile is not None:
+            self.inner.replace(path, self.meanwhile)
+        if self.after:
+            raise self.after
+        return created
+
+    def read(self, path: str) -> bytes:
+        self.reads += 1
+        if self.read_error:
+            raise self.read_error
+        return self.inner.read(path)
+
+
+def publisher(storage: Scripted, root: Path) -> SnapshotFiles:
+    return SnapshotFiles(storage, Layout(str(root)))  # type: ignore[arg-type]
+
+
+def test_the_first_is_published_and_the_second_lost(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path)
+    assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
+    assert publisher(storage, tmp_path).publish(THEIRS, None) == LostRace(1)
+    assert storage.inner.read(storage.path) == to_json(OURS).encode()
+
+
+def test_our_own_earlier_try_is_recognised(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path)
+    storage.inner.create(storage.path, to_json(OURS).encode())
+    assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
+
+
+def test_a_snapshot_without_uuid_is_somebody_elses(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path)
+    storage.inner.create(storage.path, to_json(replace(THEIRS, uuid=None)).encode())
+    assert publisher(storage, tmp_path).publish(replace(OURS, uuid=None), None) == LostRace(1)
+
+
+def test_a_lost_reply_is_looked_up(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path)
+    storage.after = TimeoutError("no reply")
+    assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
+    assert publisher(storage, tmp_path).publish(THEIRS, None) == LostRace(1)
+
+
+def test_what_cannot_be_looked_up_is_unknown(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path)
+    storage.before = TimeoutError("no reply")
+    assert publisher(storage, tmp_path).publish(OURS, None) == Unknown(storage.before)
+    storage.before = None
+    storage.after = TimeoutError("no reply")
+    storage.read_error = PermissionError("not now")
+    assert publisher(storage, tmp_path).publish(OURS, None) == Unknown(storage.read_error)
+
+
+@pytest.mark.parametrize("bytes_there", [b"", b"{", b'{"id": 1}'])
+def test_a_damaged_file_in_our_place_is_unknown(tmp_path: Path, bytes_there: bytes) -> None:
+    storage = Scripted(tmp_path)
+    storage.inner.create(storage.path, bytes_there)
+    assert isinstance(publisher(storage, tmp_path).publish(OURS, None), Unknown)
+
+
+def test_a_foreign_rename_over_our_snapshot_is_noticed_where_renames_exist(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path)
+    storage.meanwhile = to_json(THEIRS).encode()
+    assert publisher(storage, tmp_path).publish(OURS, None) == LostRace(1)
+
+
+def test_object_stores_are_spared_the_second_look(tmp_path: Path) -> None:
+    storage = Scripted(tmp_path, renames=False)
+    assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
+    assert storage.reads == 0

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakewright.commit.table_commit import BatchTableCommit, CommitContext, StreamTableCommit
+from lakewright.errors import InvalidInputError, LakewrightWarning
+from lakewright.metadata.store import TableStore
+from lakewright.spec.snapshot import MAX_LONG
+from support.commits import live_names, message, new_store
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[CommitContext] = []
+
+    def call(self, context: CommitContext) -> None:
+        self.heard.append(context)
+
+
+def test_a_batch_commit_counts_what_it_did(tmp_path: Path) -> None:
+    store = new_store(tmp_path, partition_keys=["dt"])
+    with BatchTableCommit(store) as commit:
+        made = [message(store, "a", "b", partition=("x",)), message(store, "c", partition=("y",))]
+        result = commit.commit(made, {"k": "v"})
+    assert (result.snapshot_id, result.rows, result.files, result.bytes, result.partitions) == (1, 3, 3, 30, 2)
+    assert result.seconds > 0
+    assert store.snapshots.get(1).properties == {"k": "v"}
+
+
+def test_an_empty_batch_makes_no_snapshot_unless_the_table_says_so(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    listener = Listener()
+    commit = BatchTableCommit(store)
+    commit.add_commit_callback(listener)
+    assert commit.commit([]).snapshot_id is None
+    assert listener.heard == []
+    eager = store.with_schema(store.schema.with_options({"snapshot.ignore-empty-commit": "false"}))
+    assert BatchTableCommit(eager).commit([]).snapshot_id == 1
+
+
+def test_a_batch_can_overwrite_and_truncate(tmp_path: Path) -> None:
+    store = new_store(tmp_path, partition_keys=["dt"])
+    BatchTableCommit(store).commit([message(store, "a", partition=("x",)), message(store, "b", partition=("y",))])
+    BatchTableCommit(store, overwrite={}).commit([message(store, "c", partition=("x",))])
+    assert live_names(store) == ["b", "c"]
+    BatchTableCommit(store).overwrite([message(store, "d", partition=("y",))])
+    assert live_names(store) == ["c", "d"]
+    static = store.with_schema(store.schema.with_options({"dynamic-partition-overwrite": "false"}))
+    assert BatchTableCommit(static).overwrite([], {"dt": "x"}).snapshot_id == 4
+    assert live_names(store) == ["d"]
+    BatchTableCommit(store).truncate_partitions([{"dt": "z"}])
+    assert live_names(store) == ["d"]
+    assert BatchTableCommit(store).truncate_table().snapshot_id == 6
+    assert live_names(store) == []
+
+
+def test_callbacks_hear_of_published_commits_and_cannot_undo_them(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    commit, listener = BatchTableCommit(store), Listener()
+    heard: list[CommitContext] = []
+
+    def broken(_context: CommitContext) -> None:
+        raise RuntimeError("no luck")
+
+    commit.add_commit_callback(broken)
+    commit.add_commit_callback(listener)
+    commit.add_commit_callback(heard.append)
+    mine = message(store, "a")
+    with pytest.warns(LakewrightWarning, match="snapshot 1 is published, but a commit callback failed"):
+        assert commit.commit([mine]).snapshot_id == 1
+    context = listener.heard[0]
+    assert heard == [context]
+    assert (context.table, context.identifier, context.messages) == ("db.t", MAX_LONG, (mine,))
+    assert context.snapshot == store.snapshots.latest()
+    with pytest.raises(InvalidInputError, match="callback"):
+        commit.add_commit_callback(7)  # type: ignore[arg-type]
+
+
+def test_a_closed_commit_refuses(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    commit = BatchTableCommit(store)
+    commit.close()
+    with pytest.raises(InvalidInputError, match="closed"):
+        commit.commit([])
+    with pytest.raises(InvalidInputError, match="closed"):
+        commit.truncate_table()
+    with pytest.raises(InvalidInputError, match="are text"):
+        BatchTableCommit(store).commit([], {"n": 1})  # type: ignore[dict-item]
+
+
+def stream(store: TableStore) -> StreamTableCommit:
+    return StreamTableCommit(store, commit_user="stream")
+
+
+def test_a_stream_records_every_identifier(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    with stream(store) as commit:
+        commit.commit([message(store, "a")], 1)
+        assert commit.commit([], 2).snapshot_id == 2
+    assert [store.snapshots.get(i).commit_identifier for i in (1, 2)] == [1, 2]
+    assert {store.snapshots.get(i).commit_user for i in (1, 2)} == {"stream"}
+    quiet = store.with_schema(store.schema.with_options({"snapshot.ignore-empty-commit": "true"}))
+    assert stream(quiet).commit([], 3).snapshot_id is None
+
+
+def test_a_restarted_stream_commits_only_what_is_missing(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    parts = {n: [message(store, f"f{n}")] for n in (3, 1, 2)}
+    stream(store).commit(parts[1], 1)
+    assert stream(store).filter_and_commit(parts) == 2
+    assert [store.snapshots.get(i).commit_identifier for i in (1, 2, 3)] == [1, 2, 3]
+    assert stream(store).filter_and_commit(parts) == 0
+    assert live_names(store) == ["f1", "f2", "f3"]
+
+
+def test_abort_takes_files_back(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    with BatchTableCommit(store) as commit:
+        mine = message(store, "a")
+        commit.abort([mine])
+    assert not store.storage.exists(f"{store.layout.bucket_directory('', 0)}/a.parquet")

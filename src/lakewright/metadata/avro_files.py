@@ -319,15 +319,14 @@ def _unxz(data: bytes) -> bytes:
 class _Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 def _whole(decompressor: _Decompressor, data: bytes) -> bytes:
     out = _limited(decompressor.decompress(data, BLOCK_BYTES_MAX + 1))
-    if not decompressor.eof or decompressor.unused_data:
-        raise ValueError("a compressed block is cut, or something follows it")
+    # Some writers leave a piece of a checksum behind their deflated blocks, so what follows is not looked at.
+    if not decompressor.eof:
+        raise ValueError("a compressed block is cut")
     return out
 
 

@@ -259,16 +259,16 @@ def entry_record(entry: ManifestEntry) -> Record:
         "_MAX_SEQUENCE_NUMBER": f.max_sequence_number,
         "_SCHEMA_ID": f.schema_id,
         "_LEVEL": f.level,
-        "_EXTRA_FILES": f.extra_files,
+        "_EXTRA_FILES": list(f.extra_files),
         "_CREATION_TIME": 0 if f.creation_time is None else f.creation_time,  # Java cannot bear a null here
         "_DELETE_ROW_COUNT": f.delete_row_count,
         "_EMBEDDED_FILE_INDEX": f.embedded_file_index,
         "_FILE_SOURCE": f.file_source,
-        "_VALUE_STATS_COLS": f.value_stats_cols,
+        "_VALUE_STATS_COLS": _list(f.value_stats_cols),
         "_EXTERNAL_PATH": f.external_path,
         "_FIRST_ROW_ID": f.first_row_id,
-        "_WRITE_COLS": f.write_cols,
-        "_WRITE_COLS_SEQUENCES": f.write_cols_sequences,
+        "_WRITE_COLS": _list(f.write_cols),
+        "_WRITE_COLS_SEQUENCES": _list(f.write_cols_sequences),
     }
     return {
         "_VERSION": ENTRY_VERSION,
@@ -354,7 +354,7 @@ def index_record(entry: IndexEntry) -> Record:
             "_ROW_RANGE_START": g.row_range_start,
             "_ROW_RANGE_END": g.row_range_end,
             "_INDEX_FIELD_ID": g.index_field_id,
-            "_EXTRA_FIELD_IDS": g.extra_field_ids,
+            "_EXTRA_FIELD_IDS": _list(g.extra_field_ids),
             "_INDEX_META": g.index_meta,
             "_SOURCE_META": g.source_meta,
         }
@@ -397,7 +397,7 @@ def stats_of(record: StatsRecord | None) -> SimpleStats:
 
 
 def _stats_record(stats: SimpleStats) -> Record:
-    return {"_MIN_VALUES": stats.min_values, "_MAX_VALUES": stats.max_values, "_NULL_COUNTS": stats.null_counts}
+    return {"_MIN_VALUES": stats.min_values, "_MAX_VALUES": stats.max_values, "_NULL_COUNTS": list(stats.null_counts)}
 
 
 def _range_record(place: DeletionRange) -> Record:
@@ -418,3 +418,8 @@ def _global_index(record: GlobalIndexRecord) -> GlobalIndex:
 
 def _texts(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
+
+
+def _list(values: Sequence[object] | None) -> list[object] | None:
+    """Return a list, because a tuple names the branch of a union to fastavro."""
+    return None if values is None else list(values)

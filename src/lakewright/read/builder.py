@@ -1,0 +1,281 @@
+"""The read path as callers see it: a builder, a scan that plans splits, a read that turns splits into Arrow.
+
+    builder = table.new_read_builder().with_filter("id > 3").with_projection(["id", "name"])
+    plan = builder.new_scan().plan()
+    rows = builder.new_read().to_arrow(plan.splits())
+
+A builder changes in place and returns itself. A plan pins one snapshot; splits and reads can go to other processes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.metadata.store import TableStore
+from lakewright.read.explain import ExplainResult, explain
+from lakewright.read.lanes import in_order
+from lakewright.read.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
+from lakewright.read.projection import ROW_TRACKING_FIELDS, Projection, plan_projection
+from lakewright.read.reader import SplitReader
+from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot, scan
+from lakewright.read.split import DataSplit, Row
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, bind, normalise
+from lakewright.spec.predicate_text import parse_predicate
+from lakewright.spec.schema import check_supported_for_read
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataField
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
+
+Shape = Callable[[Sequence[DataSplit]], list[DataSplit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The splits of a read, at one snapshot."""
+
+    snapshot_id: int | None
+    _splits: tuple[DataSplit, ...]
+    snapshot: Snapshot | None = None
+    funnel: Funnel = field(default_factory=Funnel)
+
+    def splits(self) -> list[DataSplit]:
+        """Return the splits in reading order."""
+        return list(self._splits)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the files of the plan hold, deleted and filtered ones included."""
+        return sum(split.row_count for split in self._splits)
+
+
+class TableScan:
+    """Plans a read."""
+
+    def __init__(self, store: TableStore, predicate: Predicate, limit: int | None) -> None:
+        self._store = store
+        self._predicate = predicate
+        self._limit = limit
+        self._shapes: list[Shape] = []
+
+    def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
+        """Plan the share of one of several workers only; the shares have equally many rows."""
+        return self._shaped(partial(sharded, index=idx_of_this_subtask, count=number_of_para_subtasks))
+
+    def with_slice(self, start_pos: int, end_pos: int) -> Self:
+        """Plan only the rows from one position of the whole plan up to another."""
+        return self._shaped(partial(sliced, start=start_pos, end=end_pos))
+
+    def with_chunk_shuffle(self, seed: int, chunk_size: int) -> Self:
+        """Plan chunks of so many rows in an order that only the seed decides."""
+        return self._shaped(partial(shuffled, seed=seed, chunk_rows=chunk_size))
+
+    def _shaped(self, shape: Shape) -> Self:
+        shape([])  # a shape that cannot be is refused here, not when the plan is made
+        self._shapes.append(shape)
+        return self
+
+    def plan(self) -> Plan:
+        """Pick the snapshot and plan its splits; the plan of a table that was never written has none."""
+        check_readable(self._store)
+        snapshot = pick_snapshot(self._store)
+        if snapshot is None:
+            return Plan(None, ())
+        result = scan(self._store, snapshot, self._predicate)
+        index = [] if snapshot.index_manifest is None else self._store.manifests.read_index(snapshot.index_manifest)
+        splits = plan_splits(self._store, snapshot.id, result.entries, deletions_of(self._store, index))
+        for shape in self._shapes:
+            splits = shape(splits)
+        if self._limit is not None and self._predicate == TRUE:
+            splits = limited(splits, self._limit)
+        return Plan(snapshot.id, tuple(splits), snapshot, result.funnel)
+
+
+class TableRead:
+    """Turns splits into rows; small enough to be pickled and sent to a worker."""
+
+    def __init__(self, store: TableStore, projection: Projection, predicate: Predicate, limit: int | None) -> None:
+        self._store = store
+        self._projection = projection
+        self._predicate = predicate
+        self._limit = limit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: a read holds nothing open between calls."""
+
+    def read_type(self) -> list[DataField]:
+        """Return the columns of the result."""
+        return list(self._projection.fields)
+
+    def to_arrow(self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None) -> pa.Table:
+        """Read splits, all of a fresh plan where none are given, into one Arrow table in plan order."""
+        batches = list(self._batches(splits, self._threads(parallelism), None))
+        return pa.Table.from_batches(batches, schema=self._projection.schema)
+
+    def to_arrow_batch_reader(
+        self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Read splits lazily, batch by batch, with a bounded number of batches decoded ahead."""
+        batches = self._batches(splits, self._threads(parallelism), _AHEAD_BATCHES)
+        return pa.RecordBatchReader.from_batches(self._projection.schema, batches)
+
+    def to_iterator(self, splits: Sequence[DataSplit] | None = None) -> Iterator[Row]:
+        """Yield rows as tuples of Python values."""
+        for batch in self._batches(splits, self._threads(None), _AHEAD_BATCHES):
+            yield from map(Row, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+    def to_pandas(self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None) -> pd.DataFrame:
+        """Read splits into a pandas DataFrame."""
+        _optional("pandas")
+        frame: pd.DataFrame = self.to_arrow(splits, parallelism).to_pandas()
+        return frame
+
+    def to_duckdb(
+        self,
+        splits: Sequence[DataSplit] | None,
+        table_name: str,
+        connection: Any = None,  # noqa: ANN401 - a duckdb connection; duckdb is an optional package
+        parallelism: int | None = None,
+    ) -> Any:  # noqa: ANN401 - as above
+        """Read splits and register them as a view of a duckdb connection, a new one where none is given."""
+        connection = _optional("duckdb").connect() if connection is None else connection
+        connection.register(table_name, self.to_arrow(splits, parallelism))
+        return connection
+
+    def _threads(self, parallelism: int | None) -> int:
+        if parallelism is None:
+            return self._store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
+        if parallelism < 1:
+            raise InvalidInputError(f"parallelism is at least 1, not {parallelism}")
+        return parallelism
+
+    def _batches(
+        self, splits: Sequence[DataSplit] | None, threads: int, ahead_max: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        if splits is None:
+            splits = TableScan(self._store, self._predicate, self._limit).plan().splits()
+        reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
+        sources = [partial(reader.read_group, split, group) for split in splits for group in split.row_groups()]
+        if self._limit is not None:
+            threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
+        with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
+            yield from batches if self._limit is None else _first(batches, self._limit)
+
+
+class ReadBuilder:
+    """Says what to read: a filter, some columns, a limit."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._predicate = TRUE
+        self._columns: Sequence[str] | Mapping[str, str] | None = None
+        self._limit: int | None = None
+        self._shard: tuple[int, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: a builder holds nothing open."""
+
+    def with_filter(self, predicate: Predicate | str | None) -> Self:
+        """Keep rows that fulfil a predicate, or a filter text such as `id > 3 AND name LIKE 'a%'`; calls add up."""
+        if predicate is None:
+            return self
+        fields = self._all_fields()
+        bound = parse_predicate(predicate, fields) if isinstance(predicate, str) else bind(predicate, fields)
+        self._predicate = normalise(and_predicates((self._predicate, bound)))
+        return self
+
+    def with_projection(self, projection: Sequence[str] | Mapping[str, str] | None) -> Self:
+        """Read some columns, in this order. `a.b` gives the field of a ROW as column `a_b`; a mapping names columns."""
+        plan_projection(self._store.schema.fields, projection, hidden=self._hidden_fields())
+        self._columns = projection
+        return self
+
+    def with_limit(self, limit: int | None) -> Self:
+        """Read no more than this many rows."""
+        if limit is not None and limit < 0:
+            raise InvalidInputError(f"a limit is 0 or more, not {limit}")
+        self._limit = limit
+        return self
+
+    def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
+        """Read the share of one of several workers only."""
+        self._shard = (idx_of_this_subtask, number_of_para_subtasks)
+        return self
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Return a builder of predicates on the table's columns."""
+        return PredicateBuilder(self._all_fields())
+
+    def read_type(self) -> list[DataField]:
+        """Return the columns of the result."""
+        return list(self._projection().fields)
+
+    def new_scan(self) -> TableScan:
+        """Return what plans this read."""
+        made = TableScan(self._store, self._predicate, self._limit)
+        return made if self._shard is None else made.with_shard(*self._shard)
+
+    def new_read(self) -> TableRead:
+        """Return what reads the splits of a plan."""
+        projection = self._projection()
+        check_supported_for_read(
+            self._store.schema, [f.name for f in projection.read_fields if f not in ROW_TRACKING_FIELDS]
+        )
+        return TableRead(self._store, projection, self._predicate, self._limit)
+
+    def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature
+        """Plan the read and say what it would do."""
+        plan = self.new_scan().plan()
+        result = explain(self._store, plan.snapshot, plan.funnel, plan.splits(), self._predicate)
+        names = None if self._columns is None else tuple(f.name for f in self.read_type())
+        return replace(result, projection=names, limit=self._limit, splits=tuple(plan.splits()) if verbose else None)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as an Arrow stream, so that polars, DuckDB and others read them without a copy."""
+        splits = self.new_scan().plan().splits()
+        stream: object = self.new_read().to_arrow_batch_reader(splits).__arrow_c_stream__(requested_schema)
+        return stream
+
+    def _projection(self) -> Projection:
+        return plan_projection(self._store.schema.fields, self._columns, self._predicate, hidden=self._hidden_fields())
+
+    def _hidden_fields(self) -> tuple[DataField, ...]:
+        return ROW_TRACKING_FIELDS if self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED) else ()
+
+    def _all_fields(self) -> tuple[DataField, ...]:
+        return (*self._store.schema.fields, *self._hidden_fields())
+
+
+def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    while left > 0:
+        batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _optional(package: str) -> Any:  # noqa: ANN401 - a module
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise UnsupportedError(f"this needs {package}: pip install 'lakewright[{package}]'", package=package) from error

@@ -1,0 +1,103 @@
+"""Several lazy sequences worked on side by side, given out one after the other.
+
+Each source runs in a thread of its own and may be a bounded number of items ahead of its reader, so memory stays
+bounded while decoding overlaps with whatever the reader does. Leaving early stops every thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class _Lane(Generic[T]):
+    """One source: a thread fills it, the reader empties it."""
+
+    def __init__(self, ahead_max: int | None) -> None:
+        self._items: deque[T] = deque()
+        self._ahead_max = ahead_max
+        self._changed = Condition()
+        self._ended = False
+        self._stopped = False
+        self._error: BaseException | None = None
+
+    def run(self, source: Callable[[], Iterator[T]]) -> None:
+        """Fill the lane until the source ends or the reader leaves."""
+        try:
+            if not self._stopped:
+                for item in source():
+                    if not self._put(item):
+                        break
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the reader is
+            self._error = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _put(self, item: T) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._has_room())
+            if self._stopped:
+                return False
+            self._items.append(item)
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self) -> bool:
+        return self._ahead_max is None or len(self._items) < self._ahead_max
+
+    def items(self) -> Iterator[T]:
+        """Yield the items in order; an error of the source is raised after the items before it."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._items or self._ended)
+                if not self._items:
+                    break
+                item = self._items.popleft()
+                self._changed.notify_all()
+            yield item
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Tell the thread that nobody reads any more."""
+        with self._changed:
+            self._stopped = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+def in_order(
+    sources: Sequence[Callable[[], Iterator[T]]], *, threads: int, ahead_max: int | None = None
+) -> Generator[T]:
+    """Yield the items of all sources in order while up to `threads` of them are worked on.
+
+    >>> list(in_order([lambda: iter([1, 2]), lambda: iter([3])], threads=2))
+    [1, 2, 3]
+    """
+    if threads <= 1 or len(sources) <= 1:
+        for source in sources:
+            yield from source()
+        return
+    lanes: deque[_Lane[T]] = deque()
+    waiting = iter(sources)
+    with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-read") as pool:
+        try:
+            for _, source in zip(range(threads), waiting, strict=False):
+                lanes.append(_Lane(ahead_max))
+                pool.submit(lanes[-1].run, source)
+            while lanes:
+                yield from lanes[0].items()
+                lanes.popleft()
+                for source in waiting:
+                    lanes.append(_Lane(ahead_max))
+                    pool.submit(lanes[-1].run, source)
+                    break
+        finally:
+            for lane in lanes:
+                lane.stop()

@@ -1,0 +1,209 @@
+"""From live files to splits: which files are read together, by whom, and with which deletion vectors.
+
+Files of one bucket stay in the order of their sequence numbers and are packed into bins of `source.split.target-size`.
+In tables with data evolution several files hold columns of the same rows; such a group is never torn apart. Plans are
+deterministic: the same entries give the same splits, so shards and slices that are planned apart fit together.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.read.split import DataSplit, DeletionFile
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile
+from lakewright.spec.manifest import IndexEntry, ManifestEntry
+from lakewright.spec.options import CoreOptions
+
+T = TypeVar("T")
+Deletions: TypeAlias = Mapping[tuple[bytes, str], DeletionFile]  # by partition and name of the data file
+BucketKey: TypeAlias = tuple[bytes, int, int]  # partition, bucket, total buckets
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How many bytes a split should have, and what opening a file counts at least."""
+
+    target_bytes: int
+    open_file_bytes: int
+
+    def weight(self, files: Iterable[DataFile]) -> int:
+        """Return what files weigh in a bin."""
+        return sum(max(file.file_size, self.open_file_bytes) for file in files)
+
+
+def plan_splits(
+    store: TableStore, snapshot_id: int, entries: Sequence[ManifestEntry], deletions: Deletions
+) -> list[DataSplit]:
+    """Pack live files into splits, bucket by bucket in the order in which the manifests first name them."""
+    options = store.options
+    packing = Packing(
+        options.get(CoreOptions.SOURCE_SPLIT_TARGET_SIZE), options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST)
+    )
+    evolves = options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    splits: list[DataSplit] = []
+    for key, files in _by_bucket(entries).items():
+        groups = row_id_groups(files) if evolves else [(file,) for file in in_sequence(files)]
+        bins = pack(groups, packing.weight, packing.target_bytes)
+        splits.extend(_split(store, snapshot_id, key, packed, deletions) for packed in bins)
+    return splits
+
+
+def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketKey, list[DataFile]]:
+    buckets: dict[BucketKey, list[DataFile]] = {}
+    for entry in entries:
+        buckets.setdefault((entry.partition, entry.bucket, entry.total_buckets), []).append(entry.file)
+    return buckets
+
+
+def in_sequence(files: Iterable[DataFile]) -> list[DataFile]:
+    """Return files in the order in which their rows were written; writers that do not count keep the commits' order."""
+    return sorted(files, key=lambda file: file.min_sequence_number)
+
+
+def is_side_file(file: DataFile) -> bool:
+    """Say whether a file holds one column's large values apart from the rows: a blob or vector file."""
+    return file.file_name.endswith(".blob") or ".vector." in file.file_name
+
+
+def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
+    """Group files whose rows have the same ids, newest first inside a group; side files are left out.
+
+    All files of a group must hold exactly the same rows.
+    """
+    loose = [(file,) for file in files if file.first_row_id is None and not is_side_file(file)]
+    numbered = [file for file in files if file.first_row_id is not None and not is_side_file(file)]
+    ordered = sorted(numbered, key=lambda f: (f.first_row_id or 0, -f.max_sequence_number, f.file_name))
+    groups: list[list[DataFile]] = []
+    end = -1
+    for file in ordered:
+        first = file.first_row_id or 0
+        if first >= end:
+            groups.append([file])
+            end = first + file.row_count
+        elif (first, file.row_count) == (groups[-1][0].first_row_id, groups[-1][0].row_count):
+            groups[-1].append(file)
+        else:
+            raise CorruptTableError(
+                f"the files {groups[-1][0].file_name} and {file.file_name} share some row ids but not all; compact the "
+                "table with the implementation that wrote it",
+                files=(groups[-1][0].file_name, file.file_name),
+            )
+    return [*loose, *(tuple(group) for group in groups)]
+
+
+def pack(items: Iterable[T], weight: Callable[[T], int], target: int) -> Iterator[list[T]]:
+    """Fill bins in order; a bin is closed when the next item would make it heavier than the target.
+
+    >>> list(pack([3, 4, 9, 1, 1], lambda item: item, 8))
+    [[3, 4], [9], [1, 1]]
+    """
+    current: list[T] = []
+    total = 0
+    for item in items:
+        added = weight(item)
+        if current and total + added > target:
+            yield current
+            current, total = [], 0
+        current.append(item)
+        total += added
+    if current:
+        yield current
+
+
+def _split(
+    store: TableStore,
+    snapshot_id: int,
+    key: BucketKey,
+    groups: Sequence[tuple[DataFile, ...]],
+    deletions: Deletions,
+) -> DataSplit:
+    partition, bucket, total_buckets = key
+    directory = store.partition_directory(partition)
+    files = tuple(file for group in groups for file in group)
+    found = tuple(deletions.get((partition, file.file_name)) for file in files)
+    return DataSplit(
+        snapshot_id,
+        bucket,
+        total_buckets,
+        files,
+        tuple(store.layout.data_file(directory, bucket, file) for file in files),
+        partition_bytes=partition,
+        partition_types=store.partition_types,
+        bucket_path=store.layout.bucket_directory(directory, bucket),
+        raw_convertible=all(len(group) == 1 for group in groups),
+        deletion_files=found if any(found) else (),
+    )
+
+
+def deletions_of(store: TableStore, entries: Iterable[IndexEntry]) -> dict[tuple[bytes, str], DeletionFile]:
+    """Return where the deletion vector of each data file lies, from the entries of an index manifest."""
+    found: dict[tuple[bytes, str], DeletionFile] = {}
+    for entry in entries:
+        if entry.file.index_type != DELETION_VECTORS or not entry.file.deletion_ranges:
+            continue
+        directory = store.layout.bucket_directory(store.partition_directory(entry.partition), entry.bucket)
+        path = store.layout.index_file(entry.file, directory)
+        for place in entry.file.deletion_ranges:
+            key = entry.partition, place.data_file
+            if key in found:
+                raise CorruptTableError(
+                    f"{store.name}: the data file {place.data_file} has two deletion vectors, in {found[key].path} and "
+                    f"in {path}",
+                    table=store.name,
+                    path=path,
+                    files=(place.data_file,),
+                )
+            found[key] = DeletionFile(path, place.offset, place.length, place.cardinality)
+    return found
+
+
+def limited(splits: Sequence[DataSplit], limit: int) -> list[DataSplit]:
+    """Return as many splits as surely hold this many rows; only for reads without a filter."""
+    kept: list[DataSplit] = []
+    rows = 0
+    for split in splits:
+        if rows >= limit:
+            break
+        kept.append(split)
+        rows += split.merged_row_count() or 0
+    return kept
+
+
+def sliced(splits: Sequence[DataSplit], start: int, end: int) -> list[DataSplit]:
+    """Return the rows from position `start` up to `end` of the whole plan, deleted rows counted."""
+    if start < 0 or end < start:
+        raise InvalidInputError(f"a slice runs from 0 or more up to its end, not from {start} to {end}")
+    kept: list[DataSplit] = []
+    position = 0
+    for split in splits:
+        rows = split.row_count
+        if position < end and position + rows > start:
+            part = split.sliced(max(0, start - position), min(rows, end - position))
+            kept.extend([part] if part is not None else [])
+        position += rows
+    return kept
+
+
+def sharded(splits: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
+    """Return the share of one of `count` workers: shares are equal to the row, and together they are the plan."""
+    if count < 1 or not 0 <= index < count:
+        raise InvalidInputError(f"shard {index} of {count} does not exist; shards count from 0")
+    total = sum(split.row_count for split in splits)
+    return sliced(splits, total * index // count, total * (index + 1) // count)
+
+
+def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[DataSplit]:
+    """Return the plan cut into chunks of rows, in an order that only the seed decides."""
+    if chunk_rows < 1:
+        raise InvalidInputError(f"a chunk has at least one row, not {chunk_rows}")
+    chunks: list[DataSplit] = []
+    for split in splits:
+        parts = (split.sliced(start, start + chunk_rows) for start in range(0, split.row_count, chunk_rows))
+        chunks.extend(part for part in parts if part is not None)
+    random.Random(seed).shuffle(chunks)  # noqa: S311 - a seed replays a run
+    return chunks

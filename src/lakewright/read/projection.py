@@ -1,0 +1,121 @@
+"""Which columns a read gives and which it needs: names and paths in, fields to read and a shaping of batches out.
+
+A path into a ROW such as `a.b` gives a column named `a_b`; of the ROW only the wanted fields are read. Columns that
+only the filter needs are read and dropped again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.predicate import TRUE, Predicate, resolve_path
+from lakewright.spec.types import AtomicType, DataField, DataType, RowType, with_nullable
+
+ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))
+SEQUENCE_NUMBER = DataField(2147483646, "_SEQUENCE_NUMBER", AtomicType("BIGINT", nullable=False))
+ROW_TRACKING_FIELDS = (ROW_ID, SEQUENCE_NUMBER)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The fields to read, and where each column of the result comes from."""
+
+    read_fields: tuple[DataField, ...]  # columns of the table; of a ROW perhaps only a part
+    fields: tuple[DataField, ...]  # the columns of the result
+    paths: tuple[tuple[str, ...], ...]  # of each column of the result
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result."""
+        return to_arrow_schema(self.fields)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the read fields as one of the result."""
+        if not self.paths:
+            return batch.select([])
+        columns = []
+        for path in self.paths:
+            column = batch.column(path[0])
+            for name in path[1:]:
+                column = pc.struct_field(column, name)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def empty(self) -> pa.Table:
+        """Return a result without rows."""
+        return self.schema.empty_table()
+
+
+def plan_projection(
+    fields: Sequence[DataField],
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    predicate: Predicate = TRUE,
+    *,
+    hidden: Sequence[DataField] = (),
+) -> Projection:
+    """Plan the reading of some columns, all where none are named; hidden ones come only when they are named.
+
+    >>> fields = [DataField(0, "r", RowType(True, [DataField(1, "x", AtomicType("INT"))]))]
+    >>> [(field.id, field.name) for field in plan_projection(fields, ["r.x"]).fields]
+    [(1, 'r_x')]
+    """
+    known = {field.name: field for field in (*fields, *hidden)}
+    outputs: dict[str, tuple[tuple[str, ...], DataField]] = {}
+    for name, wanted in _named(fields, columns):
+        path, dtype = resolve_path(known, wanted)
+        label = name or "_".join(path)
+        if label in outputs and outputs[label][0] != path:
+            raise InvalidInputError(
+                f"two columns of the projection are named {label!r}; name them with a mapping of names to columns",
+                column=label,
+            )
+        outputs.setdefault(label, (path, _output_field(known, path, dtype, label)))
+    needed = {path for path, _ in outputs.values()} | {leaf.path for leaf in predicate.leaves() if leaf.path}
+    read = tuple(_part(field, {path[1:] for path in needed if path[0] == name}) for name, field in known.items())
+    return Projection(
+        tuple(field for field in read if any(path[0] == field.name for path in needed)),
+        tuple(field for _, field in outputs.values()),
+        tuple(path for path, _ in outputs.values()),
+    )
+
+
+def _named(
+    fields: Sequence[DataField], columns: Sequence[str] | Mapping[str, str] | None
+) -> Iterable[tuple[str | None, str]]:
+    if columns is None:
+        return [(field.name, field.name) for field in fields]
+    if isinstance(columns, str):
+        raise InvalidInputError(f"a projection is a list of columns, not the text {columns!r}")
+    if isinstance(columns, Mapping):
+        return list(columns.items())
+    return [(None, name) for name in columns]
+
+
+def _output_field(known: Mapping[str, DataField], path: tuple[str, ...], dtype: DataType, label: str) -> DataField:
+    field = known[path[0]]
+    nullable = dtype.nullable
+    for name in path[1:]:
+        nullable = nullable or field.type.nullable
+        inner = field.type
+        if isinstance(inner, RowType):
+            field = next(f for f in inner.fields if f.name == name)
+    return replace(field, name=label, type=with_nullable(dtype, nullable))
+
+
+def _part(field: DataField, paths: set[tuple[str, ...]]) -> DataField:
+    """Return a field with only the wanted fields inside its ROW; the empty path wants it whole."""
+    if not paths or () in paths or not isinstance(field.type, RowType):
+        return field
+    kept = [
+        _part(inner, {path[1:] for path in paths if path[0] == inner.name})
+        for inner in field.type.fields
+        if any(path[0] == inner.name for path in paths)
+    ]
+    return replace(field, type=RowType(field.type.nullable, kept))

@@ -81,11 +81,16 @@ def decode_records(data: bytes, path: str, *, expected: Schema | None = None) ->
     With `expected`, each of its fields must be in the file with a type that can be read as the expected one; only
     fields that have a default may be missing. A value may be None wherever the file's schema says so.
     """
+    return list(iterate_records(data, path, expected=expected))
+
+
+def iterate_records(data: bytes, path: str, *, expected: Schema | None = None) -> Iterator[Record]:
+    """Yield the records one by one, as `decode_records` returns them. What was yielded counts only if all are."""
     try:
         container = _open(data)
         if expected is not None:
             check_readable(container.schema.record, expected)
-        return list(_records(container))
+        yield from _records(container)
     except _DAMAGE as error:
         message = f"{path} is not a whole Avro file ({type(error).__name__}: {error}); restore it from a copy"
         raise CorruptTableError(message, path=path) from error

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from lakewright.metadata.avro_files import Record, Schema
-from lakewright.spec.datafile import EMPTY_STATS, DataFile, DeletionRange, GlobalIndex, IndexFile, SimpleStats
+from lakewright.spec.datafile import (
+    EMPTY_ROW,
+    EMPTY_STATS,
+    DataFile,
+    DeletionRange,
+    GlobalIndex,
+    IndexFile,
+    SimpleStats,
+)
 from lakewright.spec.manifest import IndexEntry, ManifestEntry, ManifestFile
 
 ENTRY_VERSION = 2
@@ -62,7 +70,7 @@ class EntryRecord(TypedDict):
     _PARTITION: bytes
     _BUCKET: int
     _TOTAL_BUCKETS: int
-    _FILE: FileRecord
+    _FILE: FileRecord | None
 
 
 class ListRecord(TypedDict, total=False):
@@ -393,7 +401,10 @@ def stats_of(record: StatsRecord | None) -> SimpleStats:
     """Return the statistics of a record; some writers leave empty ones out."""
     if record is None:
         return EMPTY_STATS
-    return SimpleStats(record["_MIN_VALUES"], record["_MAX_VALUES"], tuple(record.get("_NULL_COUNTS") or ()))
+    low, high, nulls = record["_MIN_VALUES"], record["_MAX_VALUES"], record.get("_NULL_COUNTS")
+    if low == high == EMPTY_ROW and not nulls:
+        return EMPTY_STATS  # most files have none of some kind; one object serves them all
+    return SimpleStats(low, high, tuple(nulls or ()))
 
 
 def _stats_record(stats: SimpleStats) -> Record:

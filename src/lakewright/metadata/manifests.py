@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
-from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records
+from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records, iterate_records
 from lakewright.metadata.manifest_merge import (
     MergeLimits,
     deleted_partitions,
@@ -38,6 +38,7 @@ from lakewright.metadata.manifest_records import (
     LIST_SCHEMA,
     LIST_VERSION,
     EntryRecord,
+    FileRecord,
     IndexRecord,
     ListRecord,
     data_file,
@@ -147,7 +148,8 @@ class Manifests:
 
     def read_list(self, name: str, size: int | None = None, *, snapshot_id: int | None = None) -> list[ManifestFile]:
         """Return the manifests of a manifest list, whose size is checked where it is known."""
-        path, records = self._load(name, LIST_SCHEMA, size=size, snapshot_id=snapshot_id)
+        path, data = self._load(name, size=size, snapshot_id=snapshot_id)
+        records = decode_records(data, path, expected=LIST_SCHEMA)
         _check_versions(records, LIST_VERSION, path)
         return [manifest_file(record) for record in cast("list[ListRecord]", records)]
 
@@ -155,23 +157,24 @@ class Manifests:
         self, manifest: ManifestFile, *, keep: Keep | None = None, snapshot_id: int | None = None
     ) -> list[ManifestEntry]:
         """Return the entries of a manifest in order, of those that `keep` says True to."""
-        path, records = self._load(
-            manifest.file_name, ENTRY_SCHEMA_SEQUENCES, size=manifest.file_size, snapshot_id=snapshot_id
-        )
-        _check_versions(records, ENTRY_VERSION, path)
-        _check_counts(records, manifest, path)
+        path, data = self._load(manifest.file_name, size=manifest.file_size, snapshot_id=snapshot_id)
         canonical = _Canonical(self.partition_types, path)
         entries: list[ManifestEntry] = []
-        for record in cast("list[EntryRecord]", records):
-            partition, bucket, total = canonical[record["_PARTITION"]], record["_BUCKET"], record["_TOTAL_BUCKETS"]
-            file = record["_FILE"]
+        counts = [0, 0]
+        # Records are translated one by one: holding all of them beside the entries would double the time.
+        for record in iterate_records(data, path, expected=ENTRY_SCHEMA_SEQUENCES):
+            kind, partition, bucket, total, file = _parts(cast("EntryRecord", record), path)
+            counts[kind] += 1
+            partition = canonical[partition]
             if keep is None or keep(partition, bucket, total, file["_LEVEL"]):
-                entries.append(ManifestEntry(record["_KIND"], partition, bucket, total, data_file(file)))
+                entries.append(ManifestEntry(kind, partition, bucket, total, data_file(file)))
+        _check_counts(manifest, counts, path)
         return entries
 
     def read_index(self, name: str) -> list[IndexEntry]:
         """Return the entries of an index manifest, which are the whole live set."""
-        path, records = self._load(name, INDEX_SCHEMA_SOURCE)
+        path, data = self._load(name)
+        records = decode_records(data, path, expected=INDEX_SCHEMA_SOURCE)
         _check_versions(records, INDEX_VERSION, path)
         if any(record["_KIND"] != ADD for record in records):
             raise CorruptTableError(f"{path} deletes index files, but may list live ones only", path=path)
@@ -291,9 +294,8 @@ class Manifests:
         with ThreadPoolExecutor(min(THREADS_MAX, len(files))) as pool:
             return [entry for part in pool.map(read, files) for entry in part]
 
-    def _load(
-        self, name: str, schema: Schema, *, size: int | None = None, snapshot_id: int | None = None
-    ) -> tuple[str, list[Record]]:
+    def _load(self, name: str, *, size: int | None = None, snapshot_id: int | None = None) -> tuple[str, bytes]:
+        """Return the path and the bytes of a file, which must have the size that is said of it."""
         path = self.layout.manifest_file(name, origin=self.layout.manifest_directory)
         try:
             data = self.storage.read(path)
@@ -302,7 +304,7 @@ class Manifests:
         if size is not None and size != len(data):
             message = f"{path} has {len(data)} bytes, but the file that names it says {size}; restore it from a copy"
             raise CorruptTableError(message, path=path)
-        return path, decode_records(data, path, expected=schema)
+        return path, data
 
     def _missing(self, path: str, snapshot_id: int | None) -> NotFoundError | CorruptTableError:
         """Return the error for a file that is not there: expiry took its snapshot away, or the table is damaged."""
@@ -355,14 +357,21 @@ def _check_versions(records: Iterable[Record], version: int, path: str) -> None:
             raise UnsupportedError(f"{path} has records of version {found}; lakewright knows {version}", path=path)
 
 
-def _check_counts(records: Sequence[Record], manifest: ManifestFile, path: str) -> None:
-    added = sum(record["_KIND"] == ADD for record in records)
-    deleted = sum(record["_KIND"] == DELETE for record in records)
-    wanted = (manifest.num_added_files, manifest.num_deleted_files)
-    whole = all(record["_FILE"] is not None for record in records)
-    if (added, deleted) != wanted or added + deleted != len(records) or not whole:
+def _check_counts(manifest: ManifestFile, counts: Sequence[int], path: str) -> None:
+    added, deleted = counts
+    if (added, deleted) != (manifest.num_added_files, manifest.num_deleted_files):
         raise CorruptTableError(
-            f"{path} has {added} added and {deleted} deleted files of {len(records)}, but its manifest list says "
-            f"{wanted[0]} and {wanted[1]}; restore it from a copy",
+            f"{path} adds {added} files and deletes {deleted}, but its manifest list says {manifest.num_added_files} "
+            f"and {manifest.num_deleted_files}; restore it from a copy",
             path=path,
         )
+
+
+def _parts(record: EntryRecord, path: str) -> tuple[int, bytes, int, int, FileRecord]:
+    """Take apart the record of an entry, which must be one that we understand."""
+    kind, file = record["_KIND"], record["_FILE"]
+    if record["_VERSION"] != ENTRY_VERSION:
+        _check_versions([cast("Record", record)], ENTRY_VERSION, path)
+    if kind not in {ADD, DELETE} or file is None:
+        raise CorruptTableError(f"{path} has an entry that neither adds nor deletes a file", path=path)
+    return kind, record["_PARTITION"], record["_BUCKET"], record["_TOTAL_BUCKETS"], file

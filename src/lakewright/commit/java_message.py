@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from lakewright.errors import CorruptTableError, InvalidMessageError, UnsupportedError
-from lakewright.spec.datafile import DataFile, DeletionRange, GlobalIndex, IndexFile, SimpleStats
+from lakewright.spec.datafile import DataFile, DeletionRange, GlobalIndex, IndexFile
+from lakewright.spec.file_rows import decode_file, encode_file
 from lakewright.spec.rows import decode_body, encode_body
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
 from lakewright.spec.values import NestedValue
@@ -31,7 +32,6 @@ T = TypeVar("T")
 
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
-_MILLI_NANOS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ def encode_java(changes: FileChanges) -> bytes:
             _sized(changes.partition_bytes),
             _INT.pack(changes.bucket),
             b"\0" if changes.total_buckets is None else b"\1" + _INT.pack(changes.total_buckets),
-            _list(changes.new_files, _file_row),
-            _list(changes.deleted_files, _file_row),
-            _list(changes.changelog_files, _file_row),
+            _list(changes.new_files, encode_file),
+            _list(changes.deleted_files, encode_file),
+            _list(changes.changelog_files, encode_file),
             _list(changes.new_index_files, _index_row),
             _list(changes.deleted_index_files, _index_row),
-            _list(changes.compact_before, _file_row),
-            _list(changes.compact_after, _file_row),
-            _list(changes.compact_changelog_files, _file_row),
+            _list(changes.compact_before, encode_file),
+            _list(changes.compact_after, encode_file),
+            _list(changes.compact_changelog_files, encode_file),
             _list(changes.compact_new_index_files, _index_row),
             _list(changes.compact_deleted_index_files, _index_row),
             b"\0" if check is None else b"\1" + _LONG.pack(check),
@@ -90,14 +90,14 @@ def decode_java(data: bytes, version: int) -> FileChanges:
             partition_bytes=source.sized(),
             bucket=source.read_int(),
             total_buckets=source.optional(source.read_int),
-            new_files=source.read_list(_data_file),
-            deleted_files=source.read_list(_data_file),
-            changelog_files=source.read_list(_data_file),
+            new_files=source.read_list(decode_file),
+            deleted_files=source.read_list(decode_file),
+            changelog_files=source.read_list(decode_file),
             new_index_files=source.read_list(_index_file),
             deleted_index_files=source.read_list(_index_file),
-            compact_before=source.read_list(_data_file),
-            compact_after=source.read_list(_data_file),
-            compact_changelog_files=source.read_list(_data_file),
+            compact_before=source.read_list(decode_file),
+            compact_after=source.read_list(decode_file),
+            compact_changelog_files=source.read_list(decode_file),
             compact_new_index_files=source.read_list(_index_file),
             compact_deleted_index_files=source.read_list(_index_file),
             check_from_snapshot=source.optional(source.read_long) if version >= NEWEST_VERSION else None,
@@ -108,83 +108,15 @@ def decode_java(data: bytes, version: int) -> FileChanges:
     return changes
 
 
-def _atomic(text: str) -> AtomicType:
-    return AtomicType(text)
-
-
 def _row(*types: DataType) -> RowType:
     return RowType(nullable=True, fields=[DataField(i, f"f{i}", dtype) for i, dtype in enumerate(types)])
 
 
-_STRING, _BYTES, _BIGINT, _INTEGER = _atomic("STRING"), _atomic("BYTES"), _atomic("BIGINT"), _atomic("INT")
-_STRINGS, _LONGS = ArrayType(nullable=True, element_type=_STRING), ArrayType(nullable=True, element_type=_BIGINT)
-_STATS = _row(_BYTES, _BYTES, _LONGS)
-# In the order of the fields of `DataFile`.
-_FILE_TYPES: tuple[DataType, ...] = (
-    *(_STRING, _BIGINT, _BIGINT, _BYTES, _BYTES, _STATS, _STATS, _BIGINT, _BIGINT, _BIGINT, _INTEGER, _STRINGS),
-    *(_atomic("TIMESTAMP(3)"), _BIGINT, _BYTES, _atomic("TINYINT"), _STRINGS, _STRING, _BIGINT, _STRINGS, _LONGS),
-)
+_STRING, _BYTES, _BIGINT, _INTEGER = AtomicType("STRING"), AtomicType("BYTES"), AtomicType("BIGINT"), AtomicType("INT")
 _RANGES = ArrayType(nullable=True, element_type=_row(_STRING, _INTEGER, _INTEGER, _BIGINT))
 _GLOBAL = _row(_BIGINT, _BIGINT, _INTEGER, ArrayType(nullable=True, element_type=_INTEGER), _BYTES, _BYTES)
 # In the order of the fields of `IndexFile`.
 _INDEX_TYPES: tuple[DataType, ...] = (_STRING, _STRING, _BIGINT, _BIGINT, _RANGES, _STRING, _GLOBAL)
-
-
-def _file_row(file: DataFile) -> bytes:
-    values: list[NestedValue] = [
-        file.file_name,
-        file.file_size,
-        file.row_count,
-        file.min_key,
-        file.max_key,
-        _stats_values(file.key_stats),
-        _stats_values(file.value_stats),
-        file.min_sequence_number,
-        file.max_sequence_number,
-        file.schema_id,
-        file.level,
-        file.extra_files,
-        None if file.creation_time is None else file.creation_time * _MILLI_NANOS,
-        file.delete_row_count,
-        file.embedded_file_index,
-        file.file_source,
-        file.value_stats_cols,
-        file.external_path,
-        file.first_row_id,
-        file.write_cols,
-        file.write_cols_sequences,
-    ]
-    return encode_body(values, _FILE_TYPES)
-
-
-def _data_file(row: bytes) -> DataFile:
-    values = decode_body(row, _FILE_TYPES)
-    _no_nulls(values[:12], "data file")
-    (name, size, rows, low, high, key_stats, value_stats, first, last, schema_id, level, extra) = values[:12]
-    (created, deletes, index, origin, stats_cols, external, row_id, cols, sequences) = values[12:]
-    return DataFile(
-        cast("str", name),
-        cast("int", size),
-        cast("int", rows),
-        cast("bytes", low),
-        cast("bytes", high),
-        _stats(key_stats),
-        _stats(value_stats),
-        cast("int", first),
-        cast("int", last),
-        cast("int", schema_id),
-        cast("int", level),
-        _tuple(extra, str) or (),
-        None if created is None else cast("int", created) // _MILLI_NANOS,
-        cast("int | None", deletes),
-        cast("bytes | None", index),
-        cast("int | None", origin),
-        _tuple(stats_cols, str),
-        cast("str | None", external),
-        cast("int | None", row_id),
-        _tuple(cols, str),
-        _tuple(sequences, int),
-    )
 
 
 def _index_row(file: IndexFile) -> bytes:
@@ -242,17 +174,6 @@ def _global_index(values: Sequence[NestedValue]) -> GlobalIndex:
         cast("bytes | None", meta),
         cast("bytes | None", source),
     )
-
-
-def _stats_values(stats: SimpleStats) -> NestedValue:
-    return (stats.min_values, stats.max_values, stats.null_counts)
-
-
-def _stats(value: NestedValue) -> SimpleStats:
-    low, high, nulls = cast("Sequence[NestedValue]", value)
-    _no_nulls((low, high), "statistics")
-    counts = cast("Sequence[int | None]", nulls or ())
-    return SimpleStats(cast("bytes", low), cast("bytes", high), tuple(counts))
 
 
 def _tuple(value: NestedValue, kind: type[T]) -> tuple[T, ...] | None:

@@ -240,7 +240,7 @@ def test_a_replay_long_after_is_found_by_its_user_even_without_the_marker(
     mine = message(store, "a")
     first = committer(store).commit([mine])
     committer(store).commit([message(store, "b")])
-    monkeypatch.setattr(replay, "is_marked", lambda _store, _marker: False)
+    monkeypatch.setattr(replay, "is_marked", lambda _store, _change, _marker: False)
     assert committer(store, ticks=Ticks(now=NOW + 3_600_000)).commit([mine]) == first
     assert committer(store, ticks=Ticks(now=NOW - 3_600_000)).commit([mine]) == first
     assert store.snapshots.ids() == [1, 2]

@@ -10,7 +10,8 @@ import random
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeAlias
 
@@ -174,7 +175,7 @@ class Committer:
         buckets = self.store.options.bucket()
         changes = (append_change(messages, buckets), compact_change(messages, buckets))
         marked = any(
-            is_marked(self.store, marker_of(messages, MAX_LONG, c, kind)) for c in changes for kind in CommitKind
+            is_marked(self.store, c, marker_of(messages, MAX_LONG, c, kind)) for c in changes for kind in CommitKind
         )
         return marked or not are_young((e.file.creation_time for c in changes for e in c.entries), self.clock())
 
@@ -184,10 +185,12 @@ class Committer:
 
     def _receiver(self) -> Receiver:
         options, schema = self.store.options, self.store.schema
+        with self._nothing_published():
+            identity, schema_ids = table_identity(self.store), frozenset(self.store.schemas.ids())
         return Receiver(
             table=self.store.name,
-            identity=table_identity(self.store),
-            schema_ids=frozenset(self.store.schemas.ids()),
+            identity=identity,
+            schema_ids=schema_ids,
             buckets=options.bucket(),
             has_primary_key=bool(schema.primary_keys),
             row_tracking=options.row_tracking_enabled(),
@@ -223,9 +226,22 @@ class Committer:
     def _buckets_changed(self) -> bool:
         """Say whether an append may meet partitions of another number of buckets."""
         buckets = self.store.options.bucket()
-        if buckets < 1 or len(self.store.schemas.ids()) == 1:
+        if buckets < 1:
             return False
-        return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
+        with self._nothing_published():
+            return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
+
+    @contextmanager
+    def _nothing_published(self) -> Iterator[None]:
+        """Name a failure of the storage for what it means to the caller."""
+        try:
+            yield
+        except OSError as error:
+            raise CommitContentionError(
+                f"{self.store.name}: storage failed before anything was published: {error}; "
+                "commit the same messages again",
+                table=self.store.name,
+            ) from error
 
     def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> Replaced | None:
         """Return what an overwrite replaces, None where that is nothing."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
 from uuid import UUID
 
 from lakewright.commit.changes import assign_row_ids, record_count
@@ -18,9 +19,12 @@ from lakewright.commit.plan import Intent, Plan
 from lakewright.errors import AlreadyExistsError, NotFoundError
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import ManifestEntry, ManifestFile
+from lakewright.spec.manifest import IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MIN_LONG, Snapshot
+
+T = TypeVar("T")
+_MARKER_TRIES_MAX = 5
 
 try:
     WRITER_VERSION = f"lakewright-{version('lakewright')}"
@@ -68,14 +72,16 @@ class Drafts:
             raise
         return Draft(snapshot, plan.base, tuple(self._written))
 
-    def discard(self, draft: Draft) -> None:
-        """Delete what only this draft named, once it is known that it was not published."""
-        self._delete(draft.files)
+    def discard(self, draft: Draft, *, keep_marker: bool = False) -> None:
+        """Delete what only this draft named, once it is known that it was not published.
+
+        The marker stays where the commit was published after all, under other names.
+        """
+        self._delete([name for name in draft.files if not (keep_marker and self.intent.marker in name)])
 
     def discard_rest(self, *, keep_marker: bool = False) -> None:
         """Delete what was kept for further drafts, once it is known that there will be none."""
-        marker = self.intent.marker
-        self._delete([name for name in self._kept if not (keep_marker and marker in name)])
+        self._delete([name for name in self._kept if not (keep_marker and self.intent.marker in name)])
         self._kept = []
 
     def _snapshot(self, plan: Plan) -> Snapshot:
@@ -87,8 +93,7 @@ class Drafts:
         changelog_list = self._write_changelog(plan)
         index = None if base is None else base.index_manifest
         if plan.index is not None:
-            index = self._manifests.write_index(plan.index)
-            self._written.append(index)
+            index = self._write_index(plan.index)
         delta_rows = record_count(entries)
         return Snapshot(
             id=snapshot_id,
@@ -173,18 +178,35 @@ class Drafts:
             self._changelog_list = self._write_list(files, self._kept)
         return self._changelog_list
 
+    def _write_index(self, entries: Sequence[IndexEntry]) -> str:
+        """Write the index manifest, which is the marker of a commit that changes index files only."""
+        name = self._marked("index-manifest", lambda manifests: manifests.write_index(entries))
+        self._written.append(name)
+        return name
+
     def _write_manifests(
         self, entries: Sequence[ManifestEntry], note: list[str], *, marked: bool
     ) -> tuple[ManifestFile, ...]:
         """Write entries, if they are those of the new files under the name that a replay looks for."""
-        try:
-            manifests = self._named(self.intent.marker) if marked else self._manifests
-            files = tuple(manifests.write(entries, schema_id=self._schema_id))
-        except AlreadyExistsError:
-            # Left by an attempt that was cut short, or by somebody who commits the same messages at this moment.
-            files = tuple(self._manifests.write(entries, schema_id=self._schema_id))
+
+        def write(manifests: Manifests) -> tuple[ManifestFile, ...]:
+            return tuple(manifests.write(entries, schema_id=self._schema_id))
+
+        files = self._marked("manifest", write) if marked else write(self._manifests)
         note += [m.file_name for m in files]
         return files
+
+    def _marked(self, kind: str, write: Callable[[Manifests], T]) -> T:
+        """Write something under the name of the marker. Whatever happens, the marker exists afterwards."""
+        path = self.store.layout.manifest_file(f"{kind}-{self.intent.marker}-0")
+        for _ in range(_MARKER_TRIES_MAX):
+            with suppress(AlreadyExistsError):
+                return write(self._named(self.intent.marker))
+            # Left by an attempt that was cut short, or by somebody who commits the same messages at this moment. But a
+            # store may also say so of a name that it is only busy with.
+            if self.store.storage.exists(path):
+                return write(self._manifests)
+        raise OSError(f"{path} cannot be created, though nothing is there")
 
     def _write_list(self, manifests: Sequence[ManifestFile], note: list[str]) -> tuple[str, int]:
         name, size = self._manifests.write_list(manifests)

@@ -4,8 +4,9 @@ How a replay is told apart from a new commit, at the cost of one look at one nam
 
 - A batch commit derives its commit user from the write ids of its messages, a stream has a user of its own. User,
   identifier and kind, together with the names of the files, identify a commit.
-- The manifest of the new files is named after the same facts (the marker) and is written before the snapshot is
-  published. Where no such manifest exists and the files are young, nobody has published these messages.
+- The manifest of the new files (without any, that of the index) is named after the same facts, the marker, and is
+  written before the snapshot is published. Where no such manifest exists and the files are young, nobody has published
+  these messages.
 - Where it does exist, or where the files are so old that a manifest may have come and gone, the snapshots are searched.
 
 Always holds: snapshots up to the base of an attempt were searched or cannot hold the commit; the others cannot have
@@ -46,14 +47,12 @@ def marker_of(messages: Sequence[CommitMessage], identifier: int, change: Change
     return str(uuid.uuid5(_NAMESPACE, "\n".join(("manifest", str(identifier), kind, *identity))))
 
 
-def marker_name(marker: str) -> str:
-    """Return the name of the first manifest of new files."""
-    return f"manifest-{marker}-0"
-
-
-def is_marked(store: TableStore, marker: str) -> bool:
-    """Say whether somebody got as far as writing the manifest of new files."""
-    return store.storage.exists(store.layout.manifest_file(marker_name(marker)))
+def is_marked(store: TableStore, change: Change, marker: str) -> bool:
+    """Say whether somebody got as far as writing the manifest of the new files, or of the new index files."""
+    if not change.entries and not change.index:
+        return False
+    kind = "manifest" if change.entries else "index-manifest"
+    return store.storage.exists(store.layout.manifest_file(f"{kind}-{marker}-0"))
 
 
 def published_names(store: TableStore, files: Collection[DataFile], partitions: frozenset[bytes]) -> frozenset[str]:
@@ -101,7 +100,7 @@ class Search:
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
         """Search every snapshot that can hold the commit, if there is any reason to believe that one does."""
-        marked = is_marked(self.store, self.intent.marker)
+        marked = is_marked(self.store, self.intent.change, self.intent.marker)
         created = [e.file.creation_time for e in self.intent.change.entries if e.kind == ADD]
         if not marked and are_young(created, self.now_millis):
             return None
@@ -109,11 +108,9 @@ class Search:
         oldest = base
         for snapshot in self.store.snapshots.walk_back(base.id):
             oldest = snapshot
-            if self._is_ours(snapshot):
+            if self._is_ours(snapshot) or (marked and self._holds(snapshot)):
                 return snapshot
             found = ours & self._names_in(snapshot) if marked else frozenset()
-            if found == ours and ours:
-                return snapshot
             if any(kind == ADD for kind, _ in found):
                 raise self._partly_committed(snapshot, found)
             if snapshot.time_millis < _earliest_millis(created):
@@ -136,7 +133,19 @@ class Search:
         if key != (intent.user, intent.identifier, intent.kind):
             return False
         # One batch write may be prepared and committed in several parts, all of one user: the files decide.
-        return _names(intent.change, adds_only=intent.replaced is not None) <= self._names_in(snapshot)
+        return self._holds(snapshot)
+
+    def _holds(self, snapshot: Snapshot) -> bool:
+        """Say whether a snapshot made the changes of the intent."""
+        change, overwrites = self.intent.change, self.intent.replaced is not None
+        if not _names(change, adds_only=overwrites) <= self._names_in(snapshot):
+            return False
+        added = {e.file.file_name for e in change.index if e.kind == ADD}
+        if not added:
+            return True
+        if snapshot.index_manifest is None:
+            return False
+        return added <= {e.file.file_name for e in self.store.manifests.read_index(snapshot.index_manifest)}
 
     def _names_in(self, snapshot: Snapshot) -> frozenset[tuple[int, str]]:
         return frozenset((e.kind, e.file.file_name) for e in self.store.manifests.delta(snapshot))

@@ -85,6 +85,7 @@ class Run:
             draft = self.drafts.draft(plan_on(self.store, self.intent, base))
             match self._hand_in(draft):
                 case Published():
+                    self._settle(draft.snapshot, published=True)
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
                     return draft.snapshot
                 case LostRace():
@@ -109,14 +110,14 @@ class Run:
 
     def _landed(self, landed: Snapshot) -> Snapshot:
         """Tidy up after a commit that an earlier attempt, or somebody with the same messages, has published."""
-        self._settle(landed)
+        self._settle(landed, published=True)
         self.store.snapshots.write_latest_hint(landed.id)
         if landed.uuid not in self.search.tried:
             # The manifest of new files stays: it tells whoever comes next that the messages were committed.
             self.drafts.discard_rest(keep_marker=True)
         return landed
 
-    def _settle(self, newest: Snapshot | None) -> None:
+    def _settle(self, newest: Snapshot | None, *, published: bool = False) -> None:
         """Forget the doubtful drafts whose place was taken by others."""
         taken = 0 if newest is None else newest.id
         for draft in [d for d in self.doubts if d.snapshot.id <= taken]:
@@ -125,7 +126,7 @@ class Run:
             if winner is None:
                 winner = self.store.snapshots.get(draft.snapshot.id)
             if winner.uuid != draft.snapshot.uuid:
-                self.drafts.discard(draft)
+                self.drafts.discard(draft, keep_marker=published)
 
     def _wait_seconds(self, attempt: int) -> float:
         options = self.store.options

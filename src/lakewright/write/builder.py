@@ -1,0 +1,210 @@
+"""The doors through which users write: builders, and the writers and commits that they hand out.
+
+A batch write is prepared and committed once. A stream write is prepared many times, each time with an identifier, and
+keeps its commit user. What `prepare_commit` returned belongs to the caller; closing a writer removes only files that
+were never handed out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+import pyarrow as pa
+
+from lakewright.commit.message import CommitMessage
+from lakewright.commit.table_commit import BatchTableCommit, StreamTableCommit
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.write.writer import ArrowData, TableWriter, WriteJob
+
+_INSERT = ("+I", 0)
+
+
+class TableWrite:
+    """Writes rows of one table; nothing is visible before the messages of `prepare_commit` are committed."""
+
+    def __init__(self, store: TableStore, *, overwrite: bool = False) -> None:
+        self._store = store
+        self._overwrite = overwrite
+        self._job = WriteJob.new(store, overwrite=overwrite)
+        self._writer: TableWriter | None = None
+        self._closed = False
+
+    @property
+    def job(self) -> WriteJob:
+        """The write as a value that workers can open writers from."""
+        return self._job
+
+    def with_write_type(self, write_cols: Sequence[str]) -> Self:
+        """Say that the input has only these columns; the others are filled, or left to data evolution."""
+        if self._writer is not None:
+            raise InvalidInputError(
+                f"table {self._store.name}: choose the columns to write before the first write", table=self._store.name
+            )
+        self._job = WriteJob.new(
+            self._store, write_id=self._job.write_id, write_cols=write_cols, overwrite=self._overwrite
+        )
+        return self
+
+    def write_arrow(
+        self, data: ArrowData, bucket: int | None = None, row_kinds: Iterable[object] | None = None
+    ) -> Self:
+        """Write a table, batch, reader, a list of these, or anything that exports an Arrow stream or array."""
+        self._check_kinds(row_kinds)
+        self._open().write(data, bucket=bucket)
+        return self
+
+    def write_arrow_batch(self, data: ArrowData, bucket: int | None = None) -> Self:
+        """Write one batch."""
+        return self.write_arrow(data, bucket)
+
+    def write_pandas(self, dataframe: object) -> Self:
+        """Write a pandas frame; its index is left out."""
+        try:
+            table = pa.Table.from_pandas(dataframe, preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+            raise InvalidInputError(
+                f"table {self._store.name}: the frame cannot become Arrow data: {error}", table=self._store.name
+            ) from error
+        return self.write_arrow(table)
+
+    def close(self) -> None:
+        """Let everything go, and remove files that were never handed out."""
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> TableWriter:
+        if self._closed:
+            raise InvalidInputError(f"table {self._store.name}: the writer is closed; make a new one from the builder")
+        if self._writer is None:
+            self._writer = self._job.open_writer()
+        return self._writer
+
+    def _prepare(self) -> list[CommitMessage]:
+        return self._open().prepare()
+
+    def _check_kinds(self, row_kinds: Iterable[object] | None) -> None:
+        for kind in () if row_kinds is None else row_kinds:
+            plain = kind.as_py() if isinstance(kind, pa.Scalar) else kind
+            if plain not in _INSERT:
+                raise InvalidInputError(
+                    f"table {self._store.name}: an append table takes only inserts (+I), not {plain!r}; make a table "
+                    "with a primary key to update and delete",
+                    table=self._store.name,
+                )
+
+
+class BatchTableWrite(TableWrite):
+    """A write that is prepared once."""
+
+    def __init__(self, store: TableStore, *, overwrite: bool = False) -> None:
+        super().__init__(store, overwrite=overwrite)
+        self._prepared = False
+
+    def prepare_commit(self) -> list[CommitMessage]:
+        """Finish the files and return the messages to commit."""
+        if self._prepared:
+            raise InvalidInputError(
+                f"table {self._store.name}: a batch write is prepared once; make a new writer, or use a stream write",
+                table=self._store.name,
+            )
+        messages = self._prepare()
+        self._prepared = True
+        return messages
+
+    def _open(self) -> TableWriter:
+        if self._prepared:
+            raise InvalidInputError(
+                f"table {self._store.name}: the write was prepared already; make a new writer from the builder",
+                table=self._store.name,
+            )
+        return super()._open()
+
+
+class StreamTableWrite(TableWrite):
+    """A write that is prepared again and again."""
+
+    def prepare_commit(self, commit_identifier: int) -> list[CommitMessage]:
+        """Finish the files so far and return the messages to commit under an identifier that grows."""
+        last = self._last_identifier
+        if last is not None and commit_identifier <= last:
+            raise InvalidInputError(
+                f"table {self._store.name}: identifiers grow, and {commit_identifier} does not follow {last}",
+                table=self._store.name,
+            )
+        messages = self._prepare()
+        self._last_identifier = commit_identifier
+        return messages
+
+    _last_identifier: int | None = None
+
+
+class BatchWriteBuilder:
+    """Starts batch writes: any number of writers, one commit."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._commit_user: str | None = None
+        self._static_partition: dict[str, object] | None = None
+
+    @property
+    def commit_user(self) -> str | None:
+        """The name under which the commit is recorded; None lets the commit derive one from its messages."""
+        return self._commit_user
+
+    def with_commit_user(self, commit_user: str) -> Self:
+        """Record the commit under a name of your own. It must not be used by two batch commits."""
+        self._commit_user = commit_user
+        return self
+
+    def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
+        """Replace what is there: the partitions of the new rows, or those that a partition spec names."""
+        self._static_partition = dict(static_partition or {})
+        return self
+
+    def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
+        """Replace what is there, under pypaimon-rust's name."""
+        return self.overwrite(static_partition)
+
+    def new_write(self) -> BatchTableWrite:
+        """Open a writer."""
+        return BatchTableWrite(self._store, overwrite=self._static_partition is not None)
+
+    def new_commit(self) -> BatchTableCommit:
+        """Open the commit."""
+        return BatchTableCommit(self._store, commit_user=self._commit_user, overwrite=self._static_partition)
+
+
+class StreamWriteBuilder:
+    """Starts stream writes: many commits of one user, each with an identifier that grows."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._commit_user = str(uuid.uuid4())
+
+    @property
+    def commit_user(self) -> str:
+        """The name under which the commits are recorded; keep it over restarts so that nothing is committed twice."""
+        return self._commit_user
+
+    def with_commit_user(self, commit_user: str) -> Self:
+        """Continue under the name of an earlier run."""
+        self._commit_user = commit_user
+        return self
+
+    def new_write(self) -> StreamTableWrite:
+        """Open a writer."""
+        return StreamTableWrite(self._store)
+
+    def new_commit(self) -> StreamTableCommit:
+        """Open the commit."""
+        return StreamTableCommit(self._store, commit_user=self._commit_user)

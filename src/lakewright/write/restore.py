@@ -1,0 +1,75 @@
+"""What a writer must know of the files that are already there: bucket counts and sequence numbers.
+
+The newest snapshot is read when the first rows of a partition arrive. An overwrite replaces what is there, so it
+starts from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.manifest_merge import may_hold
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ManifestEntry
+
+
+class LiveBuckets:
+    """The bucket counts and highest sequence numbers of a fixed-bucket table, as far as a writer asked for them."""
+
+    def __init__(self, store: TableStore, buckets: int) -> None:
+        self._store = store
+        self._buckets = buckets
+        self._totals: dict[bytes, int] = {}
+        self._sequences: dict[tuple[bytes, int], int] = {}
+        self._known: set[bytes] = set()
+        self._complete = False
+
+    def look_up(self, partitions: Collection[bytes]) -> None:
+        """Learn about partitions, and refuse those whose files were written with another number of buckets."""
+        new = set() if self._complete else set(partitions) - self._known
+        if new:
+            # The first partitions are looked up alone; where more follow, one full read is cheaper than many.
+            for entry in self._read(None if self._known else new):
+                self._note(entry)
+            self._complete = bool(self._known)
+            self._known |= new
+        for partition in partitions:
+            self._check(partition)
+
+    def next_sequence(self, partition: bytes, bucket: int) -> int:
+        """Return the first free sequence number of a bucket."""
+        return self._sequences.get((partition, bucket), -1) + 1
+
+    def _read(self, partitions: set[bytes] | None) -> list[ManifestEntry]:
+        snapshot = self._store.snapshots.latest()
+        if snapshot is None:
+            return []
+        if partitions is None:
+            return self._store.manifests.live(snapshot)
+        types = self._store.partition_types
+        values = [self._store.partition_values(partition) for partition in partitions]
+        return self._store.manifests.live(
+            snapshot,
+            keep=lambda partition, _bucket, _total, _level: partition in partitions,
+            keep_manifest=lambda manifest: may_hold(manifest.partition_stats, values, types),
+        )
+
+    def _note(self, entry: ManifestEntry) -> None:
+        if entry.total_buckets > 0:
+            self._totals[entry.partition] = entry.total_buckets
+        place = (entry.partition, entry.bucket)
+        self._sequences[place] = max(self._sequences.get(place, -1), entry.file.max_sequence_number)
+
+    def _check(self, partition: bytes) -> None:
+        total = self._totals.get(partition, self._buckets)
+        if total != self._buckets:
+            name = self._store.name
+            where = self._store.partition_directory(partition) or "the table"
+            raise InvalidInputError(
+                f"table {name}: {where} has {total} buckets, but the option 'bucket' says {self._buckets}; overwrite "
+                f"it to change its buckets, or write with bucket={total}",
+                table=name,
+                partition=where,
+                buckets=total,
+            )

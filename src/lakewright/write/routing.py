@@ -1,0 +1,188 @@
+"""Aligned tables in, contiguous groups of one (partition, bucket) each out.
+
+Every row lands in exactly one group, and rows keep their order inside a group. All work is on whole columns: partition
+columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers with one `take` brings
+the rows together. Python code runs per distinct partition, never per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.buckets import bucket_ids
+from lakewright.spec.datafile import EMPTY_ROW
+from lakewright.spec.rows import encode_row
+from lakewright.spec.types import AtomicType, DataField, DataType, Value
+from lakewright.spec.values import from_scalar
+
+_CODES_MAX = 2**62  # combined codes beyond this are numbered again before the next column joins
+_RADIX_MAX = 2**16  # numpy sorts 16-bit numbers by radix, in linear time
+_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one batch that go to one bucket of one partition."""
+
+    partition: bytes
+    bucket: int
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What decides where rows go: the partition columns, the bucket keys, the bucket function and the bucket count.
+
+    `buckets` is -1 where rows have no bucket of their own: they all go to bucket 0.
+    """
+
+    table: str
+    partition_fields: tuple[DataField, ...]
+    bucket_fields: tuple[DataField, ...] = ()
+    buckets: int = -1
+    function: str = "default"
+    memo: dict[tuple[Value, ...], bytes] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def trivial(self) -> bool:
+        """Say whether every row goes to the one bucket of the one partition."""
+        return not self.partition_fields and self.buckets <= 1
+
+
+def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> list[Group]:
+    """Return the rows of an aligned table grouped by partition and bucket; `bucket` overrides the bucket function.
+
+    The partition columns hold no NaN (see `refuse_nan`).
+    """
+    if table.num_rows == 0:
+        return []
+    if routing.trivial:
+        return [Group(EMPTY_ROW, 0 if bucket is None else bucket, table)]
+    codes = _partition_codes(table, routing)
+    buckets = np.full(table.num_rows, 0 if bucket is None else bucket)
+    if routing.buckets > 1 and bucket is None:
+        buckets = _buckets(table, routing)
+        codes = _dense_if_over(codes, _CODES_MAX // routing.buckets) * routing.buckets + buckets
+    grouped, order, bounds = _contiguous(table, codes)
+    starts = bounds[:-1]
+    partitions = _partition_rows(grouped, starts, routing)
+    of_bucket = buckets[starts if order is None else order[starts]].tolist()
+    ends = bounds[1:].tolist()
+    return [
+        Group(partition, number, grouped.slice(start, end - start))
+        for partition, number, start, end in zip(partitions, of_bucket, starts.tolist(), ends, strict=True)
+    ]
+
+
+def refuse_nan(table: pa.Table, routing: Routing) -> None:
+    """Raise where a partition column holds NaN, which equals nothing and so cannot name a partition."""
+    for part in filter(_is_float, routing.partition_fields):
+        row = pc.index(pc.is_nan(table.column(part.name)), value=True).as_py()
+        if row >= 0:
+            raise InvalidInputError(
+                f"table {routing.table}: the partition column {part.name!r} holds NaN in row {row} of the batch; NaN "
+                "cannot name a partition, replace it by null or a number",
+                table=routing.table,
+                column=part.name,
+                row=row,
+            )
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+
+def _partition_codes(table: pa.Table, routing: Routing) -> Codes:
+    """Return a number for the partition of each row: equal partitions have equal numbers."""
+    codes = np.zeros(table.num_rows, dtype=np.int64)
+    for part in routing.partition_fields:
+        encoded = _encode(_whole(table.column(part.name)), part)
+        size = max(1, len(encoded.dictionary))
+        codes = _dense_if_over(codes, _CODES_MAX // size) * size + encoded.indices.to_numpy(zero_copy_only=False)
+    return codes
+
+
+def _dense_if_over(codes: Codes, limit: int) -> Codes:
+    """Return the codes, counted again from 0 where the largest is too large to be multiplied."""
+    if int(codes.max()) < limit:
+        return codes
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
+def _encode(array: pa.Array, part: DataField) -> pa.DictionaryArray:
+    """Dictionary-encode one partition column; nulls are a value of their own."""
+    if _is_float(part):
+        # Arrow's hash takes -0.0 and 0.0 for one value; as bits they stay two.
+        array = array.view(_BITS[array.type])
+    return array.dictionary_encode(null_encoding="encode")
+
+
+def _partition_rows(grouped: pa.Table, starts: Codes, routing: Routing) -> list[bytes]:
+    """Return the serialised partition row of the group that begins at each start."""
+    if not routing.partition_fields:
+        return [EMPTY_ROW] * len(starts)
+    first = pa.array(starts)
+    columns = [
+        [from_scalar(scalar, part.type) for scalar in grouped.column(part.name).take(first)]
+        for part in routing.partition_fields
+    ]
+    types = [part.type for part in routing.partition_fields]
+    return [_memoised(values, types, routing) for values in zip(*columns, strict=True)]
+
+
+def _memoised(values: tuple[Value, ...], types: Sequence[DataType], routing: Routing) -> bytes:
+    # 0.0 and -0.0 are equal keys of a dict, so the sign of a zero must be part of the key.
+    key = tuple(repr(value) if isinstance(value, float) else value for value in values)
+    row = routing.memo.get(key)
+    if row is None:
+        row = routing.memo[key] = encode_row(values, types)
+    return row
+
+
+# ---- buckets and groups ----------------------------------------------------------------------------------------------
+
+
+def _buckets(table: pa.Table, routing: Routing) -> Codes:
+    columns = [_whole(table.column(key.name)) for key in routing.bucket_fields]
+    types = [key.type for key in routing.bucket_fields]
+    return bucket_ids(columns, types, function=routing.function, buckets=routing.buckets).astype(np.int64)
+
+
+def _is_float(part: DataField) -> bool:
+    return isinstance(part.type, AtomicType) and part.type.root in {"FLOAT", "DOUBLE"}
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _contiguous(table: pa.Table, codes: Codes) -> tuple[pa.Table, Codes | None, Codes]:
+    """Bring equal codes side by side: the table, the order taken (None: as it was), and the bounds of the runs."""
+    order = None
+    if not bool((codes[1:] >= codes[:-1]).all()):
+        order = _stable_order(codes)
+        codes = codes[order]
+        table = table.combine_chunks().take(pa.array(order))
+    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    return table, order, np.concatenate(([0], changes, [len(codes)]))
+
+
+def _stable_order(codes: Codes) -> Codes:
+    """Return the order that sorts codes stably, or at least brings equal ones together; few codes sort by radix."""
+    low, high = int(codes.min()), int(codes.max())
+    if high - low < _RADIX_MAX:
+        return np.argsort((codes - low).astype(np.uint16), kind="stable")
+    dense = pa.array(codes).dictionary_encode()
+    if len(dense.dictionary) <= _RADIX_MAX:
+        return np.argsort(dense.indices.to_numpy(zero_copy_only=False).astype(np.uint16), kind="stable")
+    return np.argsort(codes, kind="stable")

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from lakewright.catalog.open import open_table
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError
 from lakewright.maintenance.orphans import DAY_MILLIS, find_orphans, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.spec.snapshot import to_json
 from support.commits import committer, data_file, live_names, message, new_store
+from support.golden import WAREHOUSE, expected
 
 LATER = int(time.time() * 1000) + 10 * DAY_MILLIS  # everything the tests write is old by then
 
@@ -134,3 +136,12 @@ def test_links_are_never_followed(tmp_path: Path) -> None:
     Path(f"{store.layout.root}/dt=x/bucket-0/link.parquet").symlink_to(outside / "precious.parquet")
     assert sorted(remove_orphans(store, now=LATER).paths) == strays
     assert (outside / "precious.parquet").exists()
+
+
+def test_only_a_rollback_left_orphans_in_the_golden_tables() -> None:
+    found = {}
+    for name in expected():
+        database, table_name = name.split(".")
+        store = open_table(f"{WAREHOUSE}/{database}.db/{table_name}").store
+        found[name] = find_orphans(store, now=LATER).count
+    assert {name: count for name, count in found.items() if count} == {"meta.rollback": 4}

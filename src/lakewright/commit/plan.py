@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 
 from lakewright.commit.changes import Change
 from lakewright.commit.conflicts import (
@@ -24,6 +24,7 @@ from lakewright.commit.overwrite import Replaced, overwrite_change
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import DELETE, IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
@@ -71,6 +72,7 @@ class Plan:
 def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
     """Return what the intent does to a base, or raise CommitConflictError."""
     change, live = _change_on(store, intent, base)
+    _refuse_unsafe(store, intent, base, change.partitions)
     adds_only = intent.replaced is not None
     conflict = mixed_buckets((e for e in change.entries if not (adds_only and e.kind == DELETE)), ())
     if conflict is None and not (intent.only_adds and not intent.check_buckets):
@@ -102,17 +104,16 @@ def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tupl
     if base is None:
         return overwrite_change(intent.change, (), (), selects, buckets=store.options.bucket()), []
     live = live_in(store, base, intent.replaced)
-    index = store.manifests.read_index(base.index_manifest) if base.index_manifest else ()
+    index = _index_of(store, base)
     return overwrite_change(intent.change, live, index, selects, buckets=store.options.bucket()), live
 
 
 def _index_on(
     store: TableStore, intent: Intent, base: Snapshot | None, change: Change, live: Iterable[ManifestEntry]
 ) -> tuple[IndexEntry, ...] | None:
-    previous = () if base is None or not base.index_manifest else store.manifests.read_index(base.index_manifest)
-    takes_files = any(e.kind == DELETE for e in change.entries)
-    if not change.index and not (previous and takes_files):
+    if not change.index and not any(e.kind == DELETE for e in change.entries):
         return None
+    previous = _index_of(store, base)
     combined = combine_index(previous, change.index, bucketed=store.options.bucket() > 0)
     if isinstance(combined, Conflict):
         raise _error(store, intent, base, combined)
@@ -143,21 +144,60 @@ def _refuse_changed(store: TableStore, intent: Intent, base: Snapshot | None, se
     """Raise if a replaced partition got or lost rows after the snapshot that the caller has seen."""
     since = intent.unchanged_since or 0
     latest = 0 if base is None else base.id
-    for snapshot_id in range(since + 1, latest + 1):
+    if since > latest:
+        raise _error(store, intent, base, Conflict(f"the table has no snapshot {since}"))
+    before = None
+    for snapshot_id in range(max(since, 1), latest + 1):
         try:
             snapshot = store.snapshots.get(snapshot_id)
         except NotFoundError:
             conflict = Conflict(f"snapshot {snapshot_id} expired, so nobody can say whether the table is unchanged")
             raise _error(store, intent, base, conflict) from None
-        if snapshot.commit_kind in {CommitKind.COMPACT, CommitKind.ANALYZE}:
-            continue
-        files = tuple(e.file.file_name for e in store.manifests.delta(snapshot) if selects(e.partition))
+        files = () if snapshot_id == since else _changed_files(store, snapshot, before, selects)
         if files:
             conflict = Conflict(f"the partitions to replace changed after snapshot {since}", files)
             raise conflict_error(conflict, table=store.name, user=intent.user, kind=intent.kind, other=snapshot)
-    if since > latest:
-        conflict = Conflict(f"the table has no snapshot {since}")
-        raise _error(store, intent, base, conflict)
+        before = snapshot
+
+
+def _refuse_unsafe(store: TableStore, intent: Intent, base: Snapshot | None, partitions: frozenset[bytes]) -> None:
+    """In strict mode, raise if another user rewrote our partitions (or, for an overwrite, added to them) lately."""
+    safe = store.options.get(CoreOptions.COMMIT_STRICT_MODE_LAST_SAFE_SNAPSHOT)
+    if safe is None or safe < 0 or base is None:
+        return
+    feared = {CommitKind.COMPACT, CommitKind.OVERWRITE}
+    if intent.kind is CommitKind.OVERWRITE:
+        feared.add(CommitKind.APPEND)
+    for snapshot in takewhile(lambda s: s.id > safe, store.snapshots.walk_back(base.id)):
+        if snapshot.commit_user == intent.user or snapshot.commit_kind not in feared:
+            continue
+        entries = store.manifests.delta(snapshot)
+        files = tuple(e.file.file_name for e in entries if e.partition in partitions and e.bucket >= 0)
+        if files:
+            conflict = Conflict(f"strict mode holds the table unsafe after snapshot {safe}", files)
+            raise conflict_error(conflict, table=store.name, user=intent.user, kind=intent.kind, other=snapshot)
+
+
+def _changed_files(
+    store: TableStore, snapshot: Snapshot, before: Snapshot | None, selects: Callable[[bytes], bool]
+) -> tuple[str, ...]:
+    """Return the data and index files by which a snapshot changed the rows of some partitions."""
+    if snapshot.commit_kind in {CommitKind.COMPACT, CommitKind.ANALYZE}:
+        return ()
+    files = [e.file.file_name for e in store.manifests.delta(snapshot) if selects(e.partition)]
+    if before is None or snapshot.index_manifest != before.index_manifest:
+        # Deleting rows by deletion vectors changes no data file.
+        was, is_now = (
+            {e.file.file_name for e in _index_of(store, s) if selects(e.partition)} for s in (before, snapshot)
+        )
+        files += sorted(was ^ is_now)
+    return tuple(files)
+
+
+def _index_of(store: TableStore, snapshot: Snapshot | None) -> list[IndexEntry]:
+    if snapshot is None or snapshot.index_manifest is None:
+        return []
+    return store.manifests.read_index(snapshot.index_manifest)
 
 
 def _error(store: TableStore, intent: Intent, base: Snapshot | None, conflict: Conflict) -> CommitConflictError:

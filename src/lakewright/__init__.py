@@ -1,3 +1,127 @@
 """Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone."""
 
+from lakewright.calls import Progress, read_table, write_table
+from lakewright.catalog.factory import CatalogFactory
+from lakewright.catalog.filesystem import Database, FileSystemCatalog
+from lakewright.catalog.listing import PagedList, Partition
+from lakewright.catalog.open import open_table
+from lakewright.catalog.system import SystemTable
+from lakewright.commit.message import CommitMessage
+from lakewright.commit.table_commit import BatchTableCommit, CommitResult, StreamTableCommit, TableCommit
+from lakewright.errors import (
+    AlreadyExistsError,
+    BranchAlreadyExistException,
+    BranchNotExistException,
+    ColumnAlreadyExistException,
+    ColumnNotExistException,
+    CommitConflictError,
+    CommitContentionError,
+    CommitUnknownError,
+    CorruptTableError,
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    InvalidInputError,
+    InvalidMessageError,
+    LakewrightError,
+    LakewrightWarning,
+    NotFoundError,
+    TableAlreadyExistException,
+    TableNotExistException,
+    TagAlreadyExistException,
+    TagNotExistException,
+    UnsupportedError,
+)
+from lakewright.metadata.refs import Tag
+from lakewright.read.builder import ExplainResult, Plan, ReadBuilder, TableRead, TableScan
+from lakewright.read.split import DataSplit
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.evolution import Move, SchemaChange
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
+from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.spec.schema import Schema, TableSchema
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
+from lakewright.table import FileStoreTable
+from lakewright.write.builder import (
+    BatchTableWrite,
+    BatchWriteBuilder,
+    StreamTableWrite,
+    StreamWriteBuilder,
+    TableWrite,
+)
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyExistsError",
+    "ArrayType",
+    "AtomicType",
+    "BatchTableCommit",
+    "BatchTableWrite",
+    "BatchWriteBuilder",
+    "BranchAlreadyExistException",
+    "BranchNotExistException",
+    "CatalogFactory",
+    "ColumnAlreadyExistException",
+    "ColumnNotExistException",
+    "CommitConflictError",
+    "CommitContentionError",
+    "CommitMessage",
+    "CommitResult",
+    "CommitUnknownError",
+    "ConfigOption",
+    "CoreOptions",
+    "CorruptTableError",
+    "DataField",
+    "DataFile",
+    "DataSplit",
+    "Database",
+    "DatabaseAlreadyExistException",
+    "DatabaseNotEmptyException",
+    "DatabaseNotExistException",
+    "ExplainResult",
+    "FileStoreTable",
+    "FileSystemCatalog",
+    "Identifier",
+    "InvalidInputError",
+    "InvalidMessageError",
+    "LakewrightError",
+    "LakewrightWarning",
+    "MapType",
+    "MergeEngine",
+    "Move",
+    "MultisetType",
+    "NotFoundError",
+    "PagedList",
+    "Partition",
+    "Plan",
+    "Predicate",
+    "PredicateBuilder",
+    "Progress",
+    "ReadBuilder",
+    "RowType",
+    "Schema",
+    "SchemaChange",
+    "Snapshot",
+    "StreamTableCommit",
+    "StreamTableWrite",
+    "StreamWriteBuilder",
+    "SystemTable",
+    "TableAlreadyExistException",
+    "TableCommit",
+    "TableNotExistException",
+    "TableRead",
+    "TableScan",
+    "TableSchema",
+    "TableWrite",
+    "Tag",
+    "TagAlreadyExistException",
+    "TagNotExistException",
+    "UnsupportedError",
+    "__version__",
+    "open_table",
+    "read_table",
+    "write_table",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +12,18 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakewright.catalog.open import open_table
+from lakewright.catalog.system import SystemTable
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
+from lakewright.spec.types import AtomicType, DataType
 from lakewright.table import FileStoreTable
-from lakewright.write.align import widened
-from lakewright.write.writer import ArrowData, as_reader
+from lakewright.write.writer import ArrowData, batches_of
 
 _MODES = ("append", "overwrite", "upsert", "delete")
+_WIDTHS = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | str,
+    table: FileStoreTable | SystemTable | str,
     *,
     filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
     columns: Sequence[str] | None = None,
@@ -77,9 +80,10 @@ def write_table(
     """
     target = open_table(table) if isinstance(table, str) else table
     _check_mode(target, mode, schema_mode)
-    reader = as_reader(data)
-    if schema_mode == "merge":
-        target = _merged(target, reader.schema)
+    batches = iter(batches_of(data, target.name))
+    if schema_mode == "merge" and (first := next(batches, None)) is not None:
+        target = _merged(target, first.schema)
+        batches = itertools.chain([first], batches)
     if mode == "overwrite" and partitions is not None:
         target = target.copy({"dynamic-partition-overwrite": "false"})
     builder = target.new_batch_write_builder()
@@ -88,8 +92,8 @@ def write_table(
     report = _reporter(progress, time.monotonic)
     with builder.new_write() as write, builder.new_commit() as commit:
         rows = size = 0
-        for batch in reader:
-            write.write_arrow_batch(batch)
+        for batch in batches:
+            write.write_arrow(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             report(rows, size)
         return commit.commit(write.prepare_commit())
@@ -111,14 +115,24 @@ def _merged(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
     for field in from_arrow_schema(schema):
         if field.name not in known:
             changes.append(SchemaChange.add_column(field.name, field.type))
-        elif (wider := widened(known[field.name].type, field.type)) is not None:
-            changes.append(SchemaChange.update_column_type(field.name, wider, keep_nullability=True))
+        elif _is_wider(field.type, known[field.name].type):
+            changes.append(SchemaChange.update_column_type(field.name, field.type, keep_nullability=True))
     if not changes:
         return table
     store = table.store
     has_snapshot = store.snapshots.latest_id() is not None
     evolved = store.schemas.evolve(changes, has_snapshot=has_snapshot, time_millis=int(time.time() * 1000))
     return FileStoreTable(table.identifier, store.with_schema(evolved.with_options(table.schema.options)))
+
+
+def _is_wider(new: DataType, old: DataType) -> bool:
+    """Say whether a type holds every value of another, and more."""
+    if not isinstance(new, AtomicType) or not isinstance(old, AtomicType):
+        return False
+    if new.root != old.root:
+        return any(old.root in order and new.root in order[order.index(old.root) + 1 :] for order in _WIDTHS)
+    sizes = [(t.length, t.precision - t.scale, t.scale) for t in (old, new)]
+    return sizes[0] != sizes[1] and all(small <= large for small, large in zip(*sizes, strict=True))
 
 
 def _reporter(progress: bool | ProgressCallback, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001

@@ -97,8 +97,11 @@ def test_peers_read_tables_partitioned_by_any_scalar(
     if column >= len(fields):
         pytest.skip("no such column")
     key = fields[column]
+    assert isinstance(key.type, lw.AtomicType)
     if str(key.type) in {"FLOAT", "DOUBLE"} and peer == "pypaimon-rust":
         pytest.skip("pypaimon-rust 0.4.0 refuses floating point partitions")
+    if key.type.root in {"BINARY", "VARBINARY"}:
+        pytest.skip("pypaimon looks for Python's spelling of bytes, pypaimon-rust refuses them; Java is asked elsewhere")
     pair = [fields[0], DataField(1, "p", key.type)]
     rows = scalar_rows(fields).select(["id", key.name]).rename_columns(["id", "p"])
     table = _table(catalog, pair, ["p"])

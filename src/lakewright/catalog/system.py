@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, NotFoundError
-from lakewright.formats.base import file_format_of
 from lakewright.read.scan import pick_snapshot
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.manifest import ManifestEntry
@@ -249,7 +248,7 @@ def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]
         table.store.partition_directory(entry.partition) or None,
         entry.bucket,
         file.external_path or file.file_name,
-        file_format_of(file.file_name),
+        file.file_name.rsplit(".", 1)[-1],
         file.schema_id,
         file.level,
         file.row_count,

@@ -216,7 +216,7 @@ class RowType:
         object.__setattr__(self, "fields", tuple(fields))
 
     def __str__(self) -> str:
-        inner = ", ".join(f"{f.name} {f.type}" for f in self.fields)
+        inner = ", ".join(f"`{f.name}` {f.type}" for f in self.fields)
         return _suffix(f"ROW<{inner}>", self.nullable)
 
     def to_dict(self) -> JSON:

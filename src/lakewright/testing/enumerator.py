@@ -1,0 +1,189 @@
+"""Every storage call of an operation fails once, in every way; afterwards the warehouse must be whole.
+
+An operation is prepared on a fresh memory storage, run once to count its calls, and then run again for each call and
+each fault. After each run the power is cut, the warehouse is opened anew and checked:
+
+- it can be read, and shows the state before or the state after, never one between;
+- an operation that returned has happened, one that said "nothing was published" has not;
+- the same operation, asked for again, ends in the state after;
+- after the removal of orphans the files of the table are exactly the files in use.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.errors import (
+    CommitConflictError,
+    CommitContentionError,
+    InvalidInputError,
+    LakewrightError,
+    NotFoundError,
+)
+from lakewright.metadata.store import TableStore
+from lakewright.spec.snapshot import Snapshot
+from lakewright.storage.base import Storage
+from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+
+SIX_FAULTS = (
+    FaultKind.ERROR_BEFORE,
+    FaultKind.ERROR_AFTER,
+    FaultKind.CRASH_BEFORE,
+    FaultKind.CRASH_AFTER,
+    FaultKind.SHORT_WRITE,
+    FaultKind.DISK_FULL,
+)
+OPTIONS = {"table-default.lakewright.write-threads": "1", "table-default.commit.max-retries": "3"}
+_NOTHING_HAPPENED = (CommitConflictError, CommitContentionError, InvalidInputError, NotFoundError)
+_names = itertools.count()
+
+State: TypeAlias = object
+Action: TypeAlias = Callable[[FileSystemCatalog], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something a user does, with what must be there before it.
+
+    `again` is how a user asks for the same thing after a failure: by default the same call where the state is still the
+    one before, nothing where it is the one after.
+    """
+
+    name: str
+    prepare: Action
+    run: Action
+    again: Action | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How many runs there were, and what went wrong in them."""
+
+    operation: str
+    calls: int
+    runs: int
+    failures: tuple[str, ...]
+
+
+def enumerate_faults(
+    operation: Operation, observe: Callable[[FileSystemCatalog], State], kinds: tuple[FaultKind, ...] = SIX_FAULTS
+) -> Report:
+    """Run an operation with every call failing in every way."""
+    memory = MemoryStorage(f"enumerator-{next(_names)}")
+    operation.prepare(_open(memory))
+    start = memory.image()
+    before = observe(_open(memory))
+    counted = FaultyStorage(memory)
+    operation.run(_open(counted))
+    after = observe(_open(memory))
+    failures = []
+    faults = [Fault(call, kind) for call in range(1, len(counted.calls) + 1) for kind in kinds]
+    for seed, fault in enumerate(faults):
+        memory.restore(start)
+        trial = _Trial(operation, observe, memory, before, after)
+        failures += [f"{operation.name}, {fault.kind} at call {fault.call}: {text}" for text in trial.run(fault, seed)]
+    memory.clear()
+    return Report(operation.name, len(counted.calls), len(faults), tuple(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    operation: Operation
+    observe: Callable[[FileSystemCatalog], State]
+    memory: MemoryStorage
+    before: State
+    after: State
+
+    def run(self, fault: Fault, seed: int) -> Iterator[str]:
+        """Yield what is wrong after one fault."""
+        outcome = _outcome(self.operation.run, _open(FaultyStorage(self.memory, [fault])))
+        if isinstance(outcome, str):
+            yield outcome
+        self.memory.crash(seed)
+        catalog = _open(self.memory)
+        try:
+            state = self.observe(catalog)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            yield f"the warehouse cannot be read: {error!r}"
+            return
+        yield from self._judge(state, outcome)
+        yield from self._repeat(state, catalog)
+        yield from self._clean(catalog)
+
+    def _judge(self, state: State, outcome: BaseException | str | None) -> Iterator[str]:
+        if state not in (self.before, self.after):
+            yield f"a state between: {state}"
+        elif outcome is None and state != self.after:
+            yield "acknowledged and lost"
+        elif isinstance(outcome, _NOTHING_HAPPENED) and state != self.before:
+            yield f"said that nothing happened, but it did: {outcome!r}"
+
+    def _repeat(self, state: State, catalog: FileSystemCatalog) -> Iterator[str]:
+        if self.operation.again is None and state == self.after:
+            return
+        try:
+            (self.operation.again or self.operation.run)(catalog)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+            yield f"asked for again: {error!r}"
+            return
+        if self.observe(catalog) != self.after:
+            yield f"asked for again, it ends in {self.observe(catalog)}"
+
+    def _clean(self, catalog: FileSystemCatalog) -> Iterator[str]:
+        self.memory.age(7 * 24 * 60 * 60 * 1000)
+        for database in catalog.list_databases():
+            for name in catalog.list_tables(database):
+                table = catalog.get_table(f"{database}.{name}")
+                table.remove_orphan_files()
+                stray = stray_files(table.store)
+                if stray:
+                    yield f"not in use after the clean-up: {sorted(stray)[:3]}"
+
+
+def _open(storage: Storage) -> FileSystemCatalog:
+    memory = storage.inner if isinstance(storage, FaultyStorage) else storage
+    assert isinstance(memory, MemoryStorage)  # noqa: S101 - the enumerator makes its own storage
+    return FileSystemCatalog(storage, f"{memory.root}/warehouse", OPTIONS)
+
+
+def _outcome(run: Action, catalog: FileSystemCatalog) -> BaseException | str | None:
+    """Return None for a return, the error for one the library may raise, and text for any other."""
+    try:
+        run(catalog)
+    except (LakewrightError, OSError, Crash) as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - an error outside the tree is a finding
+        return f"an error outside the tree: {error!r}"
+    return None
+
+
+def stray_files(store: TableStore) -> set[str]:
+    """Return the files of a table that nothing names, found without the code that removes them."""
+    root = store.layout.root
+    used = {store.layout.latest_hint, store.layout.earliest_hint}
+    used |= {store.layout.schema_file(schema_id) for schema_id in store.schemas.ids()}
+    used |= {store.layout.snapshot_file(snapshot_id) for snapshot_id in store.snapshots.ids()}
+    used |= {store.layout.tag_file(name) for name in store.tags.list()}
+    snapshots = [store.snapshots.get(snapshot_id) for snapshot_id in store.snapshots.ids()]
+    snapshots += [store.tags.get(name).snapshot for name in store.tags.list()]
+    for snapshot in snapshots:
+        used |= set(_named_by(store, snapshot))
+    return {info.path for info in store.storage.walk(root)} - used
+
+
+def _named_by(store: TableStore, snapshot: Snapshot) -> Iterator[str]:
+    """Yield every file that one snapshot needs."""
+    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    for name in lists:
+        yield store.layout.manifest_file(name)
+        for manifest in store.manifests.read_list(name):
+            yield store.layout.manifest_file(manifest.file_name)
+            for entry in store.manifests.read(manifest):
+                place = store.partition_directory(entry.partition)
+                yield store.layout.data_file(place, entry.bucket, entry.file)
+    if snapshot.index_manifest is not None:
+        yield store.layout.manifest_file(snapshot.index_manifest)

@@ -1,0 +1,54 @@
+"""Small tables to read, made by the writer, and the golden tables opened without a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from lakewright.metadata.schemas import Schemas
+from lakewright.metadata.store import TableStore
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.storage.layout import Layout
+from lakewright.storage.local import LocalStorage
+from lakewright.write.builder import BatchWriteBuilder
+from support.golden import WAREHOUSE
+
+
+def new_table(
+    root: Path, schema: pa.Schema, partition_keys: Sequence[str] = (), options: Mapping[str, str] | None = None
+) -> TableStore:
+    """Make an append table."""
+    wish = Schema.from_pyarrow_schema(schema, partition_keys=partition_keys, options=options or {})
+    table_schema = new_table_schema(wish, time_millis=1)
+    storage, layout = LocalStorage(durable=False), Layout(str(root))
+    storage.make_directory(layout.schema_directory)
+    assert storage.create(layout.schema_file(0), table_schema.to_json().encode())
+    return TableStore("db.t", storage, layout, table_schema)
+
+
+def append(store: TableStore, rows: pa.Table) -> None:
+    """Commit rows."""
+    builder = BatchWriteBuilder(store)
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(rows)
+        commit.commit(write.prepare_commit())
+
+
+def golden_store(name: str, options: Mapping[str, str] | None = None, branch: str = "main") -> TableStore:
+    """Open a golden table with the schema that its options travel to."""
+    database, table = name.split(".")
+    storage, root = LocalStorage(), str(WAREHOUSE / f"{database}.db" / table)
+    schema = Schemas(storage, Layout(root, branch)).latest()
+    assert schema is not None
+    schema = schema.with_options(options or {})
+    found = schema.core_options
+    layout = Layout(
+        root,
+        branch,
+        found.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
+        found.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
+    )
+    return TableStore(name, storage, layout, schema)

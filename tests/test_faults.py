@@ -1,0 +1,132 @@
+"""Every storage call of every operation x six faults: clean, and no acknowledged commit lost to a power cut."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.testing.enumerator import Operation, enumerate_faults
+
+FIELDS = [
+    lw.DataField(0, "id", lw.AtomicType("INT")),
+    lw.DataField(1, "day", lw.AtomicType("DATE")),
+]
+DAYS = [date(2026, 11, 1), date(2026, 11, 2)]
+
+
+def observe(catalog: lw.FileSystemCatalog) -> object:
+    """Return all that a user sees: tables, columns, options, rows of every snapshot, tags."""
+    seen = {}
+    for database in catalog.list_databases():
+        for name in catalog.list_tables(database):
+            table = catalog.get_table(f"{database}.{name}")
+            history = [_rows(table, snapshot_id) for snapshot_id in table.store.snapshots.ids()]
+            tags = {tag: lw.read_table(table, tag=tag).num_rows for tag in table.list_tags()}
+            columns = [str(field) for field in table.fields]
+            seen[name] = (columns, sorted(table.schema.options.items()), history, tags, lw.read_table(table).num_rows)
+    return seen
+
+
+def _rows(table: lw.FileStoreTable, snapshot_id: int) -> list[str]:
+    return sorted(map(repr, lw.read_table(table, snapshot_id=snapshot_id).to_pylist()))
+
+
+def database(catalog: lw.FileSystemCatalog) -> None:
+    catalog.create_database("d")
+
+
+def empty_table(catalog: lw.FileSystemCatalog) -> None:
+    database(catalog)
+    catalog.create_table("d.t", lw.Schema(FIELDS, ["day"], options={"manifest.merge-min-count": "2"}))
+
+
+def written_table(catalog: lw.FileSystemCatalog) -> None:
+    empty_table(catalog)
+    for number in range(3):
+        lw.write_table(_batch(number), catalog.get_table("d.t"))
+
+
+def _batch(number: int) -> pa.Table:
+    return pa.table({"id": pa.array([number, number + 100], pa.int32()), "day": pa.array(DAYS)})
+
+
+def create(catalog: lw.FileSystemCatalog) -> None:
+    catalog.create_table("d.t", lw.Schema(FIELDS, ["day"]), ignore_if_exists=True)
+
+
+def append(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_batch(7), catalog.get_table("d.t"))
+
+
+def stream_append(catalog: lw.FileSystemCatalog) -> None:
+    builder = catalog.get_table("d.t").new_stream_write_builder().with_commit_user("stream")
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(_batch(8))
+        commit.filter_and_commit({1: write.prepare_commit(1)})
+
+
+def overwrite(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_batch(9).slice(0, 1), catalog.get_table("d.t"), mode="overwrite")
+
+
+def overwrite_static(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_batch(9).slice(0, 1), catalog.get_table("d.t"), mode="overwrite", partitions={"day": DAYS[0]})
+
+
+def truncate(catalog: lw.FileSystemCatalog) -> None:
+    with catalog.get_table("d.t").new_batch_write_builder().new_commit() as commit:
+        commit.truncate_table()
+
+
+def alter(catalog: lw.FileSystemCatalog) -> None:
+    if "note" not in catalog.get_table("d.t").field_names:
+        catalog.alter_table("d.t", [lw.SchemaChange.add_column("note", lw.AtomicType("STRING"))])
+
+
+def tag(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").create_tag("one", ignore_if_exists=True)
+
+
+def drop(catalog: lw.FileSystemCatalog) -> None:
+    catalog.drop_table("d.t", ignore_if_not_exists=True)
+
+
+def rename(catalog: lw.FileSystemCatalog) -> None:
+    catalog.rename_table("d.t", "d.renamed", ignore_if_not_exists=True)
+
+
+OPERATIONS = [
+    Operation("create", database, create, create),
+    Operation("append", empty_table, append),
+    Operation("append with a manifest merge", written_table, append),
+    Operation("append of a stream", written_table, stream_append, stream_append),
+    Operation("overwrite", written_table, overwrite),
+    Operation("static overwrite", written_table, overwrite_static),
+    Operation("truncate", written_table, truncate),
+    Operation("alter", written_table, alter, alter),
+    Operation("tag", written_table, tag, tag),
+    Operation("drop", written_table, drop, drop),
+    Operation("rename", written_table, rename, rename),
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name.replace(" ", "-"))
+def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
+    report = enumerate_faults(operation, observe)
+    assert report.calls > 0
+    assert report.failures == ()
+    print(f"{report.operation}: {report.calls} calls, {report.runs} runs")
+
+
+def test_the_enumerator_notices_an_operation_that_is_not_atomic() -> None:
+    """A check that cannot fail proves nothing: two commits in one operation must be caught between."""
+
+    def twice(catalog: lw.FileSystemCatalog) -> None:
+        append(catalog)
+        append(catalog)
+
+    report = enumerate_faults(Operation("twice", empty_table, twice), observe)
+    assert any("a state between" in failure for failure in report.failures)

@@ -278,6 +278,7 @@ class WriteBuffer:
             self._running += 1
         if self._inline:
             self._drain(lane)
+            self.raise_failure()
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._limits.threads, thread_name_prefix="lakewright-write")

@@ -239,7 +239,7 @@ class AvroFileReader:
                 block = next(blocks, None)
                 if block is None:
                     return
-                if block.count == 0:
+                if block.count == 0 and not block.data:
                     continue
                 batch = self._batch(block.count, block.data)
             step = batch_rows or block.count

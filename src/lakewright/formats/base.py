@@ -29,7 +29,7 @@ from lakewright.spec.stats import (
     parse_stats_mode,
     truncate,
 )
-from lakewright.spec.types import DataField
+from lakewright.spec.types import AtomicType, DataField, DataType, MapType, RowType
 
 FORMATS = ("parquet", "orc", "avro")
 _NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
@@ -207,6 +207,21 @@ def corrupt(path: str, reason: str) -> CorruptTableError:
         f"the file {path} is damaged: {reason}. Restore it from a copy, or roll back to a snapshot without it",
         path=path,
     )
+
+
+def scalar_types(dtype: DataType) -> Iterator[AtomicType]:
+    """Yield the scalar types that a type is made of, depth first."""
+    match dtype:
+        case AtomicType():
+            yield dtype
+        case RowType():
+            for field in dtype.fields:
+                yield from scalar_types(field.type)
+        case MapType():
+            yield from scalar_types(dtype.key)
+            yield from scalar_types(dtype.value)
+        case _:
+            yield from scalar_types(dtype.element)
 
 
 def check_rows(table: pa.Table, schema: pa.Schema) -> None:

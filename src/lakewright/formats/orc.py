@@ -29,6 +29,7 @@ from lakewright.formats.base import (
     corrupt,
     decoding,
     empty_batch,
+    scalar_types,
 )
 from lakewright.formats.conform import conform, rebuild_list, rebuild_struct
 from lakewright.formats.orc_tail import MAGIC, TAIL_BYTES_MAX, Postscript, read_postscript, timestamp_bounds
@@ -233,25 +234,11 @@ def _far(column: str, where: str, path: str | None = None) -> UnsupportedError:
 
 
 def _has_timestamp(dtype: DataType) -> bool:
-    return any(leaf.root.startswith("TIMESTAMP") for leaf in _leaves(dtype))
+    return any(leaf.root.startswith("TIMESTAMP") for leaf in scalar_types(dtype))
 
 
 def _has_char(dtype: DataType) -> bool:
-    return any(leaf.root == "CHAR" for leaf in _leaves(dtype))
-
-
-def _leaves(dtype: DataType) -> Iterator[AtomicType]:
-    match dtype:
-        case AtomicType():
-            yield dtype
-        case RowType():
-            for field in dtype.fields:
-                yield from _leaves(field.type)
-        case MapType():
-            yield from _leaves(dtype.key)
-            yield from _leaves(dtype.value)
-        case _:
-            yield from _leaves(dtype.element)
+    return any(leaf.root == "CHAR" for leaf in scalar_types(dtype))
 
 
 def _stripped(array: pa.Array, dtype: DataType) -> pa.Array:

@@ -8,9 +8,10 @@ file of somebody else a missing column reads as null.
 
 from __future__ import annotations
 
+import inspect
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,10 @@ from lakewright.formats.base import (
     corrupt,
     decoding,
     empty_batch,
+    scalar_types,
 )
 from lakewright.formats.conform import Missing, conform_column
+from lakewright.formats.parquet_pages import CheckedSource, Chunk, check_pages
 from lakewright.formats.parquet_stats import group_stats
 from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_checksum
 from lakewright.spec.arrow import to_arrow_schema, with_field_ids
@@ -41,6 +44,19 @@ from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, Ma
 _MAGIC = b"PAR1"
 _END = struct.Struct("<I4s")  # the length of the footer and the magic: the last eight bytes
 _CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
+_PAGE_ROWS_MAX = 1 << 20  # pages end by their bytes, not by their rows
+
+
+def _known(function: Callable[..., object], options: dict[str, object]) -> dict[str, object]:
+    """Return the options that the Arrow at hand knows; older ones do what these ask for, or do without."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in options.items() if name in names}
+
+
+_WRITER_NEWER = _known(
+    pq.ParquetWriter.__init__, {"write_time_adjusted_to_utc": True, "max_rows_per_page": _PAGE_ROWS_MAX}
+)
+_READER_NEWER = _known(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
 _SAMPLE_ROWS = 32_768
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
 _WHOLE_BYTES = MIB  # smaller files are read in one go: opening costs more than bytes
@@ -115,8 +131,8 @@ class ParquetFileWriter:
             write_page_checksum=True,
             write_page_index=True,
             store_decimal_as_integer=True,
-            write_time_adjusted_to_utc=True,
             store_schema=False,
+            **_WRITER_NEWER,
         )
 
 
@@ -197,12 +213,12 @@ class ParquetFileReader:
 
     def _open(self, size: int) -> None:
         """Read and check the footer, and find the leaves that hold the wanted fields."""
-        buffer = None
+        self._whole: bytes | None = None
+        self._checked: CheckedSource | None = None
         if size <= _WHOLE_BYTES:
-            tail = bytes(self._source.read())
+            tail = self._whole = bytes(self._source.read())
             if len(tail) != size:
                 raise corrupt(self._path, f"{len(tail)} bytes long where {size} belong")
-            buffer = pa.BufferReader(tail)
         else:
             tail = self._read_at(size - _TAIL_BYTES, _TAIL_BYTES)
         footer_bytes, magic = _END.unpack(tail[-_END.size :])
@@ -216,18 +232,24 @@ class ParquetFileReader:
         if checksum is not None and checksum != zlib.crc32(footer):
             raise corrupt(self._path, "the checksum of its footer does not match")
         self._sealed = checksum is not None
-        self._metadata = pq.read_metadata(pa.BufferReader(footer))
-        self._data = buffer or self._source
-        self._file = self._parquet_file(self._data)
+        if self._whole is not None:
+            self._data: object = pa.py_buffer(self._whole)
+            known = None
+        else:
+            self._checked = CheckedSource(self._source) if self._sealed else None
+            self._data = self._checked or self._source
+            known = pq.read_metadata(pa.BufferReader(footer))
+        self._file = self._parquet_file(known)
+        self._metadata = self._file.metadata
         self._select(self._file.schema_arrow)
 
-    def _parquet_file(self, source: object, **options: object) -> pq.ParquetFile:
+    def _parquet_file(self, metadata: pq.FileMetaData | None, **options: object) -> pq.ParquetFile:
         return pq.ParquetFile(
-            source,
-            metadata=self._metadata,
-            pre_buffer=not isinstance(source, pa.BufferReader),
+            self._data if self._whole is None else pa.BufferReader(self._data),
+            metadata=metadata,
+            pre_buffer=self._whole is None,
             page_checksum_verification=True,
-            arrow_extensions_enabled=False,
+            **_READER_NEWER,
             **options,
         )
 
@@ -259,8 +281,10 @@ class ParquetFileReader:
             if _leaf_count(found) == 1 and not pa.types.is_nested(found):
                 self._leaf[field.name] = first[field.name]
         self._leaves = sorted(chosen)
-        physical = self._metadata.schema
-        self._int96 = [i for i in self._leaves if physical.column(i).physical_type == "INT96"]
+        self._int96: list[int] = []
+        if any(leaf.root.startswith("TIMESTAMP") for field in self._fields for leaf in scalar_types(field.type)):
+            physical = self._metadata.schema
+            self._int96 = [i for i in self._leaves if physical.column(i).physical_type == "INT96"]
 
     def _missing(self, name: str) -> None:
         if self._sealed:
@@ -300,6 +324,8 @@ class ParquetFileReader:
             with decoding(self._path):
                 table = next(tables, None)
                 if table is None:
+                    if self._checked is not None:
+                        self._checked.finish()
                     return
                 batches = self._conform(table).to_batches(max_chunksize=batch_rows)
             yield from batches
@@ -307,6 +333,7 @@ class ParquetFileReader:
     def _tables(self, run: _Run, batch_rows: int | None) -> Iterator[pa.Table]:
         if self._int96:
             self._check_far(run)
+        self._expect_pages(run)
         threads = run.decoded_bytes > MIB
         reader = self._file.reader
         if run.decoded_bytes <= _DECODED_BYTES:
@@ -315,6 +342,19 @@ class ParquetFileReader:
         rows = batch_rows or max(1024, run.row_count * (_DECODED_BYTES // 2) // run.decoded_bytes)
         for batch in reader.iter_batches(rows, list(run.groups), column_indices=self._leaves, use_threads=threads):
             yield pa.Table.from_batches([batch])
+
+    def _expect_pages(self, run: _Run) -> None:
+        """Have the page headers of a sealed file checked: now if it is in memory, else when its bytes pass."""
+        if not self._sealed:
+            return
+        groups = [self._metadata.row_group(index) for index in run.groups]
+        chunks = [Chunk.of(group.column(leaf)) for group in groups for leaf in self._leaves]
+        if self._checked is not None:
+            self._checked.expect(chunks)
+        elif self._whole is not None:
+            data = memoryview(self._whole)
+            for chunk in chunks:
+                check_pages(data[chunk.start : chunk.start + chunk.byte_count], chunk)
 
     def _without_data(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
         """Yield rows of which no wanted column is in the file."""
@@ -335,7 +375,7 @@ class ParquetFileReader:
     def _check_far(self, run: _Run) -> None:
         """Refuse 96-bit timestamps outside timestamp[ns]: Arrow would wrap them around silently."""
         for leaf in self._int96:
-            coarse = self._parquet_file(self._data, coerce_int96_timestamp_unit="s").reader.read_row_groups(
+            coarse = self._parquet_file(self._metadata, coerce_int96_timestamp_unit="s").reader.read_row_groups(
                 list(run.groups), column_indices=[leaf], use_threads=False
             )
             for _, values in _leaves("", coarse.column(0).combine_chunks()):

@@ -25,7 +25,8 @@ from lakewright.read.lanes import in_order
 from lakewright.read.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
 from lakewright.read.projection import ROW_TRACKING_FIELDS, Projection, plan_projection
 from lakewright.read.reader import SplitReader
-from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot, scan
+from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot
+from lakewright.read.scan import scan as scan_snapshot
 from lakewright.read.split import DataSplit, Row
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, bind, normalise
@@ -93,7 +94,7 @@ class TableScan:
         snapshot = pick_snapshot(self._store)
         if snapshot is None:
             return Plan(None, ())
-        result = scan(self._store, snapshot, self._predicate)
+        result = scan_snapshot(self._store, snapshot, self._predicate)
         index = [] if snapshot.index_manifest is None else self._store.manifests.read_index(snapshot.index_manifest)
         splits = plan_splits(self._store, snapshot.id, result.entries, deletions_of(self._store, index))
         for shape in self._shapes:
@@ -106,8 +107,11 @@ class TableScan:
 class TableRead:
     """Turns splits into rows; small enough to be pickled and sent to a worker."""
 
-    def __init__(self, store: TableStore, projection: Projection, predicate: Predicate, limit: int | None) -> None:
+    def __init__(
+        self, store: TableStore, projection: Projection, predicate: Predicate, limit: int | None, scan: TableScan
+    ) -> None:
         self._store = store
+        self._scan = scan
         self._projection = projection
         self._predicate = predicate
         self._limit = limit
@@ -168,7 +172,7 @@ class TableRead:
         self, splits: Sequence[DataSplit] | None, threads: int, ahead_max: int | None
     ) -> Iterator[pa.RecordBatch]:
         if splits is None:
-            splits = TableScan(self._store, self._predicate, self._limit).plan().splits()
+            splits = self._scan.plan().splits()
         reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
         sources = [partial(reader.read_group, split, group) for split in splits for group in split.row_groups()]
         if self._limit is not None:
@@ -239,7 +243,7 @@ class ReadBuilder:
         check_supported_for_read(
             self._store.schema, [f.name for f in projection.read_fields if f not in ROW_TRACKING_FIELDS]
         )
-        return TableRead(self._store, projection, self._predicate, self._limit)
+        return TableRead(self._store, projection, self._predicate, self._limit, self.new_scan())
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature
         """Plan the read and say what it would do."""

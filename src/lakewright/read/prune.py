@@ -31,6 +31,7 @@ from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import AtomicType, DataField, Value
 
 BUCKET_VALUES_MAX = 1000
+_SECOND_NANOS = 10**9
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
@@ -156,7 +157,25 @@ def file_may_match(predicate: Predicate, file: DataFile, file_fields: Sequence[D
     """Say whether a file may hold a row that fulfils a predicate in the words of its own schema."""
     if predicate == TRUE:
         return True
-    return may_match(predicate, lambda name: field_stats(file, name, file_fields), file.row_count)
+    return may_match(predicate, lambda name: _stats_of(file, name, file_fields), file.row_count)
+
+
+def _stats_of(file: DataFile, name: str, file_fields: Sequence[DataField]) -> ColumnStats | None:
+    """Return what can be believed of a column's statistics.
+
+    ORC files move times: those with a local zone by the zone of the writer, and the last second before 1970 by one
+    second. What is read from the file then lies outside of what the manifest says.
+    """
+    stats = field_stats(file, name, file_fields)
+    if stats is None or not file.file_name.endswith(".orc"):
+        return stats
+    dtype = next(f.type for f in file_fields if f.name == name)
+    root = dtype.root if isinstance(dtype, AtomicType) else ""
+    if root == "TIMESTAMP_LTZ":
+        return ColumnStats(None, None, stats.null_count)
+    if root == "TIMESTAMP" and isinstance(stats.max, int) and -_SECOND_NANOS < stats.max < 0:
+        return ColumnStats(stats.min, None, stats.null_count)
+    return stats
 
 
 def matching_buckets(

@@ -183,7 +183,9 @@ def _float_floor(number: float | Decimal, root: str) -> Floor:
 
 
 def _timestamp_floor(literal: object, dtype: AtomicType, column: str) -> Floor:
-    fine = AtomicType("TIMESTAMP(9)" if dtype.root == "TIMESTAMP" else "TIMESTAMP_LTZ(9)")
+    # A datetime64 knows no zone and means UTC; a datetime without a zone is no point in time.
+    zoned = dtype.root == "TIMESTAMP_LTZ" and not isinstance(literal, np.datetime64)
+    fine = AtomicType("TIMESTAMP_LTZ(9)" if zoned else "TIMESTAMP(9)")
     nanos = _value(literal, fine, dtype, column)
     if not isinstance(nanos, int):
         raise _wrong_kind(literal, dtype, column)

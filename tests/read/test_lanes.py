@@ -1,0 +1,73 @@
+"""Sequences worked on side by side: order, errors, bounds, and no thread left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from lakewright.read.lanes import in_order
+
+
+def _count(start: int, stop: int) -> Iterator[int]:
+    yield from range(start, stop)
+
+
+def _names() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("lakewright-read")]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("ahead", [None, 1, 3])
+def test_order_is_kept(threads: int, ahead: int | None) -> None:
+    sources = [partial(_count, n * 10, n * 10 + n) for n in range(8)]
+    want = [item for source in sources for item in source()]
+    assert list(in_order(sources, threads=threads, ahead_max=ahead)) == want
+    assert not _names()
+
+
+def test_an_error_comes_after_the_items_before_it() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("broken")
+
+    items = in_order([partial(_count, 7, 9), broken, partial(_count, 0, 100)], threads=2, ahead_max=1)
+    assert [next(items) for _ in range(3)] == [7, 8, 1]
+    with pytest.raises(ValueError, match="broken"):
+        next(items)
+    assert not _names()
+
+
+def test_leaving_early_stops_the_threads_and_closes_the_sources() -> None:
+    closed = []
+
+    def source(number: int) -> Iterator[int]:
+        try:
+            yield from range(10_000)
+        finally:
+            closed.append(number)
+
+    lanes = in_order([partial(source, n) for n in range(6)], threads=3, ahead_max=2)
+    assert next(lanes) == 0
+    lanes.close()
+    assert not _names()
+    assert sorted(closed) in ([0, 1, 2], [0, 1], [0])
+
+
+def test_no_source_runs_further_ahead_than_allowed() -> None:
+    made = []
+
+    def source(number: int) -> Iterator[int]:
+        for at in range(50):
+            made.append((number, at))
+            yield at
+
+    lanes = in_order([partial(source, n) for n in range(4)], threads=2, ahead_max=2)
+    for _ in range(10):
+        next(lanes)
+    assert not [number for number, _ in made if number > 1]
+    assert max(at for number, at in made if number == 1) <= 2
+    assert max(at for number, at in made if number == 0) <= 12
+    lanes.close()

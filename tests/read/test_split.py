@@ -1,0 +1,99 @@
+"""Splits as bytes: whole, cut, changed and foreign."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakewright.errors import InvalidMessageError, LakewrightError, UnsupportedError
+from lakewright.read.java_split import from_java, from_modified_utf8, modified_utf8, to_java
+from lakewright.read.split import DataSplit, DeletionFile, Row
+from lakewright.spec.rows import encode_row
+from lakewright.spec.types import AtomicType
+from support.facts import TEXTS, data_file, data_files
+
+TYPES = (AtomicType("STRING"), AtomicType("DATE"))
+
+splits = st.builds(
+    lambda files, partition, bucket, raw: DataSplit(
+        3,
+        bucket,
+        4,
+        tuple(files),
+        tuple(file.external_path or f"/t/bucket-{bucket}/{file.file_name}" for file in files),
+        partition_bytes=encode_row(partition, TYPES),
+        partition_types=TYPES,
+        bucket_path=f"/t/bucket-{bucket}",
+        raw_convertible=raw,
+        deletion_files=tuple(DeletionFile("/t/index/i-\u00e4", n, 24, n or None) for n, _ in enumerate(files)),
+    ),
+    st.lists(data_files(), max_size=3),
+    st.tuples(st.none() | TEXTS, st.none() | st.integers(-1000, 30000)),
+    st.integers(0, 100),
+    st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(splits)
+def test_round_trips(split: DataSplit) -> None:
+    assert DataSplit.deserialize(split.serialize()) == split
+    assert pickle.loads(pickle.dumps(split)) == split  # noqa: S301
+    assert from_java(to_java(split), TYPES) == split
+
+
+def _example() -> DataSplit:
+    row = encode_row(["x", 20000], TYPES)
+    file = data_file()
+    paths = ("/t/bucket-0/data-0.parquet",)
+    return DataSplit(1, 0, -1, (file,), paths, row, TYPES, "/t/bucket-0", deletion_files=(DeletionFile("/i", 1, 2, 3),))
+
+
+def test_partition_is_a_row_of_python_values() -> None:
+    partition = _example().partition
+    assert isinstance(partition, Row)
+    assert partition.get_field(0) == "x"
+    assert partition.values == list(partition)
+    assert str(partition[1]) == "2024-10-04"
+    assert _example().row_count == 3
+
+
+@pytest.mark.parametrize("java", [False, True])
+def test_damaged_bytes_are_refused_or_another_split(java: bool) -> None:
+    """Our frame notices every flipped bit; Java's has no checksum, but never leads to any other error."""
+    data = to_java(_example()) if java else _example().serialize()
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << random.Random(at).randrange(8)
+        for bad in (bytes(changed), data[:at]):
+            if not java:
+                with pytest.raises(InvalidMessageError):
+                    DataSplit.deserialize(bad)
+                continue
+            try:
+                from_java(bad, TYPES)
+            except LakewrightError:
+                continue
+
+
+def test_what_java_cannot_say() -> None:
+    cut = _example().sliced(1, 2)
+    assert cut is not None
+    assert DataSplit.deserialize(cut.serialize()) == cut
+    with pytest.raises(UnsupportedError, match="row ranges"):
+        to_java(cut)
+    with pytest.raises(UnsupportedError, match="version 5"):
+        to_java(_example(), version=5)
+    old = replace(_example(), files=(replace(data_file(), write_cols_sequences=(1,)),))
+    assert from_java(to_java(old, version=8), TYPES).files[0].write_cols_sequences is None
+
+
+@given(st.text())
+def test_modified_utf8(text: str) -> None:
+    assert from_modified_utf8(modified_utf8(text)) == text
+    assert b"\0" not in modified_utf8(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -33,7 +33,8 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         yield 1
         raise ValueError("broken")
 
-    items = in_order([partial(_count, 7, 9), broken, partial(_count, 0, 100)], threads=2, ahead_max=1)
+    sources: list[Callable[[], Iterator[int]]] = [partial(_count, 7, 9), broken, partial(_count, 0, 100)]
+    items = in_order(sources, threads=2, ahead_max=1)
     assert [next(items) for _ in range(3)] == [7, 8, 1]
     with pytest.raises(ValueError, match="broken"):
         next(items)

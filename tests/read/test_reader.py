@@ -164,7 +164,9 @@ def test_a_vector_beyond_the_file_is_damage() -> None:
     small = _replaced(split, {"files": tuple(_with_rows(f, 1) for f in split.files)})
     with pytest.raises(CorruptTableError, match="deletes row"):
         ReadBuilder(store).new_read().to_arrow([small])
-    gone = _replaced(split.deletion_files[0], {"path": split.deletion_files[0].path + "x"})
+    found = split.deletion_files[0]
+    assert found is not None
+    gone = _replaced(found, {"path": found.path + "x"})
     with pytest.raises(CorruptTableError, match="missing"):
         ReadBuilder(store).new_read().to_arrow([_replaced(split, {"deletion_files": (gone, None, None)})])
 

@@ -61,16 +61,11 @@ class SplitReader:
         ]
         with self._explained(split):
             deleted = self._deleted(split, group)
-            for position, batch in self._rows(split, group, residual):
-                if position >= end:
-                    break
-                part = _within(batch, position, start, end)
-                if part.num_rows:
-                    first = max(position, start)
-                    live = None if deleted is None else live_mask(deleted, first, part.num_rows)
-                    out = self._finish(part, constants, live, residual)
-                    if out.num_rows:
-                        yield out
+            for position, batch in _between(self._rows(split, group, residual), start, end):
+                live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
+                out = self._finish(batch, constants, live, residual)
+                if out.num_rows:
+                    yield out
 
     def _rows(
         self, split: DataSplit, group: Sequence[int], residual: Predicate
@@ -222,9 +217,15 @@ def _system_fields(file: DataFile) -> tuple[DataField, ...]:
     return tuple(field for field in (ROW_ID, SEQUENCE_NUMBER) if field.name in (file.write_cols or ()))
 
 
-def _within(batch: pa.RecordBatch, position: int, start: int, end: int) -> pa.RecordBatch:
-    low, high = max(start - position, 0), min(end - position, batch.num_rows)
-    return batch if (low, high) == (0, batch.num_rows) else batch.slice(low, max(high - low, 0))
+def _between(rows: Iterator[tuple[int, pa.RecordBatch]], start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows from one position up to another, and read no further."""
+    for position, batch in rows:
+        if position >= end:
+            return
+        low, high = max(start - position, 0), min(end - position, batch.num_rows)
+        if low < high:
+            whole = (low, high) == (0, batch.num_rows)
+            yield position + low, batch if whole else batch.slice(low, high - low)
 
 
 def _with_ids(batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:

@@ -213,7 +213,7 @@ def test_amazon_needs_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.s3
 def test_racing_clients_have_one_winner_each(s3_server: S3Server) -> None:
-    """Eight clients that share nothing but the server race for each of 100 names."""
+    """Eight clients that share nothing but the server, whose puts are made atomic, race for each of 100 names."""
     bucket, races, runners = s3_server.make_bucket(), 100, 8
     wins: list[int] = []
     barrier = threading.Barrier(runners)

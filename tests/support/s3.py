@@ -1,14 +1,22 @@
-"""An S3 emulator on loopback: where it listens and how to reach it."""
+"""An S3 emulator on loopback: where it listens and how to reach it.
+
+The emulator looks whether a key exists and then sets it, without a lock, so of callers that race with `If-None-Match`
+it sometimes lets two win, which a store with conditional puts must not. Its puts are therefore made one at a time here.
+What races against it show is that our side keeps to the answers of an atomic store; they prove nothing about real ones.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import boto3
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
 ACCESS_KEY = "AKIA-TEST-ACCESS"
@@ -42,15 +50,22 @@ class S3Server:
 @contextmanager
 def running_s3() -> Iterator[S3Server]:
     """Run an emulator, which honours `If-None-Match`, on a free port."""
+    put, one_at_a_time = S3Response._key_response_put, threading.Lock()
+
+    def atomic_put(self: S3Response, query: dict[str, object], key_name: str) -> object:
+        with one_at_a_time:
+            return put(self, query, key_name)
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        endpoint = f"http://{host}:{port}"
-        yield S3Server(endpoint, s3_options(endpoint))
-    finally:
-        server.stop()
+    with patch.object(S3Response, "_key_response_put", atomic_put):
+        server.start()
+        try:
+            host, port = server.get_host_and_port()
+            endpoint = f"http://{host}:{port}"
+            yield S3Server(endpoint, s3_options(endpoint))
+        finally:
+            server.stop()
 
 
 def s3_options(endpoint: str) -> dict[str, str]:

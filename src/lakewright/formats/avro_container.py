@@ -198,7 +198,10 @@ def _unsnappy(data: bytes) -> bytes:
     size, _ = _unsigned(data, 0)
     if len(data) < SYNC_BYTES // 4 or size > _BLOCK_BYTES_MAX:
         raise ValueError("a snappy block has no sensible size")
-    out: bytes = pa.Codec("snappy").decompress(data[:-4], decompressed_size=size, asbytes=True)
+    try:
+        out: bytes = pa.Codec("snappy").decompress(data[:-4], decompressed_size=size, asbytes=True)
+    except OSError as error:  # Arrow's word for damage
+        raise ValueError(str(error)) from error
     if zlib.crc32(out) != int.from_bytes(data[-4:], "big"):
         raise ValueError("the checksum of a snappy block does not match")
     return out

@@ -222,13 +222,13 @@ class ParquetFileReader:
         else:
             tail = self._read_at(size - _TAIL_BYTES, _TAIL_BYTES)
         footer_bytes, magic = _END.unpack(tail[-_END.size :])
-        needed = footer_bytes + _END.size + SEAL_BYTES
-        if magic != _MAGIC or needed > size:
+        if magic != _MAGIC or footer_bytes + _END.size + len(_MAGIC) > size:
             raise corrupt(self._path, "it does not end like a parquet file")
+        needed = min(size, footer_bytes + _END.size + SEAL_BYTES)
         if needed > len(tail):
             tail = self._read_at(size - needed, needed)
         footer = tail[len(tail) - footer_bytes - _END.size :]
-        checksum = sealed_checksum(tail[-needed : len(tail) - len(footer)])
+        checksum = sealed_checksum(tail[len(tail) - needed : len(tail) - len(footer)])
         if checksum is not None and checksum != zlib.crc32(footer):
             raise corrupt(self._path, "the checksum of its footer does not match")
         self._sealed = checksum is not None

@@ -1,0 +1,236 @@
+"""What is special to parquet: Java's physical forms, the seal, foreign files, skipping row groups."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from lakewright.errors import CorruptTableError, UnsupportedError
+from lakewright.formats.open import open_reader
+from lakewright.formats.parquet import dictionary_columns
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.predicate import PredicateBuilder
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
+from support.data_files import options, read, write
+from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
+
+ID = DataField(0, "id", AtomicType("INT"))
+
+
+def foreign(table: pa.Table, **more: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, **more)
+    return out.getvalue()
+
+
+def field(name: str, text: str) -> DataField:
+    return DataField(7, name, AtomicType(text))
+
+
+def test_physical_forms_are_java_s() -> None:
+    fields = scalar_fields()
+    data, _ = write("parquet", [scalar_rows(fields)], fields)
+    schema = pq.read_metadata(io.BytesIO(data)).schema
+    forms = {str(f.type): (schema.column(n).physical_type, schema.column(n).logical_type) for n, f in enumerate(fields)}
+    assert {text: form[0] for text, form in forms.items() if text.startswith("DECIMAL")} == {
+        "DECIMAL(5, 2)": "INT32",
+        "DECIMAL(18, 6)": "INT64",
+        "DECIMAL(38, 10)": "FIXED_LEN_BYTE_ARRAY",
+    }
+    assert forms["TIME(3)"][0] == "INT32"
+    assert "isAdjustedToUTC=true" in str(forms["TIME(3)"][1])
+    assert "isAdjustedToUTC=false, timeUnit=nanoseconds" in str(forms["TIMESTAMP(9)"][1])
+    assert "isAdjustedToUTC=true, timeUnit=microseconds" in str(forms["TIMESTAMP(6) WITH LOCAL TIME ZONE"][1])
+    assert (schema.column(0).max_definition_level, schema.column(1).max_definition_level) == (0, 1)
+    assert "field_id=1 c1" in str(schema)
+
+
+def test_ids_stand_on_every_level() -> None:
+    fields = nested_fields()
+    data, _ = write("parquet", [nested_rows(fields)], fields)
+    text = str(pq.read_metadata(io.BytesIO(data)).schema)
+    for expected in (
+        f"field_id={536870911 + 1024 + 1} element",
+        f"field_id={536870911 - 3 * 1024 - 1} key",
+        "field_id=101 x",
+    ):
+        assert expected in text
+
+
+def test_everybody_finds_the_same_footer() -> None:
+    fields = scalar_fields()
+    rows = scalar_rows(fields)
+    data, _ = write("parquet", [rows, rows], fields)
+    assert data.count(b"LWSEAL01") == 1
+    assert pq.read_table(io.BytesIO(data)).num_rows == 8
+    assert pq.ParquetFile(io.BytesIO(data)).read(["id"]).column(0).to_pylist() == [1, 2, 3, 4] * 2
+
+
+def test_big_tables_become_several_row_groups() -> None:
+    table = pa.table({"id": pa.array(range(10_000), pa.int32())})
+    data, _ = write("parquet", [table], [ID], options([ID], row_group_bytes=10_000))
+    assert pq.read_metadata(io.BytesIO(data)).num_row_groups == 4
+    assert read("parquet", data, [ID])[0].equals(table)
+
+
+def test_large_row_groups_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakewright.formats.parquet._DECODED_BYTES", 50_000)
+    monkeypatch.setattr("lakewright.formats.parquet._WHOLE_BYTES", 0)
+    monkeypatch.setattr("lakewright.formats.parquet._TAIL_BYTES", 100)
+    rng = np.random.default_rng(1)
+    table = pa.table({"id": pa.array(rng.integers(0, 1 << 30, 100_000), pa.int32())})
+    data, _ = write("parquet", [table], [ID], options([ID], page_bytes=10_000))
+    assert read("parquet", data, [ID])[0].combine_chunks().equals(table)
+    reader = open_reader("parquet", io.BytesIO(data), path="p", size=len(data), fields=[ID])
+    assert len(list(reader.batches())) > 5
+    for at in range(30, 50):  # the header of the first page, as it passes by
+        damaged = bytearray(data)
+        damaged[at] ^= 4
+        with contextlib.suppress(CorruptTableError):
+            assert read("parquet", bytes(damaged), [ID])[0].combine_chunks().equals(table)
+
+
+def test_a_dictionary_only_where_it_pays() -> None:
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "few": pa.array(rng.integers(0, 100, 5000)),
+            "many": pa.array(rng.integers(0, 1 << 60, 5000)),
+            "text": pa.array([str(n) for n in range(5000)]),
+            "flag": pa.array([n % 2 == 0 for n in range(5000)]),
+            "list": pa.array([[n, n + 1] for n in range(5000)]),
+            "row": pa.array([{"a": n % 3, "b": n} for n in range(5000)]),
+        }
+    )
+    assert dictionary_columns(table) == ["few", "text", "row.a"]
+
+
+@pytest.mark.parametrize(
+    ("arrow", "text", "want"),
+    [
+        (pa.array([5], pa.int64()), "INT", 5),
+        (pa.array([5], pa.int32()), "BIGINT", 5),
+        (pa.array([5], pa.uint8()), "TINYINT", 5),
+        (pa.array([1.5], pa.float64()), "FLOAT", 1.5),
+        (pa.array(["x"], pa.large_string()), "STRING", "x"),
+        (pa.array([b"x"], pa.binary()), "STRING", "x"),
+        (pa.array(["x"]).dictionary_encode(), "STRING", "x"),
+        (pa.array([b"ab"], pa.binary(2)), "BINARY(2)", b"ab"),
+        (pa.array([Decimal("1.50")], pa.decimal128(20, 2)), "DECIMAL(5, 2)", Decimal("1.50")),
+        (pa.array([1999], pa.timestamp("us")), "TIMESTAMP(3)", datetime(1970, 1, 1, 0, 0, 0, 1000)),  # noqa: DTZ001
+        (pa.array([-1], pa.timestamp("us")), "TIMESTAMP(3)", datetime(1969, 12, 31, 23, 59, 59, 999000)),  # noqa: DTZ001
+        (pa.array([1], pa.timestamp("ms")), "TIMESTAMP(6)", datetime(1970, 1, 1, 0, 0, 0, 1000)),  # noqa: DTZ001
+    ],
+)
+def test_widths_and_units_of_others(arrow: pa.Array, text: str, want: object) -> None:
+    data = foreign(pa.table({"c": arrow}))
+    got = read("parquet", data, [field("c", text)])[0]
+    assert got["c"].to_pylist() == [want]
+
+
+def test_96_bit_timestamps() -> None:
+    wanted = [field("c", "TIMESTAMP(9) WITH LOCAL TIME ZONE")]
+    near = pa.table({"c": pa.array([1_700_000_000_123_456, None], pa.timestamp("us"))})
+    got = read("parquet", foreign(near, use_deprecated_int96_timestamps=True), wanted)[0]
+    assert got["c"].type == pa.timestamp("ns", "UTC")
+    assert got["c"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_000, None]
+    far = pa.table({"c": pa.array([253_402_300_799_000_000, 0], pa.timestamp("us"))})
+    with pytest.raises(UnsupportedError, match="'c'"):
+        read("parquet", foreign(far, use_deprecated_int96_timestamps=True), wanted)
+
+
+def test_lists_of_two_levels() -> None:
+    data = foreign(pa.table({"c": pa.array([[1, 2], [], None])}), use_compliant_nested_type=False)
+    dtype: DataType = ArrayType(True, AtomicType("BIGINT"))  # noqa: FBT003
+    assert read("parquet", data, [DataField(1, "c", dtype)])[0]["c"].to_pylist() == [[1, 2], [], None]
+
+
+def test_what_a_foreign_file_lacks_is_null() -> None:
+    data = foreign(pa.table({"r": pa.array([{"a": 1}, None])}))
+    row = RowType(True, [DataField(2, "a", AtomicType("BIGINT")), DataField(3, "b", AtomicType("STRING"))])  # noqa: FBT003
+    other = RowType(True, [DataField(3, "b", AtomicType("STRING"))])  # noqa: FBT003
+    fields = [DataField(1, "r", row), field("x", "INT")]
+    assert read("parquet", data, fields)[0].to_pylist() == [
+        {"r": {"a": 1, "b": None}, "x": None},
+        {"r": None, "x": None},
+    ]
+    assert read("parquet", data, [DataField(1, "r", other)])[0].to_pylist() == [{"r": {"b": None}}, {"r": None}]
+    assert read("parquet", data, [field("x", "INT")])[0].to_pylist() == [{"x": None}, {"x": None}]
+    assert read("parquet", foreign(pa.table({"x": pa.array([], pa.int32())})), [field("x", "INT")])[1] == []
+
+
+def test_what_a_sealed_file_lacks_is_damage() -> None:
+    data, _ = write("parquet", [pa.table({"id": pa.array([1], pa.int32())})], [ID])
+    with pytest.raises(CorruptTableError, match="'other'"):
+        read("parquet", data, [field("other", "INT")])
+    with pytest.raises(CorruptTableError, match="'id'"):
+        read("parquet", data, [DataField(0, "id", AtomicType("STRING"))])
+
+
+def test_a_shredded_variant_is_refused() -> None:
+    kind = pa.struct([("value", pa.binary()), ("metadata", pa.binary()), ("typed_value", pa.int64())])
+    data = foreign(pa.table({"v": pa.array([None], kind)}))
+    with pytest.raises(UnsupportedError, match="'v'"):
+        read("parquet", data, [field("v", "VARIANT")])
+
+
+class Failing(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002
+        raise TimeoutError("the store is gone")
+
+
+def test_errors_of_the_storage_stay_what_they_are() -> None:
+    with pytest.raises(TimeoutError):
+        open_reader("parquet", Failing(b"x" * 100), path="p", size=100, fields=[ID])
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "condition"),
+    [
+        ("INT", list(range(90)), ("greater_than", 65)),
+        ("BIGINT", list(range(90)), ("equal", 5)),
+        ("STRING", [f"k{n:03}" for n in range(90)], ("between", "k010", "k020")),
+        ("DECIMAL(5, 2)", [Decimal(n) for n in range(90)], ("less_than", Decimal(12))),
+        ("DECIMAL(38, 2)", [Decimal(n) for n in range(90)], ("less_than", Decimal(12))),
+        ("TIMESTAMP(3)", list(range(90)), ("greater_than", datetime(1970, 1, 1, 0, 0, 0, 70_000))),  # noqa: DTZ001
+        ("TIMESTAMP(9)", list(range(90)), ("less_than", np.datetime64(7, "ns"))),
+        ("DATE", list(range(90)), ("is_in", ["1970-01-05"])),
+        ("DOUBLE", [float(n) for n in range(90)], ("greater_or_equal", 80.0)),
+        ("BOOLEAN", [n < 30 for n in range(90)], ("equal", True)),
+        ("BYTES", [bytes([n]) for n in range(90)], ("greater_than", bytes([62]))),
+    ],
+)
+def test_row_groups_are_skipped_and_positions_stay(text: str, values: list[Any], condition: tuple[Any, ...]) -> None:
+    fields = [ID, field("c", text)]
+    schema = to_arrow_schema(fields)
+    table = pa.table([pa.array(range(90), pa.int32()), pa.array(values, schema.field("c").type)], schema=schema)
+    data, _ = write("parquet", [table.slice(n, 30) for n in (0, 30, 60)], fields)
+    skip = getattr(PredicateBuilder(fields), condition[0])("c", *condition[1:])
+    got, positions = read("parquet", data, fields, skip=skip)
+    assert len(positions) == 30
+    assert got["id"].to_pylist() == positions
+    wanted = pc.filter(table["id"], skip.mask(table)).to_pylist()
+    assert wanted
+    assert set(wanted) <= set(positions)
+
+
+def test_nothing_is_skipped_on_unclear_statistics() -> None:
+    fields = [field("c", "DOUBLE")]
+    table = pa.table({"c": [float("nan"), 1.0]})
+    data, _ = write("parquet", [table], fields)
+    builder = PredicateBuilder(fields)
+    assert read("parquet", data, fields, skip=builder.not_equal("c", 1.0))[1] == [0, 1]
+    unsigned = foreign(pa.table({"c": pa.array([2**31 + 5], pa.uint32())}))
+    wide = [field("c", "BIGINT")]
+    assert read("parquet", unsigned, wide, skip=PredicateBuilder(wide).equal("c", 2**31 + 5))[1] == [0]
+    without = foreign(pa.table({"c": [5]}), write_statistics=False)
+    assert read("parquet", without, wide, skip=PredicateBuilder(wide).equal("c", 1))[1] == [0]

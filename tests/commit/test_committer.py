@@ -698,6 +698,31 @@ def test_abort_deletes_only_what_no_snapshot_names(tmp_path: Path) -> None:
     assert store.storage.exists(f"{directory}/c.parquet")
 
 
+def test_abort_deletes_nothing_while_somebody_may_be_publishing(tmp_path: Path) -> None:
+    store, hooks, plain = hooked(tmp_path)
+    mine = message(store, "a")
+    hooks.before = [fail(KeyboardInterrupt())]
+    with pytest.raises(KeyboardInterrupt):
+        committer(store).commit([mine])
+    committer(plain).abort([mine])  # another object: the put of the first may still be on its way
+    assert committer(plain).commit([mine])
+
+
+def test_abort_knows_published_index_files(tmp_path: Path) -> None:
+    store = new_store(tmp_path, options={"deletion-vectors.enabled": "true"})
+    committer(store).commit([message(store, "a")])
+    index = vectors(store, "index-1", "a")
+    mine = replace(message(store), new_index_files=(index,))
+    other = replace(message(store), new_index_files=(vectors(store, "index-2", "a"),))
+    committer(store, user="stream").commit([mine], 1)
+    for user in (None, "stream"):
+        committer(store, user=user).abort([mine])
+        committer(store, user=user, ticks=Ticks(now=NOW + 10**7)).abort([mine])
+        assert store.storage.exists(store.layout.index_file(index))
+    committer(store, user="stream").abort([other])
+    assert not store.storage.exists(store.layout.index_file("index-2"))
+
+
 def test_storage_that_fails_before_publishing_is_no_commit(tmp_path: Path) -> None:
     store, hooks, plain = hooked(tmp_path)
     original = hooks.create

@@ -21,7 +21,7 @@ from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, files_outside, replaced_by_files, replaced_by_spec
 from lakewright.commit.plan import Intent, Notes, partition_selector
 from lakewright.commit.publish import Publisher, SnapshotFiles
-from lakewright.commit.replay import are_young, batch_user, is_marked, marker_of, published_names
+from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
 from lakewright.commit.run import Run, World
 from lakewright.errors import (
     CommitConflictError,
@@ -153,31 +153,25 @@ class Committer:
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of messages that were not committed and will not be.
 
-        Nothing is deleted that was handed in for publishing and is not known to have failed, nor what a snapshot names.
+        Nothing is deleted of messages that anybody handed in for publishing, unless that is known to have failed.
         """
         check_table(messages, self._receiver())
-        files = [f for f in files_of(self.store, messages) if f not in self._begun]
-        if not files:
-            return
-        made = [
-            f
-            for m in messages
-            for f in (*m.new_files, *m.changelog_files, *m.compact_after, *m.compact_changelog_files)
-        ]
-        published: frozenset[str] = frozenset()
-        if self.commit_user is not None or self._is_marked(messages):
-            published = published_names(self.store, made, frozenset(m.partition_bytes for m in messages))
-        # Index files have no names in deltas; where anything of the messages is published, they stay.
-        delete_written(self.store, [] if published else files)
+        files = files_of(self.store, messages)
+        if not self._begun.intersection(files) and not self._may_be_published(messages, files):
+            delete_written(self.store, files)
 
-    def _is_marked(self, messages: Sequence[CommitMessage]) -> bool:
-        """Say whether anybody began to commit these messages as a batch, or whether that cannot be told any more."""
+    def _may_be_published(self, messages: Sequence[CommitMessage], files: Sequence[WrittenFile]) -> bool:
+        """Say whether somebody, in any process, began to commit the messages and is not known to have failed."""
         buckets = self.store.options.bucket()
         changes = (append_change(messages, buckets), compact_change(messages, buckets))
-        marked = any(
-            is_marked(self.store, c, marker_of(messages, MAX_LONG, c, kind)) for c in changes for kind in CommitKind
-        )
-        return marked or not are_young((e.file.creation_time for c in changes for e in c.entries), self.clock())
+        marks = ((change, marker_of(messages, MAX_LONG, change, kind)) for change in changes for kind in CommitKind)
+        if any(is_marked(self.store, change, marker) for change, marker in marks):
+            return True
+        # The markers of a stream go by identifiers, which nobody told us, and old ones may have come and gone.
+        created = [e.file.creation_time for change in changes for e in change.entries if e.kind == ADD]
+        since = earliest_millis(created, self.clock())
+        partitions = frozenset(message.partition_bytes for message in messages)
+        return is_published(self.store, frozenset(file.name for file in files), partitions, since)
 
     def _check(self, messages: Sequence[CommitMessage]) -> None:
         check_supported_for_write(self.store.schema)

@@ -16,7 +16,7 @@ been there before the create-once of `base + 1` decides.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -26,7 +26,6 @@ from lakewright.commit.overwrite import Replaced
 from lakewright.commit.plan import Intent, live_in
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD
 from lakewright.spec.snapshot import Snapshot
 
@@ -55,21 +54,19 @@ def is_marked(store: TableStore, change: Change, marker: str) -> bool:
     return store.storage.exists(store.layout.manifest_file(f"{kind}-{marker}-0"))
 
 
-def published_names(store: TableStore, files: Collection[DataFile], partitions: frozenset[bytes]) -> frozenset[str]:
-    """Return which of the files, data or changelog, any snapshot names."""
-    ours = frozenset(f.file_name for f in files)
-    newest = store.snapshots.latest_id()
-    found: set[str] = set()
+def is_published(store: TableStore, names: frozenset[str], partitions: frozenset[bytes], since_millis: int) -> bool:
+    """Say whether any snapshot since a time names one of the files: of data, of changelogs or of indexes."""
+    manifests = store.manifests
     oldest: Snapshot | None = None
-    for oldest in store.snapshots.walk_back(newest or 0):
-        entries = (*store.manifests.delta(oldest), *store.manifests.changelog(oldest))
-        found.update(e.file.file_name for e in entries if e.file.file_name in ours)
-        if oldest.time_millis < _earliest_millis([f.creation_time for f in files]):
-            break
-    if oldest is not None:
-        live = live_in(store, oldest, Replaced(partitions=partitions))
-        found.update(e.file.file_name for e in live if e.file.file_name in ours)
-    return frozenset(found)
+    for oldest in store.snapshots.walk_back(store.snapshots.latest_id() or 0):
+        index = [] if oldest.index_manifest is None else manifests.read_index(oldest.index_manifest)
+        found = {e.file.file_name for e in (*manifests.delta(oldest), *manifests.changelog(oldest))}
+        if not names.isdisjoint(found | {e.file.file_name for e in index}):
+            return True
+        if oldest.time_millis < since_millis:
+            return False
+    live = [] if oldest is None else live_in(store, oldest, Replaced(partitions=partitions))
+    return any(e.file.file_name in names for e in live)
 
 
 @dataclass(slots=True)
@@ -113,7 +110,7 @@ class Search:
             found = ours & self._names_in(snapshot) if marked else frozenset()
             if any(kind == ADD for kind, _ in found):
                 raise self._partly_committed(snapshot, found)
-            if snapshot.time_millis < _earliest_millis(created):
+            if snapshot.time_millis < earliest_millis(created, self.now_millis):
                 return None
         if oldest.id > 1:
             self._search_expired(oldest, ours)
@@ -188,6 +185,8 @@ def are_young(created: Iterable[int | None], now_millis: int) -> bool:
     return all(time is not None and min(abs(now_millis - time), abs(local - time)) <= _YOUNG_MILLIS for time in created)
 
 
-def _earliest_millis(created: Iterable[int | None]) -> int:
+def earliest_millis(created: Sequence[int | None], now_millis: int) -> int:
     """Return a time before which no snapshot can name the files."""
+    if created and are_young(created, now_millis):
+        return now_millis - 2 * _YOUNG_MILLIS
     return min((0 if time is None else time for time in created), default=0) - _CLOCK_SLACK_MILLIS

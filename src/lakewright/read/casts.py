@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import UNBOUNDED, AtomicType, Value
 from lakewright.spec.values import cast_text as parse_text
 from lakewright.spec.values import from_scalar, to_text
+
+_Cast: TypeAlias = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")  # from narrow to wide
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -194,7 +196,10 @@ def _text_to_binary(array: pa.Array, source: AtomicType, target: AtomicType) -> 
 
 def _from_text(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
     def cast(text: str) -> Value:
-        if target.root in INTEGERS and (match := _WHOLE.fullmatch(text)):
+        if target.root in INTEGERS:
+            match = _WHOLE.fullmatch(text)
+            if match is None:
+                raise InvalidInputError(f"{text!r} is no whole number")
             return parse_text(match[1], target)  # a fraction is cut off
         if target.root == "DECIMAL" and _NUMBER.fullmatch(text):
             return _half_up(Decimal(text.strip()), target)
@@ -241,7 +246,6 @@ def _truncated(array: pa.Array, target: AtomicType) -> pa.Array:
     numbers = _numbers(array)
     if target.precision <= _MILLIS_PRECISION:
         step = 10 ** (_MILLIS_PRECISION - target.precision)
-        cut = np.fix(numbers / step).astype(np.int64) * step if step > 1 else numbers
         cut = numbers - np.fmod(numbers, step)  # towards 1970, as Java cuts milliseconds
     else:
         unit_digits = {"us": 6, "ns": 9}[array.type.unit]
@@ -289,6 +293,15 @@ def _millis_to_timestamp(array: pa.Array, millis: NDArray[np.int64], target: Ato
     return units.view(kind)
 
 
+def _through(middle: AtomicType) -> _Cast:
+    """Return a cast that goes by way of another type."""
+
+    def cast(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
+        return cast_array(cast_array(array, source, middle), middle, target)
+
+    return cast
+
+
 def _numbers(array: pa.Array) -> NDArray[Any]:
     """Return the stored numbers of a fixed-width array; what stands at nulls means nothing."""
     kind = array.type
@@ -308,7 +321,6 @@ def _rebuilt(array: pa.Array, numbers: NDArray[Any], kind: pa.DataType) -> pa.Ar
     return pa.Array.from_buffers(kind, len(array), [valid, data], array.null_count)
 
 
-_Cast = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 _CASTS: dict[tuple[str, str], _Cast] = {
     ("integer", "integer"): _integer_to_integer,
     ("integer", "float"): _to_narrower_or_wider,
@@ -340,5 +352,11 @@ _CASTS: dict[tuple[str, str], _Cast] = {
     ("timestamp", "integer"): _timestamp_to_integer,
     ("date", "timestamp"): _date_to_timestamp,
     ("time", "timestamp"): _time_to_timestamp,
+    ("date", "time"): _through(AtomicType("TIMESTAMP(3)")),
+    ("time", "date"): _through(AtomicType("TIMESTAMP(3)")),
+    ("timestamp", "float"): _through(AtomicType("BIGINT")),
+    ("timestamp", "decimal"): _through(AtomicType("BIGINT")),
+    ("float", "timestamp"): _through(AtomicType("BIGINT")),
+    ("decimal", "timestamp"): _through(AtomicType("BIGINT")),
     ("time", "time"): lambda array, _source, _target: array,
 }

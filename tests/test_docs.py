@@ -14,6 +14,7 @@ import lakewright
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_NOT_OURS = {".git", ".hypothesis", "target"}
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]
 
@@ -56,7 +57,7 @@ def test_the_project_names_no_machine() -> None:
     suffixes = {".py", ".md", ".toml", ".txt", ".java", ""}
     for path in ROOT.rglob("*"):
         parts = path.relative_to(ROOT).parts
-        if parts[0].startswith(".v") or parts[0] in {".git", "target"} or "golden" in parts or path == here:
+        if parts[0].startswith(".v") or parts[0] in _NOT_OURS or "golden" in parts or path == here:
             continue
         if (
             path.is_file()

@@ -32,8 +32,8 @@ from lakewright.errors import (
     TagNotExistException,
     UnsupportedError,
 )
-from lakewright.metadata.refs import Tag
-from lakewright.read.builder import ExplainResult, Plan, ReadBuilder, TableRead, TableScan
+from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
+from lakewright.read.explain import ExplainResult
 from lakewright.read.split import DataSplit
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.evolution import Move, SchemaChange
@@ -41,7 +41,7 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.predicate import Predicate, PredicateBuilder
 from lakewright.spec.schema import Schema, TableSchema
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
 from lakewright.table import FileStoreTable
 from lakewright.write.builder import (

@@ -12,7 +12,6 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakewright.catalog.open import open_table
-from lakewright.catalog.system import SystemTable
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_schema
@@ -39,7 +38,7 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | SystemTable | str,
+    table: FileStoreTable | str,
     *,
     filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
     columns: Sequence[str] | None = None,
@@ -61,7 +60,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
         builder = builder.with_projection(list(columns))
     if limit is not None:
         builder = builder.with_limit(limit)
-    return builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    return builder.new_read().to_arrow()
 
 
 def write_table(

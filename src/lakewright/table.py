@@ -15,6 +15,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
 from lakewright.spec.identifier import Identifier
+from lakewright.spec.option_changes import check_option_change
 from lakewright.spec.options import CoreOptions, parse_duration_millis
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
@@ -121,8 +122,11 @@ class FileStoreTable:
     def copy(self, options: Mapping[str, str]) -> FileStoreTable:
         """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
         given = {key: str(value) for key, value in options.items()}
+        for key, value in given.items():
+            if self.schema.options.get(key) != value:
+                check_option_change(self.schema.options, key, value, has_snapshot=True)
         schema = self.schema.with_options(given)
-        schema.core_options.get(CoreOptions.BUCKET)  # a value that cannot be read is refused here, not later
+        schema.core_options.check()
         return replace(self, store=self.store.with_schema(schema))
 
     def snapshot(

@@ -101,7 +101,7 @@ def test_peers_read_tables_partitioned_by_any_scalar(
     if str(key.type) in {"FLOAT", "DOUBLE"} and peer == "pypaimon-rust":
         pytest.skip("pypaimon-rust 0.4.0 refuses floating point partitions")
     if key.type.root in {"BINARY", "VARBINARY"}:
-        pytest.skip("pypaimon looks for Python's spelling of bytes, pypaimon-rust refuses them; Java is asked elsewhere")
+        pytest.skip("no two implementations agree on the directory of a binary partition")
     pair = [fields[0], DataField(1, "p", key.type)]
     rows = scalar_rows(fields).select(["id", key.name]).rename_columns(["id", "p"])
     table = _table(catalog, pair, ["p"])

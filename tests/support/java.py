@@ -52,6 +52,12 @@ class Java:
         rows: list[Any] = self.ask("read", str(warehouse), database, name, *pairs)["rows"]
         return rows
 
+    def find(self, warehouse: Path, table: str, column: str, text: str) -> list[Any]:
+        """Return the rows whose text column equals a value, filtered by Java."""
+        database, name = table.split(".")
+        rows: list[Any] = self.ask("find", str(warehouse), database, name, column, text)["rows"]
+        return rows
+
     def copy(self, warehouse: Path, source: str, target: str) -> None:
         """Append all rows of one table to another of the same database, written by Java."""
         database, name = source.split(".")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from lakewright.catalog.listing import PagedList, Partition, page, partition_name, partitions_of
 from lakewright.catalog.open import open_at
-from lakewright.catalog.system import SystemTable, system_table
+from lakewright.catalog.system import system_table
 from lakewright.errors import (
     DatabaseAlreadyExistException,
     DatabaseNotEmptyException,
@@ -25,11 +25,12 @@ from lakewright.errors import (
     TableAlreadyExistException,
     TableNotExistException,
 )
-from lakewright.metadata.refs import Tag, branches
+from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name
 from lakewright.table import FileStoreTable
@@ -51,8 +52,8 @@ class Database:
 class FileSystemCatalog:
     """Databases and tables below one directory, the warehouse.
 
-    >>> import tempfile
-    >>> catalog = CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> import tempfile, lakewright
+    >>> catalog = lakewright.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
     >>> catalog.create_database("sales")
     >>> catalog.list_databases()
     ['sales']
@@ -150,12 +151,15 @@ class FileSystemCatalog:
         if not Schemas(self.storage, layout).create(made) and not ignore_if_exists:
             raise _table_exists(name)
 
-    def get_table(self, identifier: str | Identifier) -> FileStoreTable | SystemTable:
-        """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`."""
+    def get_table(self, identifier: str | Identifier) -> FileStoreTable:
+        """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`.
+
+        A system table answers the reading half of a table's interface, which is all that its users ask of it.
+        """
         name = _identifier(identifier)
         table = self._table(name)
         suffix = name.get_system_table_name()
-        return table if suffix is None else system_table(table, suffix)
+        return table if suffix is None else system_table(table, suffix)  # type: ignore[return-value]
 
     def drop_table(
         self,
@@ -292,7 +296,7 @@ class FileSystemCatalog:
 
     def _with_defaults(self, schema: Schema) -> Schema:
         given = {k.removeprefix(_TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(_TABLE_DEFAULT)}
-        return Schema(schema.fields, schema.partition_keys, schema.primary_keys, given | schema.options, schema.comment)
+        return Schema(schema.fields, schema.partition_keys, schema.primary_keys, given | dict(schema.options), schema.comment)
 
     def _remove(self, layout: Layout) -> None:
         if self.storage.renames_atomically:

@@ -242,6 +242,7 @@ def new_table_schema(schema: Schema, *, time_millis: int) -> TableSchema:
         time_millis=time_millis,
     )
     check_schema(created)
+    _check_partition_types(created)
     return created
 
 
@@ -274,6 +275,7 @@ def check_supported_for_write(schema: TableSchema) -> None:
     options = schema.core_options
     _check_table_type(schema)
     _check_types(schema.fields, "written")
+    _check_partition_types(schema)
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
     _refuse_others("file format", formats, FILE_FORMATS)
     codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
@@ -459,6 +461,17 @@ def _check_types(fields: Iterable[DataField], verb: str) -> None:
                     f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
                     column=column.name,
                 )
+
+
+def _check_partition_types(schema: TableSchema) -> None:
+    """Refuse partitions by binary values: each implementation spells their directories its own way, Java at random."""
+    for column in schema.partition_fields:
+        if isinstance(column.type, AtomicType) and column.type.root in {"BINARY", "VARBINARY"}:
+            raise UnsupportedError(
+                f"the column {column.name!r} of type {column.type} cannot be a partition key: no other reader would "
+                "find its directories; partition by its hexadecimal text",
+                column=column.name,
+            )
 
 
 def _refuse_others(what: str, found: Iterable[str], supported: frozenset[str]) -> None:

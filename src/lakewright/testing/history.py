@@ -102,7 +102,7 @@ def _snapshots(table: FileStoreTable) -> Iterator[str]:
     ids = table.store.snapshots.ids()
     if ids != list(range(1, len(ids) + 1)):
         yield f"the snapshot ids have gaps: {ids}"
-    seen = Counter()
+    seen: Counter[tuple[str, int, str]] = Counter()
     for snapshot_id in ids:
         snapshot = table.store.snapshots.get(snapshot_id)
         seen[(snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind)] += 1

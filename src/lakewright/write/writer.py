@@ -300,7 +300,7 @@ class TableWriter:
         return CommitMessage(
             partition_bytes=partition,
             bucket=bucket,
-            total_buckets=self._total_buckets,
+            total_buckets=self._total_buckets if self._fixed else None,
             new_files=tuple(done.facts for done in files),
             table=self._job.table,
             schema_id=self._store.schema.id,

@@ -11,17 +11,21 @@ import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.options.Options;
+import org.apache.paimon.predicate.Predicate;
+import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
@@ -34,6 +38,7 @@ import org.apache.paimon.types.RowType;
  *
  * <pre>
  * read WAREHOUSE DB TABLE [key=value ...]     rows of a batch read, with dynamic options
+ * find WAREHOUSE DB TABLE COLUMN TEXT         rows whose text column equals a value, filtered and pruned by Java
  * copy WAREHOUSE DB SOURCE TARGET             append all rows of one table to another, as Java
  * </pre>
  */
@@ -66,15 +71,28 @@ public class JavaPeer {
                 }
                 return "{\"rows\": [" + String.join(", ", rows(dynamic.isEmpty() ? table : table.copy(dynamic))) + "]}";
             }
+            if (words[0].equals("find")) {
+                int column = table.rowType().getFieldIndex(words[4]);
+                Predicate equal = new PredicateBuilder(table.rowType()).equal(column, BinaryString.fromString(words[5]));
+                return "{\"rows\": [" + String.join(", ", rows(table, equal)) + "]}";
+            }
             return copy(table, catalog.getTable(Identifier.create(words[2], words[4])));
         }
     }
 
     static List<String> rows(Table table) throws Exception {
+        return rows(table, null);
+    }
+
+    static List<String> rows(Table table, Predicate filter) throws Exception {
         List<DataField> fields = table.rowType().getFields();
         List<String> rows = new ArrayList<>();
         ReadBuilder builder = table.newReadBuilder();
-        try (RecordReader<InternalRow> reader = builder.newRead().createReader(builder.newScan().plan().splits())) {
+        if (filter != null) {
+            builder = builder.withFilter(filter);
+        }
+        TableRead read = filter == null ? builder.newRead() : builder.newRead().executeFilter();
+        try (RecordReader<InternalRow> reader = read.createReader(builder.newScan().plan().splits())) {
             reader.forEachRemaining(row -> rows.add(list(row, fields)));
         }
         return rows;

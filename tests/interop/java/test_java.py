@@ -62,6 +62,8 @@ def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(
 ) -> None:
     fields = scalar_fields()
     key = fields[column]
+    if isinstance(key.type, lw.AtomicType) and key.type.root in {"BINARY", "VARBINARY"}:
+        pytest.skip("Java spells the directory of a binary partition at random; we refuse to make one")
     pair = [fields[0], DataField(1, "p", key.type), DataField(2, "b", key.type)]
     rows = scalar_rows(fields).select(["id", key.name, key.name]).rename_columns(["id", "p", "b"])
     catalog.create_table("d.t", lw.Schema(pair, ["p"], options={"bucket": "3", "bucket-key": "b"}))
@@ -70,7 +72,7 @@ def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(
     _assert_java_reads(java, catalog, rows, table.fields)
     catalog.create_table("d.copy", lw.Schema(pair, ["p"], options={"bucket": "3", "bucket-key": "b"}))
     java.copy(Path(catalog.warehouse), "d.t", "d.copy")
-    ours = lw.read_table(catalog.get_table("d.t$files")).select(["partition", "bucket", "record_count"]).to_pylist()
+    ours = lw.read_table(catalog.get_table("d.t$files"), columns=["partition", "bucket", "record_count"]).to_pylist()
     theirs = (
         lw.read_table(catalog.get_table("d.copy$files")).select(["partition", "bucket", "record_count"]).to_pylist()
     )
@@ -125,13 +127,17 @@ def test_java_reads_history_overwrites_and_schema_changes(java: Java, catalog: l
 
 
 def test_java_prunes_with_our_statistics(java: Java, catalog: lw.FileSystemCatalog) -> None:
-    """Null-heavy and long-text columns, written in several files: what Java reads is everything, whatever the bounds."""
+    """Nulls and long texts in several files: with a filter Java finds every row, whatever our bounds say."""
     fields = [DataField(0, "k", lw.AtomicType("BIGINT")), DataField(1, "s", lw.AtomicType("STRING"))]
     catalog.create_table("d.t", lw.Schema(fields))
     parts = [
-        pa.table({"k": [n, None, n + 1], "s": [f"{n:020d} long enough to be cut", None, "\U0010ffff" * 20]})
+        pa.table({"k": [n, None, n + 1], "s": [f"{n:020d} long enough to be cut", None, "\U0010ffff" * (n + 1)]})
         for n in range(0, 30, 3)
     ]
     for part in parts:
         lw.write_table(part, catalog.get_table("d.t"))
     _assert_java_reads(java, catalog, pa.concat_tables(parts), fields)
+    for part in parts:
+        for k, text in zip(part["k"].to_pylist(), part["s"].to_pylist(), strict=True):
+            if text is not None:
+                assert java.find(Path(catalog.warehouse), "d.t", "s", text) == [[k, text]]

@@ -50,6 +50,7 @@ class Library:
 
     def __init__(self) -> None:
         self.data: pa.Table | None = None
+        self.partitions = 0
 
     def load(self, rows: int, partitions: int) -> pa.Table:
         """Make the input once, outside every clock."""

@@ -150,7 +150,7 @@ class FileStoreTable:
 
     def _travelled(self) -> FileStoreTable:
         """Return the table seen with the schema of the snapshot that its options travel to."""
-        if all(self.options.get(option) is None for option in _TRAVEL):
+        if not any(option.key() in self.schema.options for option in _TRAVEL):
             return self
         snapshot = pick_snapshot(self.store)
         if snapshot is None:

@@ -296,7 +296,8 @@ class FileSystemCatalog:
 
     def _with_defaults(self, schema: Schema) -> Schema:
         given = {k.removeprefix(_TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(_TABLE_DEFAULT)}
-        return Schema(schema.fields, schema.partition_keys, schema.primary_keys, given | dict(schema.options), schema.comment)
+        options = given | dict(schema.options)
+        return Schema(schema.fields, schema.partition_keys, schema.primary_keys, options, schema.comment)
 
     def _remove(self, layout: Layout) -> None:
         if self.storage.renames_atomically:

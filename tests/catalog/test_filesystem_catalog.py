@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.testing.storage import MemoryStorage
+
+ID = lw.DataField(0, "id", lw.AtomicType("BIGINT"))
+DAY = lw.DataField(1, "day", lw.AtomicType("STRING"))
+
+
+@pytest.fixture(params=["local", "memory"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileSystemCatalog:
+    if request.param == "local":
+        return lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
+    storage = MemoryStorage(f"catalog-{tmp_path.name}")
+    return lw.FileSystemCatalog(storage, f"{storage.root}/warehouse")
+
+
+def _make(catalog: lw.FileSystemCatalog, name: str = "d.t", **options: str) -> lw.FileStoreTable:
+    catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
+    catalog.create_table(name, lw.Schema([ID, DAY], ["day"], options=options))
+    return catalog.get_table(name)
+
+
+def _rows(*ids: int, day: str = "a") -> pa.Table:
+    return pa.table({"id": list(ids), "day": [day] * len(ids)})
+
+
+def test_databases(catalog: lw.FileSystemCatalog) -> None:
+    assert catalog.list_databases() == []
+    for name in ("b", "a"):
+        catalog.create_database(name)
+    catalog.create_database("a", ignore_if_exists=True)
+    assert catalog.list_databases() == ["a", "b"]
+    assert catalog.get_database("a").name == "a"
+    _make(catalog, "a.t")
+    with pytest.raises(lw.DatabaseNotEmptyException, match="cascade"):
+        catalog.drop_database("a")
+    catalog.drop_database("a", cascade=True)
+    catalog.drop_database("a", ignore_if_not_exists=True)
+    with pytest.raises(lw.DatabaseNotExistException):
+        catalog.drop_database("a")
+    assert catalog.list_databases() == ["b"]
+
+
+def test_a_dropped_property_is_told(catalog: lw.FileSystemCatalog) -> None:
+    with pytest.warns(lw.LakewrightWarning, match="owner"):
+        catalog.create_database("d", properties={"owner": "me"})
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a\x00b", "x" * 300])
+def test_hostile_names_are_refused(catalog: lw.FileSystemCatalog, name: str) -> None:
+    with pytest.raises(lw.InvalidInputError):
+        catalog.create_database(name)
+    catalog.create_database("d")
+    with pytest.raises(lw.InvalidInputError):
+        catalog.create_table(lw.Identifier.create("d", name), lw.Schema([ID]))
+
+
+def test_create_and_drop(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog)
+    lw.write_table(_rows(1), table)
+    with pytest.raises(lw.TableAlreadyExistException, match=r"d\.t"):
+        catalog.create_table("d.t", lw.Schema([ID]))
+    catalog.create_table("d.t", lw.Schema([ID]), ignore_if_exists=True)
+    assert catalog.get_table("d.t").field_names == ["id", "day"]
+    catalog.drop_table("d.t")
+    assert catalog.list_tables("d") == []
+    with pytest.raises(lw.TableNotExistException):
+        catalog.drop_table("d.t")
+    catalog.drop_table("d.t", ignore_if_not_exists=True)
+    assert lw.read_table(_make(catalog)).num_rows == 0, "a table made again starts empty"
+
+
+def test_the_leftovers_of_a_drop_that_was_cut_short_do_not_come_back(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog)
+    lw.write_table(_rows(1), table)
+    catalog.storage.delete(table.store.layout.schema_file(0))
+    assert catalog.list_tables("d") == []
+    with pytest.raises(lw.InvalidInputError, match="drop_table"):
+        catalog.create_table("d.t", lw.Schema([ID]))
+    catalog.drop_table("d.t")
+    assert lw.read_table(_make(catalog)).num_rows == 0
+
+
+def test_rename(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_rows(1, 2), _make(catalog))
+    _make(catalog, "e.taken")
+    with pytest.raises(lw.TableAlreadyExistException):
+        catalog.rename_table("d.t", "e.taken")
+    with pytest.raises(lw.DatabaseNotExistException):
+        catalog.rename_table("d.t", "nowhere.t")
+    catalog.rename_table("d.t", "e.moved")
+    assert catalog.list_tables("d") == []
+    assert lw.read_table(catalog.get_table("e.moved")).num_rows == 2
+    with pytest.raises(lw.TableNotExistException):
+        catalog.rename_table("d.t", "d.u")
+    catalog.rename_table("d.t", "d.u", ignore_if_not_exists=True)
+
+
+def test_alter(catalog: lw.FileSystemCatalog) -> None:
+    _make(catalog)
+    added = lw.SchemaChange.add_column("n", lw.AtomicType("INT"), move=lw.Move.first("n"))
+    catalog.alter_table("d.t", [added, lw.SchemaChange.set_option("write-only", "true")])
+    table = catalog.get_table("d.t")
+    assert (table.field_names, table.schema.id) == (["n", "id", "day"], 1)
+    with pytest.raises(lw.TableNotExistException):
+        catalog.alter_table("d.none", [added])
+    catalog.alter_table("d.none", [added], ignore_if_not_exists=True)
+    with pytest.raises(lw.InvalidInputError):
+        catalog.alter_table("d.t", [lw.SchemaChange.drop_column("day")])
+    assert catalog.get_table("d.t").schema.id == 1
+
+
+def test_default_options_of_the_catalog(tmp_path: Path) -> None:
+    options = {"warehouse": str(tmp_path), "table-default.file.format": "orc", "table-default.write-only": "true"}
+    table = _make(lw.CatalogFactory.create(options), **{"write-only": "false"})
+    assert table.schema.options == {"file.format": "orc", "write-only": "false"}
+
+
+def test_partitions(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog)
+    for day in ("a", "b", "c"):
+        lw.write_table(_rows(1, 2, day=day), table)
+    lw.write_table(pa.table({"id": [9], "day": pa.array([None], pa.string())}), table)
+    first = catalog.list_partitions_paged("d.t", max_results=2)
+    rest = catalog.list_partitions_paged("d.t", page_token=first.next_page_token)
+    specs = [partition.spec["day"] for page in (first, rest) for partition in page.elements]
+    assert specs == ["__DEFAULT_PARTITION__", "a", "b", "c"]
+    assert rest.next_page_token is None
+    (only,) = catalog.list_partitions_paged("d.t", partition_name_pattern="day=b%").elements
+    assert (only.record_count, only.file_count, only.total_buckets) == (2, 1, -1)
+    catalog.drop_partitions("d.t", [{"day": "a"}, {"day": "__DEFAULT_PARTITION__"}])
+    assert sorted(set(lw.read_table(table)["day"].to_pylist())) == ["b", "c"]
+
+
+def test_tags(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog)
+    with pytest.raises(lw.NotFoundError, match="write something first"):
+        catalog.create_tag("d.t", "one")
+    lw.write_table(_rows(1), table)
+    lw.write_table(_rows(2), table)
+    catalog.create_tag("d.t", "one", snapshot_id=1, time_retained="1 d")
+    catalog.create_tag("d.t", "two")
+    with pytest.raises(lw.TagAlreadyExistException):
+        catalog.create_tag("d.t", "one")
+    assert catalog.list_tags_paged("d.t", tag_name_prefix="t").elements == ["two"]
+    assert catalog.get_tag("d.t", "one").snapshot.id == 1
+    table.replace_tag("one", 2)
+    assert table.snapshot(tag="one") == table.snapshot(2)
+    table.rename_tag("one", "uno")
+    catalog.delete_tag("d.t", "two")
+    assert table.list_tags() == ["uno"]
+    with pytest.raises(lw.TagNotExistException, match="uno"):
+        catalog.get_tag("d.t", "two")
+
+
+def test_system_tables(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog, bucket="2", **{"bucket-key": "id"})
+    lw.write_table(_rows(1, 2, 3), table)
+    lw.write_table(_rows(4, day="b"), table, mode="overwrite")
+    snapshots = lw.read_table(catalog.get_table("d.t$snapshots"))
+    assert snapshots["commit_kind"].to_pylist() == ["APPEND", "OVERWRITE"]
+    assert snapshots["total_record_count"].to_pylist() == [3, 4]
+    filtered = lw.read_table(catalog.get_table("d.t$snapshots"), filter="snapshot_id = 2", columns=["schema_id"])
+    assert filtered.to_pylist() == [{"schema_id": 0}]
+    schemas = lw.read_table(catalog.get_table("d.t$schemas")).to_pylist()
+    assert [(row["schema_id"], row["partition_keys"]) for row in schemas] == [(0, '["day"]')]
+    options = lw.read_table(catalog.get_table("d.t$options")).to_pylist()
+    assert {row["key"]: row["value"] for row in options} == {"bucket": "2", "bucket-key": "id"}
+    files = lw.read_table(catalog.get_table("d.t$files")).to_pylist()
+    assert sum(row["record_count"] for row in files) == 4
+    assert {row["partition"] for row in files} == {"day=a", "day=b"}
+    assert '"id":"4"' in next(row["max_value_stats"] for row in files if row["partition"] == "day=b")
+    at_first = catalog.get_table("d.t$files")
+    assert len(at_first.row_type().fields) == len(lw.read_table(at_first).schema)
+    with pytest.raises(lw.NotFoundError, match=r"\$snapshots"):
+        catalog.get_table("d.t$nothing")
+    with pytest.raises(lw.ColumnNotExistException):
+        lw.read_table(catalog.get_table("d.t$options"), columns=["nothing"])
+
+
+def test_catalog_options_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(lw.InvalidInputError, match="warehouse"):
+        lw.CatalogFactory.create({})
+    with pytest.raises(lw.UnsupportedError, match="hive"):
+        lw.CatalogFactory.create({"warehouse": str(tmp_path), "metastore": "hive"})
+
+
+def test_a_table_opened_by_its_path_is_the_same(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog)
+    lw.write_table(_rows(7), table.table_path)
+    opened = lw.open_table(table.table_path)
+    assert (opened.name, opened.schema) == (table.name, table.schema)
+    assert lw.read_table(opened)["id"].to_pylist() == [7]
+    with pytest.raises(lw.TableNotExistException):
+        lw.open_table(table.table_path + "x")
+    with pytest.raises(lw.BranchNotExistException):
+        catalog.get_table("d.t$branch_b")

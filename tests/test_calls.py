@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lw.FileStoreTable:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    fields = [lw.DataField(0, "id", lw.AtomicType("INT")), lw.DataField(1, "s", lw.AtomicType("VARCHAR(5)"))]
+    catalog.create_table("d.t", lw.Schema(fields))
+    return catalog.get_table("d.t")
+
+
+def test_a_result_tells_what_was_written(table: lw.FileStoreTable) -> None:
+    result = lw.write_table(pa.table({"id": [1, 2]}), table)
+    assert (result.snapshot_id, result.rows, result.files, result.partitions) == (1, 2, 1, 1)
+    assert result.bytes > 0
+    assert result.seconds > 0
+    empty = lw.write_table(pa.table({"id": pa.array([], pa.int32())}), table)
+    assert (empty.snapshot_id, empty.rows) == (None, 0)
+
+
+def test_the_default_never_changes_the_schema(table: lw.FileStoreTable) -> None:
+    with pytest.raises(lw.InvalidInputError, match="new"):
+        lw.write_table(pa.table({"id": [1], "new": [1.5]}), table)
+    assert table.snapshot() is None
+
+
+def test_merge_adds_columns_and_widens_types(table: lw.FileStoreTable) -> None:
+    lw.write_table(pa.table({"id": [1], "s": ["a"]}), table)
+    lw.write_table(pl.DataFrame({"id": [2**40], "s": ["longer than five"], "new": [1.5]}), table, schema_mode="merge")
+    merged = lw.open_table(table.table_path)
+    assert [(field.name, str(field.type)) for field in merged.fields] == [
+        ("id", "BIGINT"),
+        ("s", "STRING"),
+        ("new", "DOUBLE"),
+    ]
+    rows = sorted(lw.read_table(merged).to_pylist(), key=lambda row: row["id"])
+    assert rows == [{"id": 1, "s": "a", "new": None}, {"id": 2**40, "s": "longer than five", "new": 1.5}]
+    lw.write_table(pa.table({"id": pa.array([3], pa.int8())}), merged, schema_mode="merge")
+    assert lw.open_table(table.table_path).schema.id == merged.schema.id, "a narrower input changes nothing"
+
+
+def test_progress_is_reported_after_every_batch(table: lw.FileStoreTable) -> None:
+    seen: list[lw.Progress] = []
+    batches = pa.table({"id": pa.array(range(10), pa.int32())}).to_batches(max_chunksize=4)
+    lw.write_table(batches, table, progress=seen.append)
+    assert [step.rows for step in seen] == [4, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"mode": "replace"}, lw.InvalidInputError),
+        ({"mode": "upsert"}, lw.UnsupportedError),
+        ({"mode": "delete"}, lw.UnsupportedError),
+        ({"schema_mode": "replace"}, lw.InvalidInputError),
+    ],
+)
+def test_wrong_modes_are_refused(table: lw.FileStoreTable, arguments: dict[str, str], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        lw.write_table(pa.table({"id": [1]}), table, **arguments)
+
+
+def test_only_one_way_of_travelling_at_a_time(table: lw.FileStoreTable) -> None:
+    lw.write_table(pa.table({"id": [1]}), table)
+    with pytest.raises(lw.InvalidInputError, match="one of"):
+        lw.read_table(table, snapshot_id=1, tag="x")
+    assert lw.read_table(table, filter="id = 1", columns=["id"], limit=1, snapshot_id=1).to_pylist() == [{"id": 1}]
+    with pytest.raises(lw.NotFoundError):
+        lw.read_table(table, snapshot_id=7)
+
+
+def test_a_failed_write_leaves_no_files(table: lw.FileStoreTable, tmp_path: Path) -> None:
+    bad = [pa.record_batch({"id": pa.array([1], pa.int32())}), pa.record_batch({"id": pa.array(["x"])})]
+    with pytest.raises(lw.InvalidInputError):
+        lw.write_table(bad, table)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name != "schema"] == []
+
+
+def test_options_that_data_depends_on_cannot_be_laid_over(table: lw.FileStoreTable) -> None:
+    with pytest.raises(lw.InvalidInputError, match="bucket"):
+        table.copy({"bucket": "4"})
+    with pytest.raises(lw.InvalidInputError, match=r"scan\.snapshot-id"):
+        table.copy({"scan.snapshot-id": "first"})

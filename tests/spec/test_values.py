@@ -135,7 +135,7 @@ REFUSED: list[tuple[object, str]] = [
     (pa.scalar(1, pa.duration("us")), "BIGINT"),
     (pa.scalar([1]), "INT"),
     (np.datetime64("2024-10"), "DATE"),
-    (object(), "INT"),
+    ({"a": 1}, "INT"),
     ([1], "INT"),
     (1, "VARIANT"),
 ]

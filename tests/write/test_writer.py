@@ -66,7 +66,7 @@ def test_a_small_write_is_one_file_with_all_its_facts(tmp_path: Path) -> None:
     assert (file.min_sequence_number, file.max_sequence_number) == (0, 9)
     assert (file.min_key, file.max_key) == (EMPTY_ROW, EMPTY_ROW)
     assert (file.creation_time, file.schema_id, file.write_cols, file.first_row_id) == (77, 0, None, None)
-    assert (message.partition_bytes, message.bucket, message.total_buckets, message.rows_in) == (EMPTY_ROW, 0, -1, 10)
+    assert (message.partition_bytes, message.bucket, message.total_buckets, message.rows_in) == (EMPTY_ROW, 0, None, 10)
     assert (message.table, message.write_id, message.attempt) == (table_identity(store), "w-1", "3-2")
     assert CommitMessage.deserialize(message.serialize()) == message
     assert written(store, [message]).equals(table(10))

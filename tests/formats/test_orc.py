@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from lakewright.errors import CorruptTableError, UnsupportedError
 from lakewright.formats.orc_tail import read_postscript, timestamp_bounds
+from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType
 from support.data_files import read, write
 
@@ -70,6 +72,50 @@ def test_far_timestamps_are_refused_by_name(codec: str) -> None:
         write("orc", [pa.table({"ts": moments})], far[:1])
     with pytest.raises(UnsupportedError, match="'l'"):
         write("orc", [pa.table({"l": nested})], far[1:])
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_fractions_before_1970_are_not_written(unit: str) -> None:
+    second = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    digits = {"ms": 3, "us": 6, "ns": 9}[unit]
+    fields = [DataField(0, "t", AtomicType(f"TIMESTAMP({digits})"))]
+    good = pa.table({"t": pa.array([-second, None, 0, 1, second + 1], pa.timestamp(unit))})
+    assert read("orc", write("orc", [good], fields)[0], fields)[0].equals(good)
+    for early in (-1, -second - 1):
+        with pytest.raises(UnsupportedError, match="'t'"):
+            write("orc", [pa.table({"t": pa.array([early, None], pa.timestamp(unit))})], fields)
+
+
+@pytest.mark.parametrize("outer", [[], [None]])
+def test_a_null_row_inside_a_row(outer: list[None]) -> None:
+    inner = RowType(True, [DataField(2, "x", AtomicType("INT"))])  # noqa: FBT003
+    dtype = RowType(True, [DataField(1, "f", inner), DataField(3, "l", ArrayType(True, inner))])  # noqa: FBT003
+    fields = [DataField(0, "c", dtype)]
+    cells = [
+        *outer,
+        {"f": None, "l": [None, {"x": 1}]},
+        {"f": {"x": 5}, "l": None},
+        {"f": {"x": None}, "l": [{"x": 2}]},
+    ]
+    table = pa.table([pa.array(cells, to_arrow_type(dtype))], schema=to_arrow_schema(fields))
+    data, _ = write("orc", [table], fields)
+    assert pa_orc.ORCFile(io.BytesIO(data)).read()["c"].to_pylist() == cells
+
+
+def test_slices_of_nested_columns() -> None:
+    row = RowType(True, [DataField(1, "a", AtomicType("BOOLEAN")), DataField(2, "t", AtomicType("TIME(3)"))])  # noqa: FBT003
+    fields = [DataField(0, "r", row), DataField(3, "l", ArrayType(True, row))]  # noqa: FBT003
+    cells = [{"a": True, "t": dt.time(1)}, None, {"a": None, "t": None}, {"a": False, "t": dt.time(2)}] * 3
+    table = pa.table(
+        [
+            pa.array(cells, to_arrow_type(row)),
+            pa.array([cells[:n] or None for n in range(12)], to_arrow_type(fields[1].type)),
+        ],
+        schema=to_arrow_schema(fields),
+    )
+    for start in range(12):
+        part = table.slice(start, 7)
+        assert read("orc", write("orc", [part], fields)[0], fields)[0].to_pylist() == part.to_pylist()
 
 
 def test_the_tail_tells_the_bounds() -> None:

@@ -6,7 +6,8 @@ as they are; there a missing column reads as null.
 
 Text of CHAR columns is padded with blanks by other writers and comes back without them. TIME has no type in ORC and is
 stored as milliseconds in an int. Arrow decodes timestamps as nanoseconds, so files with times outside 1677 to 2262 are
-refused on both ways.
+refused on both ways; it writes fractions of seconds before 1970 as negative numbers, which nobody else reads, so those
+are refused on the way in.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as pa_orc
@@ -87,7 +89,7 @@ class OrcFileWriter:
             return
         for field, column in zip(self._schema, table.columns, strict=True):
             for chunk in column.chunks:
-                _check_near(chunk, field.name)
+                _check_writable(chunk, field.name)
         self._opened = True
         self._writer.write(_reshape(table, self._stored))
         self._stats.add(table)
@@ -277,20 +279,21 @@ def _stored_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def _reshape(table: pa.Table, stored: pa.Schema) -> pa.Table:
-    if table.schema.equals(stored, check_metadata=False):
-        return table
+    """Return rows as Arrow's ORC writer takes them without harm."""
     columns = [
-        pa.chunked_array([_reshape_array(chunk, field.type) for chunk in column.chunks], field.type)
+        pa.chunked_array([_whole(_reshape_array(chunk, field.type)) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, stored, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=stored)
 
 
 def _reshape_array(array: pa.Array, stored: pa.DataType) -> pa.Array:
-    if array.type == stored:
-        return array
+    """Return an array in its stored type, with every field of a null ROW null.
+
+    The writer takes a value below a null ROW for one of the next rows, unless that ROW is itself in one with nulls.
+    """
     if pa.types.is_struct(stored):
-        children = [_reshape_array(array.field(i), field.type) for i, field in enumerate(stored)]
+        children = [_reshape_array(child, f.type) for child, f in zip(array.flatten(), stored, strict=True)]
         return rebuild_struct(array, stored, children)
     if pa.types.is_map(stored):
         parts = [_reshape_array(array.keys, stored.key_type), _reshape_array(array.items, stored.item_type)]
@@ -298,24 +301,53 @@ def _reshape_array(array: pa.Array, stored: pa.DataType) -> pa.Array:
         return rebuild_list(array, stored, pa.StructArray.from_arrays(parts, fields=fields))
     if pa.types.is_list(stored):
         return rebuild_list(array, stored, _reshape_array(array.values, stored.value_type))
-    return array.view(stored)
+    return array if array.type == stored else array.view(stored)
 
 
-def _check_near(array: pa.Array, column: str) -> None:
-    """Refuse timestamps that would not come back."""
+def _whole(array: pa.Array) -> pa.Array:
+    """Return a nested array that is no slice of a larger one: the writer would take the nulls of other rows."""
+    return array.take(pa.array(np.arange(len(array)))) if _is_sliced(array) else array
+
+
+def _is_sliced(array: pa.Array) -> bool:
+    if pa.types.is_struct(array.type):
+        parts = [array.field(i) for i in range(array.type.num_fields)]
+    elif pa.types.is_map(array.type):
+        parts = [array.keys, array.items]
+    elif pa.types.is_list(array.type):
+        parts = [array.values]
+    else:
+        return False
+    return array.offset != 0 or any(part.offset != 0 or _is_sliced(part) for part in parts)
+
+
+def _check_writable(array: pa.Array, column: str) -> None:
+    """Refuse timestamps that would not come back, or that others would not read."""
     kind = array.type
     if pa.types.is_struct(kind):
         for child in array.flatten():
-            _check_near(child, column)
+            _check_writable(child, column)
     elif pa.types.is_map(kind):
-        _check_near(array.keys, column)
-        _check_near(array.items, column)
+        _check_writable(array.keys, column)
+        _check_writable(array.items, column)
     elif pa.types.is_list(kind):
-        _check_near(array.flatten(), column)
-    elif pa.types.is_timestamp(kind) and kind.unit != "ns":
-        bounds = pc.min_max(array.view(pa.int64())).as_py()
-        if (
-            bounds["max"] is not None
-            and max(-bounds["min"], bounds["max"]) > _MILLIS_FAR * 1_000_000 // _NANOS[kind.unit]
-        ):
-            raise _far(column, "the rows to write")
+        _check_writable(array.flatten(), column)
+    elif pa.types.is_timestamp(kind):
+        _check_times(array.view(pa.int64()), _NANOS[kind.unit], column)
+
+
+def _check_times(units: pa.Array, unit_nanos: int, column: str) -> None:
+    bounds = pc.min_max(units).as_py()
+    if bounds["max"] is None:
+        return
+    if max(-bounds["min"], bounds["max"]) > _MILLIS_FAR * 1_000_000 // unit_nanos:
+        raise _far(column, "the rows to write")
+    if bounds["min"] < 0:
+        second = 1_000_000_000 // unit_nanos
+        early = units.drop_null().to_numpy()
+        if bool(((early < 0) & (early % second != 0)).any()):
+            raise UnsupportedError(
+                f"the column {column!r} of the rows to write has times before 1970 with a fraction of a second, which "
+                "the ORC codec writes so that others cannot read them; use file.format=parquet for such a table",
+                column=column,
+            )

@@ -71,7 +71,7 @@ def test_peers_read_our_scalars(catalog: lw.FileSystemCatalog, peers: Peers, pee
     skip = ["TIMESTAMP(9)"] if file_format == "avro" else []  # Avro holds no nanoseconds
     fields = scalar_fields(skip)
     table = _table(catalog, fields, file__format=file_format)
-    rows = scalar_rows(fields)
+    rows = scalar_rows(fields, file_format)
     lw.write_table(rows, table)
     _assert_same(peers.read(peer, Path(catalog.warehouse), "d.t"), rows, fields)
 

@@ -49,7 +49,7 @@ def test_the_java_reader_itself_reads_a_golden_table_right(java: Java) -> None:
 def test_java_reads_every_type(java: Java, catalog: lw.FileSystemCatalog, file_format: str, nested: bool) -> None:
     skip = ["TIMESTAMP(9)"] if file_format == "avro" else []
     fields = nested_fields(multiset=True) if nested else scalar_fields(skip)
-    rows = (nested_rows if nested else scalar_rows)(fields)
+    rows = nested_rows(fields) if nested else scalar_rows(fields, file_format)
     catalog.create_table("d.t", lw.Schema(fields, options={"file.format": file_format}))
     table = catalog.get_table("d.t")
     lw.write_table(rows, table)

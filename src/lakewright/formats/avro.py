@@ -416,7 +416,7 @@ def _struct_array(values: list[Any], dtype: RowType, schema: AvroType) -> pa.Arr
         else pa.nulls(len(values), to_arrow_type(field.type))
         for field in dtype.fields
     ]
-    mask = pa.array([row is None for row in values], pa.bool_())
+    mask = pa.array([row is None for row in values], pa.bool_()) if None in values else None
     return pa.StructArray.from_arrays(children, fields=list(to_arrow_type(dtype)), mask=mask)
 
 
@@ -442,8 +442,13 @@ def _map_array(values: list[Any], dtype: MapType | MultisetType, schema: AvroTyp
 def _list_array(values: list[Any], target: pa.DataType, flat: pa.Array) -> pa.Array:
     offsets = np.zeros(len(values) + 1, dtype=np.int32)
     np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
-    valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
-    return pa.Array.from_buffers(target, len(values), [valid, pa.py_buffer(offsets)], -1, children=[flat])
+    valid, nulls = _validity(values)
+    return pa.Array.from_buffers(target, len(values), [valid, pa.py_buffer(offsets)], nulls, children=[flat])
+
+
+def _validity(values: list[Any]) -> tuple[pa.Buffer | None, int]:
+    nulls = sum(value is None for value in values)
+    return pa.array([value is not None for value in values], pa.bool_()).buffers()[1] if nulls else None, nulls
 
 
 def _member(schema: AvroType, kind: str, member: str) -> AvroType:
@@ -486,5 +491,5 @@ def _decimal_array(values: list[Any], target: pa.DataType, schema: AvroType) -> 
         if abs(number) >= limit:
             raise ValueError(f"a number has too many digits for {target}")
         parts.append(number.to_bytes(16, "little", signed=True) if number else zero)
-    valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
-    return pa.Array.from_buffers(target, len(values), [valid, pa.py_buffer(b"".join(parts))], -1)
+    valid, nulls = _validity(values)
+    return pa.Array.from_buffers(target, len(values), [valid, pa.py_buffer(b"".join(parts))], nulls)

@@ -30,6 +30,14 @@ _FLOATS = ("FLOAT", "DOUBLE")
 _TEXT = ("CHAR", "VARCHAR")
 _BINARY = ("BINARY", "VARBINARY")
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_NUMPY: dict[pa.DataType, type[np.generic]] = {
+    pa.int8(): np.int8,
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.float32(): np.float32,
+    pa.float64(): np.float64,
+}
 _NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY_MILLIS = 86_400_000
 _MILLI_NANOS = 1_000_000
@@ -89,7 +97,7 @@ def _to_narrower_or_wider(array: pa.Array, _: AtomicType, target: AtomicType) ->
 
 def _integer_to_integer(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
     kind = to_arrow_type(target)
-    return _rebuilt(array, _numbers(array).astype(kind.to_pandas_dtype()), kind)
+    return _rebuilt(array, _numbers(array).astype(_NUMPY[kind]), kind)
 
 
 def _float_to_integer(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
@@ -102,7 +110,7 @@ def _float_to_integer(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.
     top = inside >= limit
     whole = np.where(top, 0.0, inside).astype(np.int64)
     whole[top] = 2 ** (bits - 1) - 1
-    return _rebuilt(array, whole.astype(kind.to_pandas_dtype()), kind)
+    return _rebuilt(array, whole.astype(_NUMPY[kind]), kind)
 
 
 def _to_boolean(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
@@ -307,7 +315,7 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
     kind = array.type
     if pa.types.is_temporal(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # noqa: PLR2004 - bits
-    dtype = array.type.to_pandas_dtype()
+    dtype = _NUMPY[array.type]
     data = array.buffers()[1]
     if data is None:
         return np.zeros(len(array), dtype=dtype)

@@ -44,7 +44,9 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
         log = tmp_path / f"{number}.log"
         worker = servers.Process(target=_append_for_ever, args=(table.table_path, str(log), number))
         worker.start()
-        worker.join(dice.uniform(0.01, 0.35))
+        while not log.exists() and worker.is_alive():
+            time.sleep(0.001)
+        worker.join(dice.uniform(0.0, 0.15))
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
         worker.join()

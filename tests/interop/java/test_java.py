@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -141,3 +142,66 @@ def test_java_prunes_with_our_statistics(java: Java, catalog: lw.FileSystemCatal
         for k, text in zip(part["k"].to_pylist(), part["s"].to_pylist(), strict=True):
             if text is not None:
                 assert java.find(Path(catalog.warehouse), "d.t", "s", text) == [[k, text]]
+
+
+JAVA_OPTIONS = [
+    {"file.format": "parquet", "file.compression": "snappy"},
+    {"file.format": "parquet", "file.compression": "gzip", "parquet.enable.dictionary": "false"},
+    {"file.format": "parquet", "file.compression": "none"},
+    {"file.format": "parquet", "file.compression": "lz4"},
+    {"file.format": "parquet", "parquet.writer.version": "PARQUET_2_0"},
+    {"file.format": "orc", "file.compression": "zstd"},
+    {"file.format": "orc", "file.compression": "lz4"},
+    {"file.format": "orc", "file.compression": "zlib"},
+    {"file.format": "avro", "file.compression": "zstd"},
+    {"file.format": "avro", "file.compression": "deflate"},
+    {"file.format": "avro", "file.compression": "snappy"},
+    {"metadata.stats-mode": "full"},
+    {"metadata.stats-mode": "none"},
+    {"metadata.stats-dense-store": "false", "fields.c1.stats-mode": "counts"},
+    {"manifest.compression": "snappy"},
+    {"manifest.compression": "deflate"},
+    {"file.suffix.include.compression": "true", "data-file.prefix": "rows-"},
+    {"file-index.bloom-filter.columns": "c5,c13", "file-index.bitmap.columns": "c1"},
+    {"row-tracking.enabled": "true"},
+]
+
+
+@pytest.mark.parametrize("options", JAVA_OPTIONS, ids=lambda options: ",".join(f"{k}={v}" for k, v in options.items()))
+def test_we_read_what_java_writes(java: Java, catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+    file_format = options.get("file.format", "parquet")
+    fields = scalar_fields(["TIMESTAMP(9)"] if file_format == "avro" else [])
+    rows = scalar_rows(fields, file_format)
+    catalog.create_table("d.source", lw.Schema(fields))
+    lw.write_table(rows, catalog.get_table("d.source"))
+    catalog.create_table("d.t", lw.Schema(fields, options=options))
+    java.copy(Path(catalog.warehouse), "d.source", "d.t")
+    table = catalog.get_table("d.t")
+    assert in_order(spelled(lw.read_table(table), table.fields)) == in_order(spelled(rows, table.fields))
+    for number in range(1, 5):
+        found = lw.read_table(table, filter=f"id = {number}")
+        assert found["id"].to_pylist() == [number]
+
+
+@pytest.mark.parametrize("legacy", ["true", "false"])
+@pytest.mark.parametrize("column", range(1, 24))
+def test_we_read_java_s_partitions_of_any_scalar(
+    java: Java, catalog: lw.FileSystemCatalog, column: int, legacy: str
+) -> None:
+    fields = scalar_fields()
+    key = fields[column]
+    if isinstance(key.type, lw.AtomicType) and key.type.root in {"BINARY", "VARBINARY"}:
+        pytest.skip("Java spells the directory of a binary partition at random")
+    pair = [fields[0], DataField(1, "p", key.type)]
+    rows = scalar_rows(fields).select(["id", key.name]).rename_columns(["id", "p"])
+    catalog.create_table("d.source", lw.Schema(pair))
+    lw.write_table(rows, catalog.get_table("d.source"))
+    catalog.create_table("d.t", lw.Schema(pair, ["p"], options={"partition.legacy-name": legacy}))
+    java.copy(Path(catalog.warehouse), "d.source", "d.t")
+    table = catalog.get_table("d.t")
+    assert in_order(spelled(lw.read_table(table), table.fields)) == in_order(spelled(rows, table.fields))
+    lw.write_table(rows, table)
+    twice = pa.concat_tables([rows, rows])
+    _assert_java_reads(java, catalog, twice, table.fields)
+    places = lw.read_table(catalog.get_table("d.t$files"))["partition"].to_pylist()
+    assert all(count % 2 == 0 for count in Counter(places).values()), "we spell a partition as Java does"

@@ -67,6 +67,8 @@ def check_pages(data: bytes | memoryview, chunk: Chunk) -> None:
         page = _page(data, at)
         if not page.data and at:
             raise ValueError(f"the dictionary at byte {chunk.start + at} does not come first")
+        if page.byte_count < 0 or page.value_count < 0:
+            raise ValueError(f"the page at byte {chunk.start + at} has a size or a count below zero")
         if page.encoding not in chunk.encodings:
             raise ValueError(f"the page at byte {chunk.start + at} has an encoding that its column does not have")
         values += page.value_count if page.data else 0

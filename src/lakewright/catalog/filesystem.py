@@ -22,6 +22,7 @@ from lakewright.errors import (
     DatabaseNotExistException,
     InvalidInputError,
     LakewrightWarning,
+    NotFoundError,
     TableAlreadyExistException,
     TableNotExistException,
 )
@@ -282,11 +283,14 @@ class FileSystemCatalog:
 
     def _table(self, name: Identifier) -> FileStoreTable:
         layout = self._layout(name)
-        if not self._exists(layout):
-            self._require_database(name.get_database_name())
-            raise self._no_table(name)
         plain = Identifier.create(name.get_database_name(), name.get_table_name(), name.get_branch_name())
-        return open_at(plain, self.storage, layout)
+        try:
+            return open_at(plain, self.storage, layout)
+        except NotFoundError:
+            if self._exists(layout):
+                raise
+        self._require_database(name.get_database_name())
+        raise self._no_table(name)
 
     def _plain(self, identifier: str | Identifier) -> Identifier:
         name = _identifier(identifier)

@@ -111,6 +111,12 @@ def written_index_files(message: CommitMessage) -> Iterator[IndexFile]:
     yield from message.compact_new_index_files
 
 
+def schema_ids_of(messages: Sequence[CommitMessage]) -> frozenset[int]:
+    """Return the ids of the schemas that the files of messages were written with."""
+    written = {f.schema_id for m in messages for f in written_files(m)}
+    return frozenset(written | {m.schema_id for m in messages if m.schema_id is not None})
+
+
 def check_table(messages: Iterable[CommitMessage], receiver: Receiver) -> None:
     """Refuse messages that were written for another table."""
     for message in messages:
@@ -244,10 +250,7 @@ def _check_named_once(
 
 
 def _of_unknown_schema(message: CommitMessage, receiver: Receiver) -> str | None:
-    ids = {f.schema_id for f in written_files(message)}
-    if message.schema_id is not None:
-        ids.add(message.schema_id)
-    unknown = sorted(ids - receiver.schema_ids)
+    unknown = sorted(schema_ids_of([message]) - receiver.schema_ids)
     if unknown:
         return f"the message was written with schema {unknown[0]}, which the table does not have; write the data again"
     return None

@@ -15,7 +15,15 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeAlias
 
-from lakewright.commit.changes import Change, Receiver, append_change, check_messages, check_table, compact_change
+from lakewright.commit.changes import (
+    Change,
+    Receiver,
+    append_change,
+    check_messages,
+    check_table,
+    compact_change,
+    schema_ids_of,
+)
 from lakewright.commit.files import WrittenFile, delete_written, files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, files_outside, replaced_by_files, replaced_by_spec
@@ -155,7 +163,7 @@ class Committer:
 
         Nothing is deleted of messages that anybody handed in for publishing, unless that is known to have failed.
         """
-        check_table(messages, self._receiver())
+        check_table(messages, self._receiver(messages))
         files = files_of(self.store, messages)
         if not self._begun.intersection(files) and not self._may_be_published(messages, files):
             delete_written(self.store, files)
@@ -175,12 +183,15 @@ class Committer:
 
     def _check(self, messages: Sequence[CommitMessage]) -> None:
         check_supported_for_write(self.store.schema)
-        check_messages(messages, self._receiver())
+        check_messages(messages, self._receiver(messages))
 
-    def _receiver(self) -> Receiver:
+    def _receiver(self, messages: Sequence[CommitMessage]) -> Receiver:
         options, schema = self.store.options, self.store.schema
+        schema_ids = frozenset({schema.id})
         with self._nothing_published():
-            identity, schema_ids = table_identity(self.store), frozenset(self.store.schemas.ids())
+            identity = table_identity(self.store)
+            if not schema_ids_of(messages) <= schema_ids:
+                schema_ids = frozenset(self.store.schemas.ids())
         return Receiver(
             table=self.store.name,
             identity=identity,

@@ -50,7 +50,8 @@ class Drafts:
     clock: Callable[[], int]
     new_uuid: Callable[[], str]
     _manifests: Manifests = field(init=False)
-    _schema_id: int = 0  # of the newest schema when the draft in the making began
+    _newest_schema: int | None = None  # when the first draft began
+    _schema_id: int = 0  # of the draft in the making
     _written: list[str] = field(default_factory=list)  # by the draft in the making
     _kept: list[str] = field(default_factory=list)  # of use to every draft
     _new_files: tuple[ManifestFile, ...] | None = None
@@ -61,10 +62,21 @@ class Drafts:
     def __post_init__(self) -> None:
         self._manifests = self._named(self.new_uuid())
 
+    @property
+    def can_claim(self) -> bool:
+        """Say whether the manifest of the new files is the same whatever the base, so that it can be written first."""
+        intent = self.intent
+        return intent.only_adds and bool(intent.change.entries) and not self.store.options.row_tracking_enabled()
+
+    def claim(self) -> bool:
+        """Write the manifest of the new files, and say whether nobody had written it before."""
+        self._new_files = self._write_manifests(self.intent.change.entries, self._kept, marked=True)
+        return all(self.intent.marker in file.file_name for file in self._new_files)
+
     def draft(self, plan: Plan) -> Draft:
         """Write the metadata files of a plan."""
         self._written = []
-        self._schema_id = self._newest_schema()
+        self._schema_id = self._schema_on(plan.base)
         try:
             snapshot = self._snapshot(plan)
         except Exception:
@@ -160,14 +172,13 @@ class Drafts:
         if self.store.options.row_tracking_enabled():
             files = self._write_manifests(entries, self._written, marked=True)
             return self._write_list(files, self._written)
-        if self.intent.replaced is None:
-            if self._delta_list is None:
-                files = self._write_manifests(entries, self._kept, marked=True)
-                self._delta_list = self._write_list(files, self._kept)
-            return self._delta_list
         ours = len(entries) - len(self.intent.change.entries)
         if self._new_files is None:
             self._new_files = self._write_manifests(entries[ours:], self._kept, marked=True)
+        if self.intent.replaced is None:
+            if self._delta_list is None:
+                self._delta_list = self._write_list(self._new_files, self._kept)
+            return self._delta_list
         gone = self._write_manifests(entries[:ours], self._written, marked=False)
         return self._write_list((*gone, *self._new_files), self._written)
 
@@ -213,11 +224,14 @@ class Drafts:
         note.append(name)
         return name, size
 
-    def _newest_schema(self) -> int:
-        ids = self.store.schemas.ids()
-        if not ids:
-            raise NotFoundError(f"{self.store.name} has no schema any more; was it dropped?", table=self.store.name)
-        return ids[-1]
+    def _schema_on(self, base: Snapshot | None) -> int:
+        """Return the id of the newest schema: looked up once, because the bases of later attempts show later ones."""
+        if self._newest_schema is None:
+            ids = self.store.schemas.ids()
+            if not ids:
+                raise NotFoundError(f"{self.store.name} has no schema any more; was it dropped?", table=self.store.name)
+            self._newest_schema = ids[-1]
+        return self._newest_schema if base is None else max(self._newest_schema, base.schema_id)
 
     def _named(self, unique: str) -> Manifests:
         return replace(self.store.manifests, namer=Namer(lambda: UUID(unique)))

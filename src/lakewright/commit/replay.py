@@ -6,7 +6,7 @@ How a replay is told apart from a new commit, at the cost of one look at one nam
   identifier and kind, together with the names of the files, identify a commit.
 - The manifest of the new files (without any, that of the index) is named after the same facts, the marker, and is
   written before the snapshot is published. Where no such manifest exists and the files are young, nobody has published
-  these messages.
+  these messages. An append writes it at this point, so that one request both asks and answers.
 - Where it does exist, or where the files are so old that a manifest may have come and gone, the snapshots are searched.
 
 Always holds: snapshots up to the base of an attempt were searched or cannot hold the commit; the others cannot have
@@ -16,7 +16,7 @@ been there before the create-once of `base + 1` decides.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -76,19 +76,24 @@ class Search:
     store: TableStore
     intent: Intent
     now_millis: int
+    claim: Callable[[], bool] | None = None  # writes the marker; True where it was not there. None: only look for it
     tried: set[str] = field(default_factory=set)  # uuids of snapshots that were handed to the publisher
     looked_up_to: int | None = None
 
-    def find(self, base: Snapshot | None) -> Snapshot | None:
-        """Return the snapshot that holds the commit already, looking as far as a base."""
+    def find(self, base: Snapshot | None, seen: Sequence[Snapshot] = ()) -> Snapshot | None:
+        """Return the snapshot that holds the commit already, looking as far as a base; `seen` need not be read again.
+
+        The base must have been read before the call: whoever publishes after that loses the race for the next id.
+        """
         looked, self.looked_up_to = self.looked_up_to, 0 if base is None else base.id
         if base is None:
             return None
         if looked is None:
             return self._search_all(base)
+        known = {snapshot.id: snapshot for snapshot in (*seen, base)}
         for snapshot_id in range(looked + 1, base.id + 1):
             try:
-                snapshot = self.store.snapshots.get(snapshot_id)
+                snapshot = known.get(snapshot_id) or self.store.snapshots.get(snapshot_id)
             except NotFoundError as expired:
                 raise self._unknown(f"snapshot {snapshot_id} expired before it could be looked at") from expired
             if self._is_ours(snapshot):
@@ -97,9 +102,13 @@ class Search:
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
         """Search every snapshot that can hold the commit, if there is any reason to believe that one does."""
-        marked = is_marked(self.store, self.intent.change, self.intent.marker)
         created = [e.file.creation_time for e in self.intent.change.entries if e.kind == ADD]
-        if not marked and are_young(created, self.now_millis):
+        young = are_young(created, self.now_millis)
+        if young and self.claim is not None:
+            marked = not self.claim()
+        else:
+            marked = is_marked(self.store, self.intent.change, self.intent.marker)
+        if young and not marked:
             return None
         ours = _names(self.intent.change, adds_only=self.intent.replaced is not None)
         oldest = base

@@ -52,14 +52,17 @@ class Run:
     cause: Exception | None = None  # of the last doubt
 
     def __post_init__(self) -> None:
-        self.search = Search(self.store, self.intent, self.world.clock())
         self.drafts = Drafts(self.store, self.intent, self.world.clock, self.world.new_uuid)
+        claim = self.drafts.claim if self.drafts.can_claim else None
+        self.search = Search(self.store, self.intent, self.world.clock(), claim)
 
     def publish(self) -> Snapshot:
         """Publish the intent, or find that it is published already."""
         try:
             return self._publish()
         except CommitUnknownError:
+            if not self.search.tried:  # the doubt is about somebody else's attempt, so what we wrote is of no use
+                self.drafts.discard_rest(keep_marker=True)
             raise
         except Exception as error:
             if self.doubts:
@@ -74,10 +77,12 @@ class Run:
         retries_max = self.store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
         timeout = self.store.options.get(CoreOptions.COMMIT_TIMEOUT)
         without_progress, last_id = 0, MAX_LONG
+        winner_id: int | None = None
         for attempt in range(ATTEMPTS_MAX):
             # A lost reply may hide a commit that landed, so look before trying again.
-            base = self.store.snapshots.latest()
-            if (landed := self.search.find(base)) is not None:
+            newer = [] if winner_id is None else list(self.store.snapshots.walk_on(winner_id))
+            base = newer[-1] if newer else self.store.snapshots.latest()
+            if (landed := self.search.find(base, newer)) is not None:
                 return self._landed(landed)
             self._settle(base)
             if attempt == 0:
@@ -88,9 +93,10 @@ class Run:
                     self._settle(draft.snapshot, published=True)
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
                     return draft.snapshot
-                case LostRace():
+                case LostRace(winner_id):
                     self.drafts.discard(draft)
                 case Unknown(cause):
+                    winner_id = None
                     self.doubts.append(draft)
                     self.cause = cause
             progress = self.intent.only_adds and draft.snapshot.id > last_id

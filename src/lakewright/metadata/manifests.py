@@ -100,11 +100,13 @@ class Manifests:
 
     def files_of(self, snapshot: Snapshot) -> list[ManifestFile]:
         """Return the manifests of a snapshot in order: those of its base, then those of its delta."""
-        base, delta = snapshot.base_manifest_list, snapshot.delta_manifest_list
-        return [
-            *self.read_list(base, snapshot.base_manifest_list_size, snapshot_id=snapshot.id),
-            *self.read_list(delta, snapshot.delta_manifest_list_size, snapshot_id=snapshot.id),
-        ]
+        lists = (
+            (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+            (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+        )
+        with ThreadPoolExecutor(len(lists)) as pool:
+            parts = pool.map(lambda one: self.read_list(*one, snapshot_id=snapshot.id), lists)
+            return [file for part in parts for file in part]
 
     def live(
         self,

@@ -7,6 +7,7 @@ in the hands of a writer that does not create it in one step, so it is read agai
 
 from __future__ import annotations
 
+import itertools
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -37,8 +38,12 @@ class Snapshots:
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, None for a table that was never written."""
+        hint = self._hint(self.layout.latest_hint)
+        if hint is not None and hint > 0 and not self.exists(hint + 1):
+            with suppress(FileNotFoundError):
+                return self._read(hint)
         for _ in range(LATEST_LOOKS_MAX):
-            newest = self.latest_id()
+            newest = max(self.ids(), default=None)
             if newest is None:
                 return None
             with suppress(FileNotFoundError):
@@ -90,6 +95,14 @@ class Snapshots:
     def walk_back(self, from_id: int) -> Iterator[Snapshot]:
         """Yield the snapshot of this id and those before it, newest first, up to the first that is missing."""
         for snapshot_id in range(from_id, 0, -1):
+            try:
+                yield self._read(snapshot_id)
+            except FileNotFoundError:
+                return
+
+    def walk_on(self, from_id: int) -> Iterator[Snapshot]:
+        """Yield the snapshot of this id and those after it, oldest first, up to the first that is missing."""
+        for snapshot_id in itertools.count(from_id):
             try:
                 yield self._read(snapshot_id)
             except FileNotFoundError:
@@ -149,7 +162,8 @@ class Snapshots:
 
     def _hint(self, path: str) -> int | None:
         """Return the number in a hint. A writer may be replacing it, so it is read again where there is none."""
-        for attempt in range(HINT_READS_MAX):
+        # An object is replaced at once, so there one look is enough.
+        for attempt in range(HINT_READS_MAX if self.storage.renames_atomically else 1):
             if attempt:
                 self.sleep(HINT_WAIT_SECONDS)
             with suppress(FileNotFoundError):

@@ -1,6 +1,8 @@
 """Ratios, not seconds: every library does the same work in one run, interleaved, and the medians are compared.
 
-Writes `bench/results/<name>.json` and `.md`. Machines are noisy: only a ratio taken in one run can be believed.
+Writes `bench/results/<name>.json` and `.md`. Machines are noisy: only a ratio taken in one run can be believed. Each
+cell has two of them: of the time on the wall, and of the processor time of all threads together, which a busy
+neighbour disturbs least. Libraries that were asked for the same rows must return equally many.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +98,11 @@ def measure(case: Case, workers: dict[str, Worker], root: Path) -> dict[str, Any
             owner = REFERENCE if case.place == "plan" else name
             answer = workers[name].ask(directory=str(root / owner / case.place), **case.command)
             seen[name].append(answer)
-    return {name: summary(answers) for name, answers in seen.items()}
+    results = {name: summary(answers) for name, answers in seen.items()}
+    counts = {name: result["rows"] for name, result in results.items() if "rows" in result}
+    if len(set(counts.values())) > 1:
+        raise SystemExit(f"{case.title}: the libraries disagree about the number of rows: {counts}")
+    return results
 
 
 def summary(answers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -104,7 +110,7 @@ def summary(answers: list[dict[str, Any]]) -> dict[str, Any]:
     bad = [answer for answer in answers if "seconds" not in answer]
     if bad:
         return bad[0]
-    return answers[-1] | {"seconds": statistics.median(answer["seconds"] for answer in answers)}
+    return answers[-1] | {what: statistics.median(answer[what] for answer in answers) for what in ("seconds", "cpu")}
 
 
 def streamed(root: Path, rows: int, libraries: tuple[str, ...]) -> dict[str, Any]:
@@ -126,13 +132,12 @@ def plan_table(worker: Worker, root: Path, files: int) -> None:
 
 
 def markdown(results: dict[str, dict[str, Any]]) -> str:
-    """Return the table of ratios: how many times as long as lakewright each library takes."""
+    """Return the table of ratios: how many times as long as lakewright each library takes, by the wall and by cpu."""
     names = [name for name in (*OURS, *PEERS) if any(name in row for row in results.values())]
-    lines = [f"| case | lakewright s | {' | '.join(n for n in names if n != REFERENCE)} |"]
+    lines = [f"| case | lakewright s (cpu) | {' | '.join(n for n in names if n != REFERENCE)} |"]
     lines.append("| --- " * (len(names) + 1) + "|")
     for title, row in results.items():
-        ours = row[REFERENCE].get("seconds")
-        cells = [cell(row.get(name), ours) for name in names if name != REFERENCE]
+        cells = [cell(row.get(name), row[REFERENCE]) for name in names if name != REFERENCE]
         lines.append(f"| {title} | {detail(row[REFERENCE])} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -141,27 +146,39 @@ def detail(answer: dict[str, Any]) -> str:
     """Return our own figure with its extras."""
     if "seconds" not in answer:
         return f"failed: {answer.get('failed')}"
-    extras = f"; last/first {answer['growth']:.2f}" if "growth" in answer else ""
-    extras += f"; peak {answer['peak_mb']:.0f} MB" if "peak_mb" in answer else ""
-    return f"{answer['seconds']:.3f}{extras}"
+    return f"{answer['seconds']:.3f} ({answer['cpu']:.3f}){extras(answer)}"
 
 
-def cell(answer: dict[str, Any] | None, ours: float | None) -> str:
-    """Return a peer's ratio to ours."""
+def cell(answer: dict[str, Any] | None, ours: dict[str, Any]) -> str:
+    """Return a peer's ratios to ours."""
     if answer is None or answer.get("skipped"):
         return "-"
-    if "seconds" not in answer or ours is None:
+    if "seconds" not in answer or "seconds" not in ours:
         return "failed"
-    extras = f" ({answer['peak_mb']:.0f} MB)" if "peak_mb" in answer else ""
-    extras += f" (last/first {answer['growth']:.2f})" if "growth" in answer else ""
-    return f"{answer['seconds'] / ours:.2f}x{extras}"
+    return f"{answer['seconds'] / ours['seconds']:.2f}x ({answer['cpu'] / ours['cpu']:.2f}x){extras(answer)}"
+
+
+def extras(answer: dict[str, Any]) -> str:
+    """Return what else an answer says."""
+    out = f" last/first {answer['growth']:.2f}" if "growth" in answer else ""
+    out += f" peak {answer['peak_mb']:.0f} MB" if "peak_mb" in answer else ""
+    return out + (f" {answer['bytes'] / 1e6:.1f} MB" if "bytes" in answer else "")
+
+
+def wanted(cases: list[Case], only: str) -> list[Case]:
+    """Return the cases whose titles contain one of the words, and the writes that their reads need."""
+    words = [word.strip() for word in only.split(",")]
+    chosen = [case for case in cases if any(word in case.title for word in words)]
+    places = {case.place for case in chosen if case.command["case"] == "read"}
+    return [case for case in cases if case in chosen or (case.place in places and case.command["case"] == "write")]
 
 
 def main() -> None:
     """Run everything, or the cases that were named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of 5 M rows (and of 16 M streamed)")
-    parser.add_argument("--only", default="", help="run cases whose title contains this")
+    parser.add_argument("--only", default="", help="run cases whose title contains one of these, with commas between")
+    parser.add_argument("--repeats", type=int, default=0, help="how often each case runs, instead of its own number")
     parser.add_argument("--name", default="latest")
     parser.add_argument("--files", type=int, default=10_000)
     arguments = parser.parse_args()
@@ -169,9 +186,8 @@ def main() -> None:
     results: dict[str, dict[str, Any]] = {}
     workers = {name: Worker(name) for name in (*OURS, *PEERS)}
     try:
-        for case in cases(arguments.scale):
-            if arguments.only and arguments.only not in case.title and case.place != "append":
-                continue
+        for one in wanted(cases(arguments.scale), arguments.only):
+            case = replace(one, repeats=arguments.repeats or one.repeats)
             if case.place == "plan":
                 plan_table(workers[REFERENCE], root, arguments.files)
             results[case.title] = measure(case, workers, root)

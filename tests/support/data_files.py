@@ -54,7 +54,8 @@ def read(
 ) -> tuple[pa.Table, list[int]]:
     """Return the rows and the position of each."""
     reader = open_reader(file_format, io.BytesIO(data), path="memory", size=len(data), fields=fields)
-    batches, positions = [], []
+    batches: list[pa.RecordBatch] = []
+    positions: list[int] = []
     for first, batch in reader.batches(skip=skip, batch_rows=batch_rows):
         batches.append(batch)
         positions.extend(range(first, first + batch.num_rows))

@@ -268,6 +268,8 @@ class StatsCollector:
     def result(self) -> tuple[ColumnStats | None, ...]:
         """Return the statistics, cut to the lengths that the modes ask for."""
         return tuple(
-            truncate(stats, mode.length) if stats is not None and mode.kind == "truncate" else stats
+            truncate(stats, mode.length)
+            if mode.kind == "truncate" and stats and isinstance(stats.max, str | bytes)
+            else stats
             for stats, mode in zip(self._stats, self._modes, strict=True)
         )

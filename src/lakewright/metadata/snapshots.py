@@ -153,12 +153,12 @@ class Snapshots:
     def write_latest_hint(self, snapshot_id: int) -> None:
         """Tell readers where to look first. A hint decides nothing, so a failure to write it is none."""
         with suppress(OSError):
-            self.storage.replace(self.layout.latest_hint, b"%d" % snapshot_id)
+            self.storage.replace(self.layout.latest_hint, b"%d" % snapshot_id, durable=False)
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
         """Tell readers which snapshot is the oldest; the same holds as for the latest."""
         with suppress(OSError):
-            self.storage.replace(self.layout.earliest_hint, b"%d" % snapshot_id)
+            self.storage.replace(self.layout.earliest_hint, b"%d" % snapshot_id, durable=False)
 
     def _hint(self, path: str) -> int | None:
         """Return the number in a hint. A writer may be replacing it, so it is read again where there is none."""

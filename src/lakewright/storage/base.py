@@ -64,8 +64,11 @@ class Storage(Protocol):
     def create(self, path: str, data: bytes) -> bool:
         """Put a whole file only where none exists, durably. False means somebody else was first."""
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Put a whole file, whatever was there. Only for files that decide nothing: hints, tags, consumers."""
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Put a whole file, whatever was there. Only for files that decide nothing: hints, tags, consumers.
+
+        A hint may be lost to a power cut, so it need not be durable, which spares two syncs a commit.
+        """
 
     def exists(self, path: str) -> bool:
         """Say whether a file stands at the path."""

@@ -80,7 +80,7 @@ class LocalStorage:
         target = _plain(path)
         if os.path.lexists(target):
             return False  # spares the temporary file; the link below is what decides a race
-        temporary = self._write_temporary(target, data)
+        temporary = self._write_temporary(target, data, durable=self.durable)
         try:
             won = _link_once(temporary, target)
         finally:
@@ -90,17 +90,18 @@ class LocalStorage:
             _sync_directory(os.path.dirname(target))
         return won
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Put a whole file, whatever was there; readers see the old bytes or the new."""
         target = _plain(path)
-        temporary = self._write_temporary(target, data)
+        synced = durable and self.durable
+        temporary = self._write_temporary(target, data, durable=synced)
         try:
             os.replace(temporary, target)
         except OSError:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
-        if self.durable:
+        if synced:
             _sync_directory(os.path.dirname(target))
 
     def exists(self, path: str) -> bool:
@@ -176,15 +177,15 @@ class LocalStorage:
             for parent in {os.path.dirname(old), os.path.dirname(new)}:
                 _sync_directory(parent)
 
-    def _write_temporary(self, target: str, data: bytes) -> str:
-        """Write a synced file beside the target and return its name."""
+    def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
+        """Write a file beside the target and return its name."""
         directory, name = os.path.split(target)
         token = uuid.uuid4()
         temporary = f".{name}.{token}.tmp"
         if len(os.fsencode(temporary)) > _NAME_BYTES_MAX:
             temporary = f".{token}.tmp"
         path = f"{directory}/{temporary}"
-        output = _LocalOutput(path, self._open_exclusive(path), durable=self.durable)
+        output = _LocalOutput(path, self._open_exclusive(path), durable=durable)
         try:
             output.write(data)
             output.sync_and_close()

@@ -85,7 +85,7 @@ class ObjectStorage:
             self._prove_conditional_put(key)
         return self._bucket.put_once(key, data)
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - every put is durable
         """Put a whole object, whatever was there."""
         self._bucket.put(self._key(path), data)
 

@@ -121,10 +121,10 @@ class MemoryStorage:
             self._disk.put(self._checked(path), bytes(data), synced=self.durable)
             return True
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Put a whole file, whatever was there."""
         with self._disk.lock:
-            self._disk.put(self._checked(path), bytes(data), synced=self.durable)
+            self._disk.put(self._checked(path), bytes(data), synced=durable and self.durable)
 
     def exists(self, path: str) -> bool:
         """Say whether a file stands at the path."""
@@ -407,9 +407,9 @@ class FaultyStorage:
         """Put a whole file only where none exists."""
         return self.run("create", path, lambda: self.inner.create(path, data))
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Put a whole file, whatever was there."""
-        self.run("replace", path, lambda: self.inner.replace(path, data))
+        self.run("replace", path, lambda: self.inner.replace(path, data, durable=durable))
 
     def exists(self, path: str) -> bool:
         """Say whether a file stands at the path."""

@@ -28,6 +28,7 @@ from lakewright.formats.avro_container import (
     encode_block,
     encode_header,
     encode_long,
+    level_of,
 )
 from lakewright.formats.base import (
     Input,
@@ -167,7 +168,7 @@ class AvroFileWriter:
         self._fields = tuple(fields)
         self._schema = to_arrow_schema(fields)
         self._codec = codec_of(options.compression)
-        self._level = options.zstd_level
+        self._level = level_of(options.compression, options.zstd_level)
         self._stats = StatsCollector(fields, options.stats)
         schema = avro_schema(fields)
         self._block_schema = _block_schema(schema)

@@ -1,9 +1,11 @@
 r"""Avro object container files: the frame around blocks of encoded records, with checksums.
 
 A file is `Obj\x01`, a map of metadata (schema and codec), a 16-byte sync marker, then blocks: the number of records,
-the number of bytes, the bytes, the sync marker. What lakewright writes carries two checks that other readers look past:
-zstd frames end with a content checksum, and the metadata key `lakewright.header-seal` holds the CRC-32 of all other
-metadata and the sync marker. Records are opaque bytes here.
+the number of bytes, the bytes, the sync marker. What lakewright writes carries checks that other readers look past: the
+metadata key `lakewright.header-seal` holds the CRC-32 of all other metadata and the sync marker, and every block has a
+checksum of its own. zstd frames and snappy blocks have room for one; behind a deflated block, where nobody looks,
+stands the CRC-32 of its records. A block of the codec `null` has no such place, so records that are not to be
+compressed are stored in deflated blocks of level 0, which every reader knows. Records are opaque bytes here.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 import zstandard
@@ -24,17 +27,21 @@ MAGIC = b"Obj\x01"
 SEAL_KEY = "lakewright.header-seal"
 SYNC_BYTES = 16
 _VARINT_BYTES_MAX = 10
-_BLOCK_BYTES_MAX = 1 << 31
+_BLOCK_BYTES_MAX = 512 << 20  # decompressed; writers close a block long before
+_CRC_BYTES = 4
+_ZSTD_WINDOW_BYTES_MAX = 128 << 20
+_ZSTD_STEP_BYTES = 16 << 10
 _CODECS = {
     "zstd": "zstandard",
     "zstandard": "zstandard",
     "snappy": "snappy",
     "deflate": "deflate",
     "gzip": "deflate",
-    "null": "null",
-    "none": "null",
-    "uncompressed": "null",
+    "null": "deflate",
+    "none": "deflate",
+    "uncompressed": "deflate",
 }
+_UNCOMPRESSED = frozenset({"null", "none", "uncompressed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class Header:
     metadata: Mapping[str, bytes]
     sync: bytes
     end: int  # where the first block begins
+    sealed: bool  # by us, so that its blocks have checksums
 
     @property
     def codec(self) -> str:
@@ -71,6 +79,13 @@ def codec_of(compression: str) -> str:
         raise InvalidInputError(
             f"Avro files cannot be compressed with {compression!r}; use one of {', '.join(_CODECS)}", value=compression
         ) from None
+
+
+def level_of(compression: str, zstd_level: int) -> int:
+    """Return how hard the codec of a compression works, by its own count."""
+    if compression in _UNCOMPRESSED:
+        return 0
+    return zstd_level if codec_of(compression) == "zstandard" else zlib.Z_DEFAULT_COMPRESSION
 
 
 def encode_header(schema_json: bytes, codec: str, *, sync: bytes | None = None) -> tuple[bytes, bytes]:
@@ -111,7 +126,7 @@ def decode_header(data: bytes) -> Header:
     seal = metadata.pop(SEAL_KEY, None)
     if seal is not None and seal != _seal(metadata, sync):
         raise ValueError("the checksum of its header does not match")
-    return Header(metadata, sync, at + SYNC_BYTES)
+    return Header(metadata, sync, at + SYNC_BYTES, seal is not None)
 
 
 def count_records(data: bytes, header: Header) -> int:
@@ -122,7 +137,10 @@ def count_records(data: bytes, header: Header) -> int:
 def decode_blocks(data: bytes, header: Header) -> Iterator[Block]:
     """Yield the blocks of a file, decompressed. Damage is a ValueError."""
     for count, start, end in _frames(data, header):
-        yield Block(count, decompress(data[start:end], header.codec))
+        block = Block(count, decompress(data[start:end], header.codec, sealed=header.sealed))
+        if count > len(block.data):  # a record takes at least one byte
+            raise ValueError(f"a block of {len(block.data)} bytes announces {count} records")
+        yield block
 
 
 def _frames(data: bytes, header: Header) -> Iterator[tuple[int, int, int]]:
@@ -153,14 +171,14 @@ def compress(data: bytes, codec: str, level: int) -> bytes:
             packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
             return packed + zlib.crc32(data).to_bytes(4, "big")
         case "deflate":
-            packer = zlib.compressobj(wbits=-15)
-            return packer.compress(data) + packer.flush()
+            packer = zlib.compressobj(level, wbits=-15)
+            return packer.compress(data) + packer.flush() + zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
         case _:
             return data
 
 
-def decompress(data: bytes, codec: str) -> bytes:
-    """Decompress the records of a block; whatever is wrong with them is a ValueError."""
+def decompress(data: bytes, codec: str, *, sealed: bool = False) -> bytes:
+    """Decompress the records of a block, which has a checksum if it is ours; damage is a ValueError."""
     match codec:
         case "null":
             return data
@@ -169,29 +187,56 @@ def decompress(data: bytes, codec: str) -> bytes:
         case "snappy":
             return _unsnappy(data)
         case "deflate":
-            unpacker = zlib.decompressobj(wbits=-15)
-            out = unpacker.decompress(data, _BLOCK_BYTES_MAX)
-            if not unpacker.eof:
-                raise ValueError("a deflated block is cut short or too large")
-            return out
+            return _undeflate(data, sealed=sealed)
         case "bzip2":
-            return bz2.decompress(data)
+            return _whole(bz2.BZ2Decompressor(), data)
         case "xz":
-            return lzma.decompress(data)
+            return _whole(lzma.LZMADecompressor(memlimit=_BLOCK_BYTES_MAX), data)
         case _:
             raise UnsupportedError(f"the Avro codec {codec!r} is not supported", codec=codec)
 
 
-def _unzstd(data: bytes) -> bytes:
-    # Frames of other writers name no content size, so they are read as a stream.
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _whole(unpacker: _Decompressor, data: bytes) -> bytes:
     try:
-        unpacker = zstandard.ZstdDecompressor().decompressobj()
-        out = unpacker.decompress(data)
+        out = unpacker.decompress(data, _BLOCK_BYTES_MAX)
+    except (OSError, lzma.LZMAError) as error:  # their words for damage
+        raise ValueError(str(error)) from error
+    if not unpacker.eof:
+        raise ValueError("a compressed block is cut short or too large")
+    return out
+
+
+def _undeflate(data: bytes, *, sealed: bool) -> bytes:
+    unpacker = zlib.decompressobj(wbits=-15)
+    out = _whole(unpacker, data)
+    # What others leave behind their blocks is not looked at.
+    if sealed and unpacker.unused_data != zlib.crc32(out).to_bytes(_CRC_BYTES, "big"):
+        raise ValueError("the checksum of a deflated block does not match")
+    return out
+
+
+def _unzstd(data: bytes) -> bytes:
+    # Frames of other writers name no content size: they are fed in steps, so that none can grow far beyond the limit.
+    out = bytearray()
+    fed = 0
+    try:
+        known = zstandard.frame_content_size(data)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).decompressobj()
+        step = _ZSTD_STEP_BYTES if known < 0 else len(data)
+        while fed < len(data) and not unpacker.eof and max(known, len(out)) <= _BLOCK_BYTES_MAX:
+            out += unpacker.decompress(data[fed : fed + step])
+            fed += step
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("a zstd frame does not fill its block")
-    return out
+    if not unpacker.eof or unpacker.unused_data or fed < len(data):
+        raise ValueError("a zstd frame does not fill its block, or is too large")
+    return bytes(out)
 
 
 def _unsnappy(data: bytes) -> bytes:

@@ -52,7 +52,7 @@ def test_whatever_the_hints_say_the_files_decide(table: Table, hint: str | None)
         if hint is not None:
             (table.directory / name).write_text(hint)
     assert table.snapshots.latest_id() == 4
-    assert table.snapshots.earliest_id() in ({4} if hint == "4" else {3})
+    assert table.snapshots.earliest_id() == 3
     latest = table.snapshots.latest()
     assert latest is not None
     assert latest.id == 4

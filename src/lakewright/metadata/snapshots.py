@@ -72,7 +72,7 @@ class Snapshots:
     def earliest_id(self) -> int | None:
         """Return the id of the oldest snapshot, None for a table that was never written."""
         hint = self._hint(self.layout.earliest_hint)
-        if hint is not None and hint > 0 and self.exists(hint):
+        if hint is not None and hint > 0 and self.exists(hint) and not self.exists(hint - 1):
             return hint
         return min(self.ids(), default=None)
 

@@ -48,7 +48,15 @@ def test_physical_forms_are_java_s() -> None:
     }
     assert forms["TIME(3)"][0] == "INT32"
     assert "isAdjustedToUTC=true" in str(forms["TIME(3)"][1])
-    assert "isAdjustedToUTC=false, timeUnit=nanoseconds" in str(forms["TIMESTAMP(9)"][1])
+    assert {text: form[0] for text, form in forms.items() if text.startswith("TIMESTAMP")} == {
+        "TIMESTAMP(3)": "INT64",
+        "TIMESTAMP(6)": "INT64",
+        "TIMESTAMP(9)": "INT96",
+        "TIMESTAMP(3) WITH LOCAL TIME ZONE": "INT64",
+        "TIMESTAMP(6) WITH LOCAL TIME ZONE": "INT64",
+        "TIMESTAMP(9) WITH LOCAL TIME ZONE": "INT96",
+    }
+    assert "isAdjustedToUTC=false, timeUnit=microseconds" in str(forms["TIMESTAMP(6)"][1])
     assert "isAdjustedToUTC=true, timeUnit=microseconds" in str(forms["TIMESTAMP(6) WITH LOCAL TIME ZONE"][1])
     assert (schema.column(0).max_definition_level, schema.column(1).max_definition_level) == (0, 1)
     assert "field_id=1 c1" in str(schema)
@@ -202,7 +210,7 @@ def test_errors_of_the_storage_stay_what_they_are() -> None:
         ("DECIMAL(5, 2)", [Decimal(n) for n in range(90)], ("less_than", Decimal(12))),
         ("DECIMAL(38, 2)", [Decimal(n) for n in range(90)], ("less_than", Decimal(12))),
         ("TIMESTAMP(3)", list(range(90)), ("greater_than", datetime(1970, 1, 1, 0, 0, 0, 70_000))),  # noqa: DTZ001
-        ("TIMESTAMP(9)", list(range(90)), ("less_than", np.datetime64(7, "ns"))),
+        ("TIMESTAMP(6)", list(range(90)), ("less_than", np.datetime64(7, "us"))),
         ("DATE", list(range(90)), ("is_in", ["1970-01-05"])),
         ("DOUBLE", [float(n) for n in range(90)], ("greater_or_equal", 80.0)),
         ("BOOLEAN", [n < 30 for n in range(90)], ("equal", True)),

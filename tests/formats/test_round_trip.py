@@ -19,7 +19,7 @@ from lakewright.spec.stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_m
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 from lakewright.spec.values import to_array
 from support.data_files import MemoryOutput, options, read, write
-from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
+from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 from support.values import nested_types, values_of
 
 CODECS = [("parquet", c) for c in ("zstd", "snappy", "gzip", "lz4", "none")]
@@ -101,7 +101,7 @@ def test_any_rows_of_any_types(file_format: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("file_format", "codec"), CODECS)
 def test_every_codec(file_format: str, codec: str) -> None:
-    skip = {"avro": ("TIMESTAMP(9)",), "orc": ("TIMESTAMP(6)",)}.get(file_format, ())
+    skip = {"avro": NANOSECONDS, "orc": ("TIMESTAMP(6)",)}.get(file_format, ())
     for fields, rows in (
         (scalar_fields(skip), scalar_rows(scalar_fields(skip))),
         (nested_fields(multiset=True), nested_rows(nested_fields(multiset=True))),
@@ -139,7 +139,7 @@ def test_parts_of_rows_are_read_alone(file_format: str) -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_no_columns_are_still_rows(file_format: str) -> None:
-    fields = scalar_fields(("TIMESTAMP(6)", "TIMESTAMP(9)"))
+    fields = scalar_fields(("TIMESTAMP(6)", *NANOSECONDS))
     data, _ = write(file_format, [scalar_rows(fields)], fields)
     reader = open_reader(file_format, _source(data), path="p", size=len(data), fields=[])
     assert [(first, batch.num_rows, batch.num_columns) for first, batch in reader.batches()] == [(0, 4, 0)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
@@ -14,7 +15,7 @@ from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.types import DataField
 from support.golden import in_order, spelled
 from support.peers import NAMES, PYTHON, Peers
-from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
+from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
 
@@ -68,7 +69,7 @@ FORMATS = ("parquet", "orc", "avro")
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("peer", NAMES)
 def test_peers_read_our_scalars(catalog: lw.FileSystemCatalog, peers: Peers, peer: str, file_format: str) -> None:
-    skip = ["TIMESTAMP(9)"] if file_format == "avro" else []  # Avro holds no nanoseconds
+    skip = NANOSECONDS if file_format == "avro" else []  # Avro holds no nanoseconds
     fields = scalar_fields(skip)
     table = _table(catalog, fields, file__format=file_format)
     rows = scalar_rows(fields, file_format)
@@ -88,7 +89,7 @@ def test_peers_read_our_nested_values(catalog: lw.FileSystemCatalog, peers: Peer
     _assert_same(peers.read(peer, Path(catalog.warehouse), "d.t"), rows, fields)
 
 
-@pytest.mark.parametrize("column", range(1, 24))
+@pytest.mark.parametrize("column", range(1, 25))
 @pytest.mark.parametrize("peer", NAMES)
 def test_peers_read_tables_partitioned_by_any_scalar(
     catalog: lw.FileSystemCatalog, peers: Peers, peer: str, column: int
@@ -104,6 +105,9 @@ def test_peers_read_tables_partitioned_by_any_scalar(
         pytest.skip("no two implementations agree on the directory of a binary partition")
     pair = [fields[0], DataField(1, "p", key.type)]
     rows = scalar_rows(fields).select(["id", key.name]).rename_columns(["id", "p"])
+    if str(key.type) in NANOSECONDS and peer == "pypaimon":
+        # pypaimon 2.1.0 looks for the directory of a partition with its time cut to microseconds, and finds none.
+        rows = rows.set_column(1, "p", pc.floor_temporal(rows["p"], unit="microsecond"))
     table = _table(catalog, pair, ["p"])
     lw.write_table(rows, table)
     _assert_same(lw.read_table(table), rows, pair)
@@ -145,7 +149,7 @@ def test_we_read_a_table_that_pypaimon_created(tmp_path: Path, peers: Peers) -> 
 
 @pytest.mark.parametrize("options", [{}, {"bucket": "3", "bucket_key": "id"}], ids=["unaware", "buckets"])
 def test_mixed_writers_in_turn_agree(catalog: lw.FileSystemCatalog, peers: Peers, options: dict[str, str]) -> None:
-    fields = [*scalar_fields(["TIMESTAMP(9)"])]
+    fields = scalar_fields()
     table = _table(catalog, fields, **options)
     rows = scalar_rows(fields)
     warehouse = Path(catalog.warehouse)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 
+NANOSECONDS = ("TIMESTAMP(9)", "TIMESTAMP(9) WITH LOCAL TIME ZONE")  # which Avro cannot hold
 _LONG_TEXT = "a string that is rather longer than sixteen characters \N{ROCKET}"
 
 
@@ -19,6 +20,7 @@ def _scalars() -> dict[str, list[Any]]:
     moment = dt.datetime(2024, 5, 6, 7, 8, 9, 123456)  # noqa: DTZ001 - a local timestamp
     utc = moment.replace(tzinfo=dt.UTC)
     early = dt.datetime(1969, 12, 31, 23, 59, 58)  # noqa: DTZ001
+    nanos = [1_714_979_289_123_456_789, -2_000_000_000]  # since 1970: a datetime has no room for them
     return {
         "BOOLEAN": [True, False],
         "TINYINT": [127, -128],
@@ -40,9 +42,10 @@ def _scalars() -> dict[str, list[Any]]:
         "TIME(3)": [dt.time(23, 59, 59, 999000), dt.time(1, 2, 3, 4000)],
         "TIMESTAMP(3)": [moment.replace(microsecond=123000), early],
         "TIMESTAMP(6)": [moment, dt.datetime(1969, 6, 30, 23, 59, 59, 999999)],  # noqa: DTZ001
-        "TIMESTAMP(9)": [moment, early],
+        "TIMESTAMP(9)": nanos,
         "TIMESTAMP(3) WITH LOCAL TIME ZONE": [utc.replace(microsecond=123000), early.replace(tzinfo=dt.UTC)],
         "TIMESTAMP(6) WITH LOCAL TIME ZONE": [utc, early.replace(tzinfo=dt.UTC)],
+        "TIMESTAMP(9) WITH LOCAL TIME ZONE": nanos,
     }
 
 

@@ -33,6 +33,7 @@ from lakewright.formats.base import (
     scalar_types,
 )
 from lakewright.formats.conform import Missing, conform_column
+from lakewright.formats.int96 import image_schema, image_table, int96_footer, int96_leaves, without_bounds
 from lakewright.formats.parquet_pages import CheckedSource, Chunk, check_pages
 from lakewright.formats.parquet_stats import group_stats
 from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_checksum
@@ -79,9 +80,11 @@ class ParquetFileWriter:
         self._output = output
         self._fields = tuple(fields)
         self._schema = with_field_ids(fields)
+        self._int96 = int96_leaves(self._schema)
+        self._file_schema = image_schema(self._schema) if self._int96 else self._schema
         self._options = options
         self._sink = HoldingSink(output)
-        self._stats = StatsCollector(fields, options.stats)
+        self._stats = StatsCollector(fields, without_bounds(fields, options.stats) if self._int96 else options.stats)
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
@@ -92,7 +95,8 @@ class ParquetFileWriter:
         if self._writer is None:
             self._writer = self._open(table)
         groups = max(1, -(-table.nbytes // self._options.row_group_bytes))
-        self._writer.write_table(table, row_group_size=-(-table.num_rows // groups))
+        stored = image_table(table, self._file_schema) if self._int96 else table
+        self._writer.write_table(stored, row_group_size=-(-table.num_rows // groups))
         self._stats.add(table)
 
     def tell(self) -> int:
@@ -108,9 +112,13 @@ class ParquetFileWriter:
         self._writer.close()
         held = self._sink.held()
         at = len(held) - _END.size - _END.unpack(held[-_END.size :])[0]
-        self._output.write(held[:at] + make_seal(zlib.crc32(held[at:])) + held[at:])
+        end = held[at:]
+        if self._int96:
+            footer = int96_footer(end[: -_END.size], self._int96)
+            end = footer + _END.pack(len(footer), _MAGIC)
+        self._output.write(held[:at] + make_seal(zlib.crc32(end)) + end)
         self._output.close()
-        return WrittenFile(start + len(held) + SEAL_BYTES, self._stats.row_count, self._stats.result())
+        return WrittenFile(start + at + SEAL_BYTES + len(end), self._stats.row_count, self._stats.result())
 
     def discard(self) -> None:
         """Give the file up."""
@@ -123,7 +131,7 @@ class ParquetFileWriter:
         codec = _CODECS[options.compression]
         return pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
-            self._schema,
+            self._file_schema,
             compression=codec,
             compression_level=options.zstd_level if codec == "ZSTD" else None,
             use_dictionary=dictionary_columns(first) if options.dictionary else False,
@@ -281,7 +289,9 @@ class ParquetFileReader:
             if _leaf_count(found) == 1 and not pa.types.is_nested(found):
                 self._leaf[field.name] = first[field.name]
         self._leaves = sorted(chosen)
-        self._int96: list[int] = []
+        self._int96: list[int] = []  # those with times of others, which may be far ones
+        if self._sealed:
+            return
         if any(leaf.root.startswith("TIMESTAMP") for field in self._fields for leaf in scalar_types(field.type)):
             physical = self._metadata.schema
             self._int96 = [i for i in self._leaves if physical.column(i).physical_type == "INT96"]

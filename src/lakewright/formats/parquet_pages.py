@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 
 from lakewright.formats.base import Input
+from lakewright.formats.thrift import BINARY, Field, read_struct
 
 # A page header is a Thrift struct in the compact form: type, uncompressed size, compressed size, checksum (numbers 1 to
 # 4, each `15` and a varint), then either the header of a data page (5: values, encoding, and RLE for both levels) or of
@@ -28,9 +29,7 @@ _HEADER = re.compile(
     re.DOTALL,
 )
 _DATA = b"\x00"
-_LONG = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
-_TRUE, _FALSE, _I32, _I64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12  # kinds of Thrift fields
-_DEPTH_MAX = 4
+_ABSENT = Field(BINARY, b"")
 _ENCODINGS = {"PLAIN": 0, "PLAIN_DICTIONARY": 2, "RLE": 3, "RLE_DICTIONARY": 8}
 
 
@@ -95,44 +94,14 @@ def _page(data: bytes | memoryview, at: int) -> _Page:
 
 def _rare_page(data: bytes | memoryview, at: int) -> _Page:
     """Read a header with parts that Arrow leaves out today: statistics, or data pages of version 2."""
-    header, end = _struct(data, at, 0)
+    header, end = read_struct(data, at)
     for kind, member, encoding in ((0, 5, 2), (2, 7, 2), (3, 8, 4)):
-        inner = header.get(member)
-        if header.get(1) == kind and isinstance(inner, dict):
-            found = (header.get(3), inner.get(1), inner.get(encoding))
-            if all(isinstance(number, int) for number in found):
-                return _Page(kind != 2, *found, end)  # type: ignore[arg-type]  # noqa: PLR2004 - a dictionary
-    raise ValueError("a page has a broken header")
-
-
-def _struct(data: bytes | memoryview, at: int, depth: int) -> tuple[dict[int, object], int]:
-    """Read a Thrift struct in the compact form, as far as page headers need it."""
-    out: dict[int, object] = {}
-    number = 0
-    while data[at]:
-        delta, kind = data[at] >> 4, data[at] & 15
-        at += 1
-        if not delta or depth > _DEPTH_MAX:
-            break
-        number += delta
-        if kind in {_TRUE, _FALSE}:
-            out[number] = kind == _TRUE
-        elif kind in {_I32, _I64, _BINARY}:
-            match = _LONG.match(data, at)
-            if match is None:
-                break
-            at = match.end()
-            out[number] = _number(match[0])
-            if kind == _BINARY:  # its length is not zigzag coded, and nobody asks for what it says
-                at += sum((byte & 0x7F) << (7 * shift) for shift, byte in enumerate(match[0]))
-        elif kind == _STRUCT:
-            out[number], at = _struct(data, at, depth + 1)
-        else:
-            break
-        if at >= len(data):
-            break
-    else:
-        return out, at + 1
+        inner = header.get(member, _ABSENT).value
+        if header.get(1, _ABSENT).value == kind and isinstance(inner, dict):
+            places = ((header, 3), (inner, 1), (inner, encoding))
+            size, count, code = (fields.get(number, _ABSENT).value for fields, number in places)
+            if isinstance(size, int) and isinstance(count, int) and isinstance(code, int):
+                return _Page(kind != 2, size, count, code, end)  # noqa: PLR2004 - a dictionary
     raise ValueError("a page has a broken header")
 
 

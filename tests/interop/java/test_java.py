@@ -14,7 +14,7 @@ from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.types import DataField
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.java import Java
-from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
+from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_the_java_reader_itself_reads_a_golden_table_right(java: Java) -> None:
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("nested", [False, True], ids=["scalars", "nested"])
 def test_java_reads_every_type(java: Java, catalog: lw.FileSystemCatalog, file_format: str, nested: bool) -> None:
-    skip = ["TIMESTAMP(9)"] if file_format == "avro" else []
+    skip = NANOSECONDS if file_format == "avro" else []
     fields = nested_fields(multiset=True) if nested else scalar_fields(skip)
     rows = nested_rows(fields) if nested else scalar_rows(fields, file_format)
     catalog.create_table("d.t", lw.Schema(fields, options={"file.format": file_format}))
@@ -57,7 +57,7 @@ def test_java_reads_every_type(java: Java, catalog: lw.FileSystemCatalog, file_f
     _assert_java_reads(java, catalog, rows, table.fields)
 
 
-@pytest.mark.parametrize("column", range(1, 24))
+@pytest.mark.parametrize("column", range(1, 25))
 def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(
     java: Java, catalog: lw.FileSystemCatalog, column: int
 ) -> None:
@@ -168,7 +168,7 @@ JAVA_OPTIONS = [
 @pytest.mark.parametrize("options", JAVA_OPTIONS, ids=lambda options: ",".join(f"{k}={v}" for k, v in options.items()))
 def test_we_read_what_java_writes(java: Java, catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
     file_format = options.get("file.format", "parquet")
-    fields = scalar_fields(["TIMESTAMP(9)"] if file_format == "avro" else [])
+    fields = scalar_fields(NANOSECONDS if file_format == "avro" else [])
     rows = scalar_rows(fields, file_format)
     catalog.create_table("d.source", lw.Schema(fields))
     lw.write_table(rows, catalog.get_table("d.source"))
@@ -182,7 +182,7 @@ def test_we_read_what_java_writes(java: Java, catalog: lw.FileSystemCatalog, opt
 
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
-@pytest.mark.parametrize("column", range(1, 24))
+@pytest.mark.parametrize("column", range(1, 25))
 def test_we_read_java_s_partitions_of_any_scalar(
     java: Java, catalog: lw.FileSystemCatalog, column: int, legacy: str
 ) -> None:

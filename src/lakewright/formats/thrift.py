@@ -1,0 +1,199 @@
+"""Thrift structs in the compact form: bytes in, nested values out, and the very same bytes back.
+
+A struct is a dict from field numbers to `Field`s in the order of the bytes; nothing is known of what the fields mean,
+so a struct that is read, changed in one place and written again keeps every field that its reader has never heard of.
+The reader is strict: it takes only the shortest form of every number and header, which is what writers make, so that
+reading and writing are each other's inverse. Everything else is a ValueError. Maps are refused: parquet has none.
+
+The form, as far as it goes here. A number is a varint (seven bits a byte, the lowest first), signed ones are zigzag
+coded first (0, -1, 1, -2 become 0, 1, 2, 3). A field starts with a byte of two halves: how far its number is from the
+last one, and its kind; numbers that are not 1 to 15 further on leave the first half 0 and follow as a signed number. A
+struct ends with a zero byte. Binaries are their length and their bytes. Lists start with a byte of two halves, length
+and kind; lengths from 15 on follow as a number. A boolean field has its value in its kind, a listed one in a byte.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _MAP, STRUCT = range(1, 13)
+
+_BITS = {I16: 16, I32: 32, I64: 64}
+_VARINT_BYTES_MAX, _DOUBLE_BYTES = 10, 8
+_MORE = 128  # the bit of a byte that says that its number goes on
+_SHORT_LENGTH_MAX = 14  # a longer list has 15 here and its length behind
+_SHORT_STEP_MAX = 15
+_DEPTH_MAX = 16
+
+
+class Field(NamedTuple):
+    """One value of a struct with its kind; `TRUE` and `FALSE` are kinds, their values are True and False."""
+
+    kind: int
+    value: Value
+
+
+class Items(NamedTuple):
+    """The elements of a list or a set, all of one kind; booleans and bytes are numbers here."""
+
+    kind: int
+    values: list[Value]
+
+
+Struct: TypeAlias = dict[int, Field]
+# A double is its eight bytes: nobody here computes with one, and every NaN stays the one that it was.
+Value: TypeAlias = "bool | int | bytes | Items | Struct"
+
+
+def read_struct(data: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
+    """Return the struct that starts at a position, and the position behind it.
+
+    >>> read_struct(bytes.fromhex("150c18017800"))
+    ({1: Field(kind=5, value=6), 2: Field(kind=8, value=b'x')}, 6)
+    """
+    try:
+        return _read_struct(data, at, 0)
+    except IndexError:
+        raise ValueError("a Thrift struct has no end") from None
+
+
+def write_struct(fields: Struct) -> bytes:
+    """Return the bytes of a struct.
+
+    >>> write_struct({1: Field(I32, 6), 2: Field(BINARY, b"x")}).hex()
+    '150c18017800'
+    """
+    out = bytearray()
+    _write_struct(out, fields)
+    return bytes(out)
+
+
+def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
+    fields: Struct = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head > kind:
+            number += head >> 4
+        else:
+            last = number
+            number, at = _read_signed(data, at, I16)
+            if 0 < number - last <= _SHORT_STEP_MAX or number in fields:
+                raise ValueError(f"the number of field {number} of a Thrift struct is not in its shortest form")
+        value: Value = kind == TRUE
+        if kind not in {TRUE, FALSE}:
+            value, at = _read_value(data, at, kind, depth + 1)
+        fields[number] = Field(kind, value)
+    return fields, at + 1
+
+
+def _read_value(data: bytes | memoryview, at: int, kind: int, depth: int) -> tuple[Value, int]:
+    if kind in _BITS:
+        return _read_signed(data, at, kind)
+    if kind == BINARY:
+        length, at = _read_unsigned(data, at)
+        return _read_bytes(data, at, length)
+    if kind == STRUCT and depth <= _DEPTH_MAX:
+        return _read_struct(data, at, depth)
+    if kind in {LIST, SET} and depth <= _DEPTH_MAX:
+        return _read_items(data, at, depth)
+    if kind == DOUBLE:
+        return _read_bytes(data, at, _DOUBLE_BYTES)
+    if kind in {TRUE, FALSE, BYTE}:  # in a list
+        return data[at], at + 1
+    raise ValueError(f"a Thrift struct has a value of the kind {kind}, or is too deep")
+
+
+def _read_items(data: bytes | memoryview, at: int, depth: int) -> tuple[Items, int]:
+    length, kind = data[at] >> 4, data[at] & 15
+    at += 1
+    if length > _SHORT_LENGTH_MAX:
+        length, at = _read_unsigned(data, at)
+        if length <= _SHORT_LENGTH_MAX:
+            raise ValueError("the length of a Thrift list is not in its shortest form")
+    values: list[Value] = []
+    for _ in range(length):  # an element takes a byte at least, so this ends with the data
+        value, at = _read_value(data, at, kind, depth + 1)
+        values.append(value)
+    return Items(kind, values), at
+
+
+def _read_bytes(data: bytes | memoryview, at: int, length: int) -> tuple[bytes, int]:
+    if length > len(data) - at:
+        raise ValueError("a Thrift binary has no end")
+    return bytes(data[at : at + length]), at + length
+
+
+def _read_signed(data: bytes | memoryview, at: int, kind: int) -> tuple[int, int]:
+    number, at = _read_unsigned(data, at)
+    if number >> _BITS[kind]:
+        raise ValueError(f"a Thrift number has more than {_BITS[kind]} bits")
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    number = data[at]
+    if number < _MORE:
+        return number, at + 1
+    number -= _MORE
+    for place in range(1, _VARINT_BYTES_MAX):
+        byte = data[at + place]
+        number |= (byte & ~_MORE) << (7 * place)
+        if byte < _MORE:
+            if not byte:
+                break
+            return number, at + place + 1
+    raise ValueError("a Thrift number is too long, or not in its shortest form")
+
+
+def _write_struct(out: bytearray, fields: Struct) -> None:
+    last = 0
+    for number, field in fields.items():
+        step = number - last
+        last = number
+        if 0 < step <= _SHORT_STEP_MAX:
+            out.append(step << 4 | field.kind)
+        else:
+            out.append(field.kind)
+            _write_unsigned(out, _zigzag(number))
+        if field.kind > FALSE:
+            _write_value(out, field.kind, field.value)
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: int, value: Value) -> None:
+    match value:
+        case int() if kind in _BITS:
+            _write_unsigned(out, _zigzag(value))
+        case int() if kind <= BYTE:
+            out.append(value)
+        case bytes():
+            if kind == BINARY:
+                _write_unsigned(out, len(value))
+            out += value
+        case Items(inner, values):
+            _write_items(out, inner, values)
+        case dict():
+            _write_struct(out, value)
+        case _:
+            raise ValueError(f"{value!r} cannot be written as a Thrift value of the kind {kind}")
+
+
+def _write_items(out: bytearray, kind: int, values: list[Value]) -> None:
+    out.append(min(len(values), _SHORT_LENGTH_MAX + 1) << 4 | kind)
+    if len(values) > _SHORT_LENGTH_MAX:
+        _write_unsigned(out, len(values))
+    for value in values:
+        _write_value(out, kind, value)
+
+
+def _zigzag(number: int) -> int:
+    return number << 1 if number >= 0 else ~(number << 1)
+
+
+def _write_unsigned(out: bytearray, number: int) -> None:
+    while number >= _MORE:
+        out.append(number & 0xFF | _MORE)
+        number >>= 7
+    out.append(number)

@@ -2,67 +2,39 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import lakewright as lw
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.history import ACKNOWLEDGED, check_history, load_events, run_appends
-
-PROCESSES = 8
-APPENDS = 25
-
-
-def _race(options: dict[str, str], logs: Path) -> None:
-    catalog = lw.CatalogFactory.create(options)
-    catalog.create_database("d")
-    fields = [lw.DataField(0, "token", lw.AtomicType("STRING")), lw.DataField(1, "n", lw.AtomicType("BIGINT"))]
-    catalog.create_table("d.t", lw.Schema(fields))
-    table = catalog.get_table("d.t")
-    spawn = multiprocessing.get_context("spawn")
-    workers = [
-        spawn.Process(target=run_appends, args=(table.table_path, options, str(logs / f"{n}.log"), n, APPENDS))
-        for n in range(PROCESSES)
-    ]
-    started = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(600)
-    print(f"{PROCESSES} x {APPENDS} appends in {time.perf_counter() - started:.1f} s")
-    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
-    events = load_events(sorted(logs.glob("*.log")))
-    appends = [event for event in events if event.kind == "append"]
-    assert [event.error for event in appends if event.outcome != ACKNOWLEDGED] == []
-    assert len(appends) == PROCESSES * APPENDS
-    assert check_history(table, events) == []
-    assert len(table.store.snapshots.ids()) == PROCESSES * APPENDS
-    assert stray_files(table.store) == set()
+from lakewright.testing.history import ACKNOWLEDGED, UNKNOWN, Event, check_history, load_events, run_appends
+from support.races import race_appends, token_table
+from support.s3 import S3Server
 
 
 def test_local_disk(tmp_path: Path) -> None:
-    _race({"warehouse": str(tmp_path / "warehouse")}, tmp_path)
+    race_appends({"warehouse": str(tmp_path / "warehouse")}, tmp_path)
 
 
 @pytest.mark.s3
-def test_s3(tmp_path: Path, s3_options: dict[str, str]) -> None:
-    _race({**s3_options, "warehouse": f"{s3_options['warehouse']}/race"}, tmp_path)
+def test_s3(tmp_path: Path, s3_server: S3Server) -> None:
+    race_appends({**s3_server.options, "warehouse": f"s3://{s3_server.make_bucket()}/race"}, tmp_path)
 
 
-def test_the_checker_notices_a_lost_and_a_doubled_commit(tmp_path: Path) -> None:
-    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
-    catalog.create_database("d")
-    fields = [lw.DataField(0, "token", lw.AtomicType("STRING")), lw.DataField(1, "n", lw.AtomicType("BIGINT"))]
-    catalog.create_table("d.t", lw.Schema(fields))
-    table = catalog.get_table("d.t")
+def test_the_checker_notices_a_lost_a_doubled_and_a_misread_commit(tmp_path: Path) -> None:
+    table = token_table({"warehouse": str(tmp_path)})
     log = tmp_path / "0.log"
     run_appends(table.table_path, {}, str(log), 0, 3)
     events = load_events([log])
+    assert [event.kind for event in events] == ["append", "read"] * 3
     assert check_history(table, events) == []
-    lost = [*events, events[0].__class__(1, "append", "1/0", 3, ACKNOWLEDGED, 9)]
+    other = Event(1, "append", "1/0", 3, ACKNOWLEDGED, 9)
+    lost = [*events, other]
     assert check_history(table, lost) == ["1/0 was acknowledged and has 0 rows"]
+    misread = "process 0 read something else than snapshot 2"
+    early = [replace(event, snapshot_id=2) if event.snapshot_id == 3 else event for event in events]
+    assert misread in check_history(table, early)
+    doubtful = [*early, replace(other, outcome=UNKNOWN)]
+    assert check_history(table, doubtful) == [misread]
     run_appends(table.table_path, {}, str(log), 0, 1)
     assert "0/0 was acknowledged and has 6 rows" in check_history(table, events)

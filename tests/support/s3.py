@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 import boto3
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
@@ -29,6 +30,7 @@ class S3Server:
 
     endpoint: str
     options: dict[str, str] = field(repr=False)
+    requests: list[str] = field(default_factory=list, repr=False)  # so far, as "PUT /bucket/key"
 
     def make_bucket(self) -> str:
         """Make an empty bucket and return its name."""
@@ -51,6 +53,13 @@ class S3Server:
 def running_s3() -> Iterator[S3Server]:
     """Run an emulator, which honours `If-None-Match`, on a free port."""
     put, one_at_a_time = S3Response._key_response_put, threading.Lock()
+    requests: list[str] = []
+
+    answer = DomainDispatcherApplication.__call__
+
+    def noted(self: DomainDispatcherApplication, environ: dict[str, str], start_response: object) -> object:
+        requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
+        return answer(self, environ, start_response)
 
     def atomic_put(self: S3Response, query: dict[str, object], key_name: str) -> object:
         with one_at_a_time:
@@ -58,12 +67,15 @@ def running_s3() -> Iterator[S3Server]:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    with patch.object(S3Response, "_key_response_put", atomic_put):
+    with (
+        patch.object(S3Response, "_key_response_put", atomic_put),
+        patch.object(DomainDispatcherApplication, "__call__", noted),
+    ):
         server.start()
         try:
             host, port = server.get_host_and_port()
             endpoint = f"http://{host}:{port}"
-            yield S3Server(endpoint, s3_options(endpoint))
+            yield S3Server(endpoint, s3_options(endpoint), requests)
         finally:
             server.stop()
 

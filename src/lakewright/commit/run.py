@@ -25,6 +25,7 @@ ATTEMPTS_MAX = 10_000  # of a commit that only adds files and waits for its turn
 _DOUBLINGS_MAX = 4  # those who wait for their turn do not back off far: each race they lose is another's success
 _DOUBLINGS_LIMIT = 40  # keeps the powers of two small
 _JITTER = 0.2
+_PATIENCE = 2  # with the time of an attempt: how long those who wait for their turn stay away at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Run:
         without_progress, last_id = 0, MAX_LONG
         winner_id: int | None = None
         for attempt in range(ATTEMPTS_MAX):
+            began = world.clock()
             # A lost reply may hide a commit that landed, so look before trying again.
             newer = [] if winner_id is None else list(self.store.snapshots.walk_on(winner_id))
             base = newer[-1] if newer else self.store.snapshots.latest()
@@ -104,7 +106,7 @@ class Run:
             last_id = draft.snapshot.id
             if without_progress > retries_max or (timeout is not None and world.clock() - started >= timeout):
                 break
-            world.sleep(self._wait_seconds(attempt))
+            world.sleep(self._wait_seconds(attempt, took_millis=world.clock() - began))
         if self.doubts:
             raise self._unknown() from self.cause
         raise self._not_published(f"other writers were faster {attempt + 1} times")
@@ -134,12 +136,14 @@ class Run:
             if winner.uuid != draft.snapshot.uuid:
                 self.drafts.discard(draft, keep_marker=published)
 
-    def _wait_seconds(self, attempt: int) -> float:
+    def _wait_seconds(self, attempt: int, took_millis: int) -> float:
         options = self.store.options
         shortest = options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
         longest = options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
         if self.intent.only_adds:
-            return min(shortest << min(attempt, _DOUBLINGS_MAX), longest) * self.world.random() / 1000
+            # Where an attempt takes long, a wait that is short beside it would not spread the crowd.
+            wait = max(shortest << min(attempt, _DOUBLINGS_MAX), _PATIENCE * took_millis)
+            return min(wait, longest) * self.world.random() / 1000
         wait = min(shortest << min(attempt, _DOUBLINGS_LIMIT), longest)
         return wait * (1 + _JITTER * self.world.random()) / 1000
 

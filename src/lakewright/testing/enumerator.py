@@ -25,7 +25,7 @@ from lakewright.errors import (
     NotFoundError,
 )
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.manifest import ManifestFile
 from lakewright.storage.base import Storage
 from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 
@@ -169,21 +169,20 @@ def stray_files(store: TableStore) -> set[str]:
     used |= {store.layout.snapshot_file(snapshot_id) for snapshot_id in store.snapshots.ids()}
     used |= {store.layout.tag_file(name) for name in store.tags.list()}
     snapshots = [store.snapshots.get(snapshot_id) for snapshot_id in store.snapshots.ids()]
+    manifests: dict[str, ManifestFile] = {}  # most are named by many snapshots, and need be read only once
     snapshots += [store.tags.get(name).snapshot for name in store.tags.list()]
-    for snapshot in snapshots:
-        used |= set(_named_by(store, snapshot))
+    for name in {name for s in snapshots for name in (s.base_manifest_list, s.delta_manifest_list)}:
+        used.add(store.layout.manifest_file(name))
+        manifests |= {manifest.file_name: manifest for manifest in store.manifests.read_list(name)}
+    for manifest in manifests.values():
+        used |= set(_named_by(store, manifest))
+    used |= {store.layout.manifest_file(s.index_manifest) for s in snapshots if s.index_manifest is not None}
     return {info.path for info in store.storage.walk(root)} - used
 
 
-def _named_by(store: TableStore, snapshot: Snapshot) -> Iterator[str]:
-    """Yield every file that one snapshot needs."""
-    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-    for name in lists:
-        yield store.layout.manifest_file(name)
-        for manifest in store.manifests.read_list(name):
-            yield store.layout.manifest_file(manifest.file_name)
-            for entry in store.manifests.read(manifest):
-                place = store.partition_directory(entry.partition)
-                yield store.layout.data_file(place, entry.bucket, entry.file)
-    if snapshot.index_manifest is not None:
-        yield store.layout.manifest_file(snapshot.index_manifest)
+def _named_by(store: TableStore, manifest: ManifestFile) -> Iterator[str]:
+    """Yield a manifest and every file that it names."""
+    yield store.layout.manifest_file(manifest.file_name)
+    for entry in store.manifests.read(manifest):
+        place = store.partition_directory(entry.partition)
+        yield store.layout.data_file(place, entry.bucket, entry.file)

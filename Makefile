@@ -55,7 +55,7 @@ target/java/.made: tests/interop/java/JavaPeer.java
 	mkdir -p target/java/jars target/java/classes
 	mvn --quiet dependency:copy -Dartifact=org.apache.paimon:paimon-bundle:1.4.2 -DoutputDirectory=$(CURDIR)/target/java/jars
 	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/hadoop-client-*.jar target/java/jars
-	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/slf4j-api-*.jar target/java/jars
+	for jar in slf4j-api snappy-java lz4-java; do cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/$$jar-*.jar target/java/jars; done
 	javac -cp 'target/java/jars/*' -d target/java/classes tests/interop/java/JavaPeer.java
 	touch $@
 

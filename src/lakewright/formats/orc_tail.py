@@ -135,8 +135,38 @@ def _unpack(chunk: bytes, postscript: Postscript) -> bytes:
             if size > postscript.block_bytes:
                 raise ValueError("a chunk of its footer is too large")
             return bytes(pa.Codec("snappy").decompress(chunk, decompressed_size=size, asbytes=True))
+        case 4:
+            size = _lz4_size(chunk)
+            if size > postscript.block_bytes:
+                raise ValueError("a chunk of its footer is too large")
+            return bytes(pa.Codec("lz4_raw").decompress(chunk, decompressed_size=size, asbytes=True))
         case other:
             raise ValueError(f"the compression {other} of its footer is not known")
+
+
+def _lz4_size(chunk: bytes) -> int:
+    """Return how many bytes an LZ4 block holds, which it does not say: its sequences must be counted."""
+    size = at = 0
+    try:
+        while at < len(chunk):
+            token = chunk[at]
+            literals, at = _lz4_count(chunk, at + 1, token >> 4)
+            size, at = size + literals, at + literals
+            if at < len(chunk):
+                copied, at = _lz4_count(chunk, at + 2, token & 15)
+                size += copied + 4
+    except IndexError:
+        raise ValueError("a chunk of its footer is cut short") from None
+    return size
+
+
+def _lz4_count(chunk: bytes, at: int, count: int) -> tuple[int, int]:
+    """Return a count that starts with four bits and goes on, if they are all ones, until a byte below 255."""
+    if count < 15:  # noqa: PLR2004
+        return count, at
+    while chunk[at] == 255:  # noqa: PLR2004
+        count, at = count + 255, at + 1
+    return count + chunk[at], at + 1
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,7 +29,7 @@ from lakewright.spec.stats import (
     parse_stats_mode,
     truncate,
 )
-from lakewright.spec.types import AtomicType, DataField, DataType, MapType, RowType
+from lakewright.spec.types import AtomicType, DataField, DataType, MapType, RowType, Value
 
 FORMATS = ("parquet", "orc", "avro")
 _NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
@@ -254,16 +254,26 @@ class StatsCollector:
         self._modes = tuple(modes)
         self._stats: list[ColumnStats | None] = [None] * len(self._fields)
 
-    def add(self, table: pa.Table) -> None:
-        """Take rows into account."""
+    def add(self, table: pa.Table, *, told: Collection[int] = ()) -> None:
+        """Take rows into account; the bounds of the columns in `told` are given to `tell` later."""
         self.row_count += table.num_rows
         for index, (field, mode) in enumerate(zip(self._fields, self._modes, strict=True)):
             if mode == NONE:
                 continue
+            column = table.column(index)
+            if index in told:
+                self._merge(index, ColumnStats(None, None, column.null_count, all_null=True))
+                continue
             # Bounds are cut once at the end: a cut bound cannot be told from an unknown one.
-            stats = column_stats(table.column(index), field.type, FULL if mode.kind == "truncate" else mode)
-            known = self._stats[index]
-            self._stats[index] = stats if known is None else merge_column_stats(known, stats)
+            self._merge(index, column_stats(column, field.type, FULL if mode.kind == "truncate" else mode))
+
+    def tell(self, index: int, low: Value, high: Value) -> None:
+        """Take the bounds of some of a column's rows from somebody who knows them; None where nobody does."""
+        self._merge(index, ColumnStats(low, high, 0))
+
+    def _merge(self, index: int, stats: ColumnStats) -> None:
+        known = self._stats[index]
+        self._stats[index] = stats if known is None else merge_column_stats(known, stats)
 
     def result(self) -> tuple[ColumnStats | None, ...]:
         """Return the statistics, cut to the lengths that the modes ask for."""

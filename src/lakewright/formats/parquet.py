@@ -35,7 +35,7 @@ from lakewright.formats.base import (
 from lakewright.formats.conform import Missing, conform_column
 from lakewright.formats.int96 import image_schema, image_table, int96_footer, int96_leaves, without_bounds
 from lakewright.formats.parquet_pages import CheckedSource, Chunk, check_pages
-from lakewright.formats.parquet_stats import group_stats
+from lakewright.formats.parquet_stats import TextBounds, group_stats
 from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_checksum
 from lakewright.spec.arrow import to_arrow_schema, with_field_ids
 from lakewright.spec.options import MIB
@@ -85,6 +85,8 @@ class ParquetFileWriter:
         self._options = options
         self._sink = HoldingSink(output)
         self._stats = StatsCollector(fields, without_bounds(fields, options.stats) if self._int96 else options.stats)
+        types = self._schema.types
+        self._text = TextBounds(types, [_leaf_count(arrow) for arrow in types], options.stats)
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
@@ -95,9 +97,10 @@ class ParquetFileWriter:
         if self._writer is None:
             self._writer = self._open(table)
         groups = max(1, -(-table.nbytes // self._options.row_group_bytes))
+        group_rows = -(-table.num_rows // groups)
         stored = image_table(table, self._file_schema) if self._int96 else table
-        self._writer.write_table(stored, row_group_size=-(-table.num_rows // groups))
-        self._stats.add(table)
+        self._writer.write_table(stored, row_group_size=group_rows)
+        self._stats.add(table, told=self._text.choose(table, -(-table.num_rows // group_rows)))
 
     def tell(self) -> int:
         """Return how many bytes were written so far."""
@@ -110,6 +113,7 @@ class ParquetFileWriter:
         self._sink.hold()
         start = self._sink.tell()
         self._writer.close()
+        self._text.tell(self._writer.writer.metadata, self._stats)
         held = self._sink.held()
         at = len(held) - _END.size - _END.unpack(held[-_END.size :])[0]
         end = held[at:]
@@ -334,8 +338,6 @@ class ParquetFileReader:
             with decoding(self._path):
                 table = next(tables, None)
                 if table is None:
-                    if self._checked is not None:
-                        self._checked.finish()
                     return
                 batches = self._conform(table).to_batches(max_chunksize=batch_rows)
             yield from batches
@@ -348,10 +350,12 @@ class ParquetFileReader:
         reader = self._file.reader
         if run.decoded_bytes <= _DECODED_BYTES:
             yield reader.read_row_groups(list(run.groups), column_indices=self._leaves, use_threads=threads)
-            return
-        rows = batch_rows or max(1024, run.row_count * (_DECODED_BYTES // 2) // run.decoded_bytes)
-        for batch in reader.iter_batches(rows, list(run.groups), column_indices=self._leaves, use_threads=threads):
-            yield pa.Table.from_batches([batch])
+        else:
+            rows = batch_rows or max(1024, run.row_count * (_DECODED_BYTES // 2) // run.decoded_bytes)
+            for batch in reader.iter_batches(rows, list(run.groups), column_indices=self._leaves, use_threads=threads):
+                yield pa.Table.from_batches([batch])
+        if self._checked is not None:
+            self._checked.finish()
 
     def _expect_pages(self, run: _Run) -> None:
         """Have the page headers of a sealed file checked: now if it is in memory, else when its bytes pass."""

@@ -171,7 +171,6 @@ def test_pages_are_byte_for_byte_those_of_arrow_s_int96(dictionary: bool) -> Non
         compression_level=1,
         use_dictionary=dictionary,
         data_page_size=1000,
-        max_rows_per_page=1 << 20,
         write_page_checksum=True,
         write_page_index=True,  # without it the headers hold statistics
         use_deprecated_int96_timestamps=True,
@@ -248,8 +247,8 @@ def test_statistics_are_null_counts() -> None:
     assert micros is not None
     assert micros.max == FAR * 1000
     group = _metadata(data).row_group(0)
-    assert not group.column(1).statistics.has_min_max
-    assert group.column(1).statistics.null_count == 2
+    told = group.column(1).statistics  # older Arrows look past statistics of INT96
+    assert told is None or (told.has_min_max, told.null_count) == (False, 2)
     assert group.column(2).statistics.has_min_max
 
 

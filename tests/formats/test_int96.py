@@ -160,7 +160,8 @@ def test_any_slice_of_any_times(times: list[int | None], start: int, length: int
 def test_pages_are_byte_for_byte_those_of_arrow_s_int96(dictionary: bool) -> None:
     """The one fact that all of this stands on."""
     fields = [FIELDS[1]]
-    table = rows(TIMES * 50).select(["nine"])
+    late = [time for time in TIMES if time is None or time >= 0]  # older Arrows count back from the next midnight
+    table = rows(late * 50).select(["nine"])
     made = options(fields, dictionary=dictionary, page_bytes=1000)
     ours = write("parquet", [table], fields, made)[0]
     out = io.BytesIO()

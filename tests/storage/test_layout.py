@@ -115,13 +115,22 @@ def test_options_move_data_and_index_files() -> None:
     assert table.index_file("index-1", bucket) == f"{bucket}/index-1"
     assert table.index_file("index-1") == "/t/index/index-1"
     assert Layout("/t").index_file("index-1", bucket) == "/t/index/index-1"
-    assert Layout("/t").index_file(IndexFile("HASH", "i", 1, 1, external_path="s3://b/x/i")) == "s3://b/x/i"
+    outside = Layout("/t", external_directories=("s3://b/x",))
+    assert outside.index_file(IndexFile("HASH", "i", 1, 1, external_path="s3://b/x/i")) == "s3://b/x/i"
+    assert outside.named_index_file("s3://b/x/i", bucket) == "s3://b/x/i"
+    assert outside.named_index_file("s3://b/y/i", bucket) == "/t/index/i"
+    assert table.named_index_file("file:/elsewhere/i", bucket) == f"{bucket}/i"
 
 
-def test_files_outside_the_table_keep_their_path() -> None:
+def test_files_outside_the_table_keep_their_path_where_the_options_allow_it() -> None:
     outside = replace(FILE, external_path="s3://other/d/data-1.parquet")
-    assert Layout("/t").data_file("", 0, outside) == "s3://other/d/data-1.parquet"
-    assert Layout("/t").extra_file("", 0, outside, "x.index") == "s3://other/d/x.index"
+    table = Layout("/t", external_directories=("file:///x", "s3://other/"))
+    assert table.data_file("", 0, outside) == "s3://other/d/data-1.parquet"
+    assert table.extra_file("", 0, outside, "x.index") == "s3://other/d/x.index"
+    assert table.data_file("", 0, replace(FILE, external_path="/x/data-1.parquet")) == "/x/data-1.parquet"
+    for elsewhere in ("s3://others/data-1.parquet", "/y/data-1.parquet", "/xx/data-1.parquet"):
+        with pytest.raises(CorruptTableError, match=r"external-paths"):
+            table.data_file("", 0, replace(FILE, external_path=elsewhere))
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,7 @@ class FileSystemCatalog:
             if ignore_if_not_exists:
                 return
             raise self._no_table(name)
+        self._check_own(name)
         self._remove(layout)
 
     def rename_table(
@@ -188,6 +189,7 @@ class FileSystemCatalog:
             if ignore_if_not_exists:
                 return
             raise self._no_table(source)
+        self._check_own(source)
         self._require_database(target.get_database_name())
         if self._exists(self._layout(target)):
             raise _table_exists(target)
@@ -302,6 +304,15 @@ class FileSystemCatalog:
         given = {k.removeprefix(_TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(_TABLE_DEFAULT)}
         options = given | dict(schema.options)
         return Schema(schema.fields, schema.partition_keys, schema.primary_keys, options, schema.comment)
+
+    def _check_own(self, name: Identifier) -> None:
+        """Refuse to move or remove a table of a database that is a link: it belongs to another warehouse."""
+        if not self._has_database(name.get_database_name()):
+            raise InvalidInputError(
+                f"{name.get_full_name()} is reached through a symbolic link; open a catalog on the directory that its "
+                "database really lies in",
+                table=name.get_full_name(),
+            )
 
     def _remove(self, layout: Layout) -> None:
         if self.storage.renames_atomically:

@@ -54,8 +54,10 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
 def _placed(layout: Layout, schema: TableSchema) -> Layout:
     """Return the layout with what the table's options say about places."""
     options = schema.core_options
+    external = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) or ""
     return replace(
         layout,
         data_directory=options.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
         index_in_data_directory=options.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
+        external_directories=tuple(filter(None, map(str.strip, external.split(",")))),
     )

@@ -34,6 +34,7 @@ _CRC = struct.Struct(">I")
 _COUNT = struct.Struct("<q")
 _HIGH = struct.Struct("<i")
 _MAGIC_BYTES = 4
+_STEP_BYTES = 4 << 20
 _COOKIE, _RUN_COOKIE = 0x303A, 0x303B  # without and with run containers
 _CONTAINERS_MAX = 1 << 16
 _OFFSETS_MIN = 4  # fewer containers with runs among them carry no offsets
@@ -53,7 +54,7 @@ def read_deletion_vector(source: Input, found: DeletionRange, *, path: str) -> P
         # bitmap32 counts `size` alone, bitmap64 the whole record; anything else is a damaged size or a wrong offset.
         if size < _MAGIC_BYTES or found.length not in {size, size + _SIZE.size + _CRC.size}:
             raise corrupt(path, f"the deletion vector at byte {found.offset} has the wrong length {size}")
-        record = bytes(source.read(size + _CRC.size))
+        record = _read(source, size + _CRC.size)
         positions = decode_deletion_vector(head + record, path=path)
     if found.cardinality is not None and found.cardinality != len(positions):
         raise CorruptTableError(
@@ -63,6 +64,14 @@ def read_deletion_vector(source: Input, found: DeletionRange, *, path: str) -> P
             data_file=found.data_file,
         )
     return positions
+
+
+def _read(source: Input, size: int) -> bytes:
+    """Return the next bytes, fewer where the file ends; a size that is not true takes no memory."""
+    out = bytearray()
+    while len(out) < size and (piece := source.read(min(_STEP_BYTES, size - len(out)))):
+        out += piece
+    return bytes(out)
 
 
 def decode_deletion_vector(record: bytes, *, path: str) -> Positions:

@@ -2,7 +2,7 @@
 
 What is in use is the union over every snapshot, tag and kept changelog of every branch, because branches share
 manifests and data. Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only
-files inside the table are deleted, found by listing the table's own directories, which never follows links; and only
+files inside the table are deleted, found by listing the table's own directories, none of them through a link; and only
 files older than a limit, because the files of a writer at work look like orphans until it commits.
 """
 
@@ -70,13 +70,29 @@ def remove_orphans(
 
 def _candidates(store: TableStore) -> Iterator[FileInfo]:
     """Yield every file that may be an orphan: metadata, index and data files, and strays among the snapshots."""
-    layout, storage = store.layout, store.storage
+    layout = store.layout
     for directory in (layout.manifest_directory, layout.index_directory, layout.statistics_directory):
-        yield from storage.list(directory)
+        yield from _list(store, directory)
     for branch in _branch_layouts(store):
         for directory, prefix in ((branch.snapshot_directory, "snapshot-"), (branch.changelog_directory, "changelog-")):
-            yield from (info for info in storage.list(directory) if _is_stray(_name(info.path), prefix))
-    yield from _data_files(store, layout.data_root, len(store.schema.partition_keys))
+            yield from (info for info in _list(store, directory) if _is_stray(_name(info.path), prefix))
+    if _is_own(store, layout.data_root):
+        yield from _data_files(store, layout.data_root, len(store.schema.partition_keys))
+
+
+def _list(store: TableStore, directory: str) -> Iterator[FileInfo]:
+    yield from store.storage.list(directory) if _is_own(store, directory) else ()
+
+
+def _is_own(store: TableStore, directory: str) -> bool:
+    """Say whether a directory is reached from the table's without a link: listings show real directories only."""
+    root = store.layout.root.rstrip("/")
+    while directory.rstrip("/") != root:
+        parent = directory.rstrip("/").rpartition("/")[0]
+        if directory.rstrip("/") not in {path.rstrip("/") for path in store.storage.list_directories(parent)}:
+            return False
+        directory = parent
+    return True
 
 
 def _data_files(store: TableStore, directory: str, levels: int) -> Iterator[FileInfo]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -151,7 +151,11 @@ class SplitReader:
         if deletion is None:
             return None
         anchor = next(at for at in group if split.deletion_files[at] is deletion)
-        return self._positions(deletion, split.files[anchor])
+        directory = self.store.layout.bucket_directory(
+            self.store.partition_directory(split.partition_bytes), split.bucket
+        )
+        path = self.store.layout.named_index_file(deletion.path, directory)
+        return self._positions(replace(deletion, path=path), split.files[anchor])
 
     def _positions(self, deletion: DeletionFile, file: DataFile) -> Positions | None:
         place = DeletionRange(file.file_name, deletion.offset, deletion.length, deletion.cardinality)

@@ -2,7 +2,8 @@
 
 A root, names and numbers come in; full paths go out. No name reaches a path unchecked: it is one component, so a path
 never leaves the directory it was built for. A name that a caller chose is refused with InvalidInputError, a name that
-came out of a file with CorruptTableError.
+came out of a file with CorruptTableError. A file that a manifest places outside the table is found there only if the
+table's options name the directory: a manifest alone cannot point a reader anywhere.
 
 Schemas, snapshots, tags, changelogs and consumers belong to a branch; manifests, index files, statistics and data are
 shared by all branches and lie under the root.
@@ -114,6 +115,7 @@ class Layout:
     branch: str = MAIN_BRANCH
     data_directory: str | None = None  # option data-file.path-directory
     index_in_data_directory: bool = False  # option index-file-in-data-file-dir
+    external_directories: tuple[str, ...] = ()  # option data-file.external-paths
 
     def __post_init__(self) -> None:
         if self.branch != MAIN_BRANCH:
@@ -231,10 +233,20 @@ class Layout:
         """Return the path of an index file; `bucket_directory` is that of the bucket it serves, None without one."""
         name, external = (file, None) if isinstance(file, str) else (file.file_name, file.external_path)
         if external is not None:
-            return _external(external, name)
+            return self._external(external, name)
         beside_data = self.index_in_data_directory and bucket_directory is not None
         directory = bucket_directory if beside_data else self.index_directory
         return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
+
+    def named_index_file(self, path: str, bucket_directory: str) -> str:
+        """Return the path of an index file that somebody else spelled; inside the table only the name is believed.
+
+        >>> Layout("/t").named_index_file("/elsewhere/index-1", "/t/bucket-0")
+        '/t/index/index-1'
+        """
+        name = path.rpartition("/")[2]
+        outside = self.external_directories and not path.startswith(f"{self.root}/") and self._may_lie_at(path)
+        return self._external(path, name) if outside else self.index_file(name, bucket_directory)
 
     def bucket_directory(self, partition: str, bucket: int) -> str:
         """Return the directory of a bucket; `partition` is what `partition_text` made.
@@ -247,7 +259,7 @@ class Layout:
     def data_file(self, partition: str, bucket: int, file: DataFile) -> str:
         """Return the path of a data file, which may lie outside the table."""
         if file.external_path is not None:
-            return _external(file.external_path, file.file_name)
+            return self._external(file.external_path, file.file_name)
         name = check_file_name(file.file_name, origin=self.manifest_directory)
         return f"{self.bucket_directory(partition, bucket)}/{name}"
 
@@ -255,6 +267,25 @@ class Layout:
         """Return the path of a side file, which lies beside its data file."""
         directory = self.data_file(partition, bucket, file).rpartition("/")[0]
         return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
+
+    def _external(self, path: str, name: str) -> str:
+        """Return the path that a manifest gives to a file, if the table may have files there."""
+        if not _is_path_to(path, name):
+            raise CorruptTableError(
+                f"a manifest places the file {name!r} at {path!r}, which is no path to it", path=path, name=name
+            )
+        if not self._may_lie_at(path):
+            raise CorruptTableError(
+                f"a manifest places the file {name!r} at {path!r}, outside the table; if it belongs there, let the "
+                "table option 'data-file.external-paths' name the directory",
+                path=path,
+                name=name,
+            )
+        return path
+
+    def _may_lie_at(self, path: str) -> bool:
+        allowed = (_location(directory).rstrip("/") for directory in (self.root, *self.external_directories))
+        return any(directory and _location(path).startswith(f"{directory}/") for directory in allowed)
 
 
 def escape(text: str) -> str:
@@ -300,15 +331,18 @@ def _bucket_directory(data_root: str, partition: str, bucket: int) -> str:
     return f"{data_root}/{partition}/{name}" if partition else f"{data_root}/{name}"
 
 
-def _external(path: str, name: str) -> str:
-    """Return the path of a file outside the table once it is whole, free of `..` and ends in the file's own name."""
+def _is_path_to(path: str, name: str) -> bool:
+    """Say whether a path is whole, free of `..` and ends in the file's own name."""
     scheme, _, rest = path.rpartition("://")
     directory, _, last = rest.rpartition("/")
     absolute = bool(scheme) or path.startswith(("/", "file:/"))
-    parts = directory.split("/")
-    if not absolute or last != name or _objection(name) or any(_objection(part) for part in parts if part):
-        raise CorruptTableError(f"a manifest places the file {name!r} at {path!r}, which is no path to it", path=path)
-    return path
+    parts = [part for part in directory.split("/") if part]
+    return absolute and last == name and not _objection(name) and not any(map(_objection, parts))
+
+
+def _location(path: str) -> str:
+    """Return the one spelling of a local path, which may also be a URI."""
+    return "/" + path[5:].lstrip("/") if path.startswith("file:") else path
 
 
 def _objection(name: str) -> str | None:

@@ -172,6 +172,10 @@ class LocalStorage:
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory in one step; a target that exists is a FileExistsError, even an empty one."""
         old, new = _plain(source), _plain(target)
+        if os.path.islink(old.rstrip("/")):
+            raise InvalidInputError(
+                f"refused to move {source!r}: it is a symbolic link; move what it points to", path=old
+            )
         _rename_exclusive(old, new)
         if self.durable:
             for parent in {os.path.dirname(old), os.path.dirname(new)}:

@@ -107,19 +107,30 @@ def test_large_row_groups_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert read("parquet", bytes(damaged), [ID])[0].combine_chunks().equals(table)
 
 
-def test_a_dictionary_only_where_it_pays() -> None:
+@pytest.mark.parametrize("rows", [3_000, 20_000])
+def test_a_dictionary_only_where_it_pays(rows: int) -> None:
     rng = np.random.default_rng(1)
     table = pa.table(
         {
-            "few": pa.array(rng.integers(0, 100, 5000)),
-            "many": pa.array(rng.integers(0, 1 << 60, 5000)),
-            "text": pa.array([str(n) for n in range(5000)]),
-            "flag": pa.array([n % 2 == 0 for n in range(5000)]),
-            "list": pa.array([[n, n + 1] for n in range(5000)]),
-            "row": pa.array([{"a": n % 3, "b": n} for n in range(5000)]),
+            "few": pa.array(rng.integers(0, 100, rows)),
+            "many": pa.array(rng.integers(0, 1 << 60, rows)),
+            "text": pa.array([str(n) for n in range(rows)]),
+            "word": pa.array([f"word {n % 500}" for n in range(rows)]),
+            "neighbours": pa.array(np.arange(rows) // 8),
+            "flag": pa.array([n % 2 == 0 for n in range(rows)]),
+            "list": pa.array([[n, -n - 1] for n in range(rows)]),
+            "row": pa.array([{"a": n % 3, "b": n} for n in range(rows)]),
+            "none": pa.nulls(rows, pa.int32()),
+            "seldom": pa.array([n % 3 if n % 50 == 0 else None for n in range(rows)]),
         }
     )
-    assert dictionary_columns(table) == ["few", "text", "row.a"]
+    assert dictionary_columns(table) == ["few", "word", "neighbours", "row.a", "seldom"]
+
+
+@pytest.mark.parametrize(("distinct", "want"), [(1_000, True), (30_000, True), (150_000, False), (1 << 40, False)])
+def test_a_sample_foretells_how_large_a_dictionary_becomes(distinct: int, want: bool) -> None:
+    values = np.random.default_rng(2).integers(0, distinct, 400_000)
+    assert bool(dictionary_columns(pa.table({"n": values}))) == want
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ file of somebody else a missing column reads as null.
 from __future__ import annotations
 
 import inspect
+import math
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -58,7 +58,9 @@ _WRITER_NEWER = _known(
     pq.ParquetWriter.__init__, {"write_time_adjusted_to_utc": True, "max_rows_per_page": _PAGE_ROWS_MAX}
 )
 _READER_NEWER = _known(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
-_SAMPLE_ROWS = 32_768
+_SAMPLE_ROWS = 4096
+_SAMPLE_STRETCHES = 16
+_DICTIONARY_BYTES = MIB // 2  # the encoder gives dictionaries up that become larger than a mebibyte
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
 _WHOLE_BYTES = MIB  # smaller files are read in one go: opening costs more than bytes
 _DECODED_BYTES = 64 * MIB  # row groups are decoded together up to here; a bigger one is streamed
@@ -149,19 +151,33 @@ class ParquetFileWriter:
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
-    """Return the leaves that a dictionary makes smaller: text, and numbers of which a sample repeats itself.
+    """Return the leaves that a dictionary makes smaller: those of which a sample of the rows repeats itself.
 
-    A dictionary of numbers that hardly repeat costs time and bytes; one of text is given up by the encoder in time.
+    A dictionary of values that hardly repeat costs time and bytes, and one that outgrows its page is given up halfway.
+    The sample is a few short stretches, so values that repeat only side by side count as well.
     """
-    step = max(1, table.num_rows // _SAMPLE_ROWS)
-    sample = table if step == 1 else table.take(np.arange(0, table.num_rows, step))
+    step = max(1, table.num_rows // _SAMPLE_STRETCHES)
+    rows = _SAMPLE_ROWS // _SAMPLE_STRETCHES
+    small = table.num_rows <= _SAMPLE_ROWS
+    sample = table if small else pa.concat_tables(table.slice(at, rows) for at in range(0, table.num_rows, step))
+    share = table.num_rows / max(1, sample.num_rows)
     chosen: list[str] = []
     for field, column in zip(table.schema, sample.columns, strict=True):
         for path, leaf in _leaves(field.name, column.combine_chunks()):
-            text = pa.types.is_string(leaf.type) or pa.types.is_binary(leaf.type)
-            if text or (not pa.types.is_boolean(leaf.type) and 2 * pc.count_distinct(leaf).as_py() <= len(leaf)):
+            if not pa.types.is_boolean(leaf.type) and _repeats(leaf, share):
                 chosen.append(path)
     return chosen
+
+
+def _repeats(sample: pa.Array, share: float) -> bool:
+    """Say whether a sample is one of few enough values; `share` is how many times as long the column is."""
+    values = len(sample) - sample.null_count
+    if values == 0:
+        return False
+    distinct = len(sample.unique()) - bool(sample.null_count)
+    # So many values, all equally frequent, would be worth a dictionary. How many of them would such a sample show?
+    most = min(values * share / 2, _DICTIONARY_BYTES * values / max(1, sample.nbytes))
+    return bool(distinct <= most * -math.expm1(-values / most))
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -2,7 +2,7 @@
 
 Each spill is one file without a name, so it goes away with its last table, or with the process. A bucket comes back in
 one piece, which makes one good row group of what arrived in many small parts, whatever the format of the data files
-and however dear an open file is in the store they go to.
+and however dear an open file is in the store they go to. It is not compressed: it rarely outlives the page cache.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
-
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Spill:
@@ -46,7 +44,7 @@ class Spill:
                 self._file.close()
 
     def _write(self, tables: Sequence[Sequence[pa.Table]]) -> None:
-        with pa.ipc.new_file(pa.PythonFile(self._file, mode="w"), tables[0][0].schema, options=_OPTIONS) as writer:
+        with pa.ipc.new_file(pa.PythonFile(self._file, mode="w"), tables[0][0].schema) as writer:
             for parts in tables:
                 batches = pa.concat_tables(parts).combine_chunks().to_batches()
                 for batch in batches:

@@ -2,8 +2,10 @@
 
 A page's checksum covers its data, not its header, and decoders believe the header: one flipped bit in a row count and
 every later value of the column moves by one row. The footer, which is sealed, knows how many values and bytes a column
-chunk has and how they are encoded; headers that add up to something else are damaged. Only files with a seal are
-checked, and they have the short headers of Arrow: one regular expression reads them.
+chunk has and how they are encoded; headers that add up to something else are damaged. Which of its encodings a page has
+follows from the order in which Arrow writes: behind a dictionary all pages refer to it, until it has grown too large
+and the rest of the pages does without. Only files with a seal are checked, and they have the short headers of Arrow:
+one regular expression reads them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _HEADER = re.compile(
 )
 _DATA = b"\x00"
 _ABSENT = Field(BINARY, b"")
-_ENCODINGS = {"PLAIN": 0, "PLAIN_DICTIONARY": 2, "RLE": 3, "RLE_DICTIONARY": 8}
+_PLAIN = 0
+_DICTIONARY_BYTES_MAX = 1 << 20  # from this size on Arrow goes on without
+_ENCODINGS = {"PLAIN": _PLAIN, "PLAIN_DICTIONARY": 2, "RLE": 3, "RLE_DICTIONARY": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,24 @@ class _Page:
     value_count: int
     encoding: int
     start: int  # of its bytes, behind the header
+    decoded_bytes: int
 
 
 def check_pages(data: bytes | memoryview, chunk: Chunk) -> None:
     """Walk the pages of a column chunk; a ValueError if their headers contradict the footer."""
     at = values = 0
+    dictionary_bytes: int | None = None
+    plain = False  # whether a page of plain values came
     while at < len(data):
         page = _page(data, at)
-        if not page.data and at:
-            raise ValueError(f"the dictionary at byte {chunk.start + at} does not come first")
+        if not page.data:
+            if at:
+                raise ValueError(f"the dictionary at byte {chunk.start + at} does not come first")
+            dictionary_bytes = page.decoded_bytes
+        elif dictionary_bytes is not None:
+            if (page.encoding == _PLAIN and dictionary_bytes < _DICTIONARY_BYTES_MAX) or (page.encoding and plain):
+                raise ValueError(f"the page at byte {chunk.start + at} has an encoding that is not its own")
+            plain = page.encoding == _PLAIN
         if page.byte_count < 0 or page.value_count < 0:
             raise ValueError(f"the page at byte {chunk.start + at} has a size or a count below zero")
         if page.encoding not in chunk.encodings:
@@ -80,7 +93,7 @@ def _page(data: bytes | memoryview, at: int) -> _Page:
     match = _HEADER.match(data, at)
     if match is None:
         return _rare_page(data, at)
-    kind, _, size, count, encoding, entries, entry_encoding = match.groups()
+    kind, decoded_size, size, count, encoding, entries, entry_encoding = match.groups()
     if (kind == _DATA) != (count is not None):
         raise ValueError("a page is of the wrong kind")
     return _Page(
@@ -89,6 +102,7 @@ def _page(data: bytes | memoryview, at: int) -> _Page:
         _number(count or entries),
         _number(encoding or entry_encoding),
         match.end(),
+        _number(decoded_size),
     )
 
 
@@ -98,10 +112,12 @@ def _rare_page(data: bytes | memoryview, at: int) -> _Page:
     for kind, member, encoding in ((0, 5, 2), (2, 7, 2), (3, 8, 4)):
         inner = header.get(member, _ABSENT).value
         if header.get(1, _ABSENT).value == kind and isinstance(inner, dict):
-            places = ((header, 3), (inner, 1), (inner, encoding))
-            size, count, code = (fields.get(number, _ABSENT).value for fields, number in places)
-            if isinstance(size, int) and isinstance(count, int) and isinstance(code, int):
-                return _Page(kind != 2, size, count, code, end)  # noqa: PLR2004 - a dictionary
+            places = ((header, 3), (inner, 1), (inner, encoding), (header, 2))
+            found = [fields.get(number, _ABSENT).value for fields, number in places]
+            numbers = [number for number in found if isinstance(number, int)]
+            if len(numbers) == len(places):
+                size, count, code, decoded_size = numbers
+                return _Page(kind != 2, size, count, code, end, decoded_size)  # noqa: PLR2004 - a dictionary
     raise ValueError("a page has a broken header")
 
 

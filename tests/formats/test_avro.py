@@ -12,7 +12,7 @@ import pytest
 
 from lakewright.errors import UnsupportedError
 from lakewright.formats.avro import avro_schema
-from lakewright.formats.avro_container import compress, decode_header, decode_long, decompress, encode_long
+from lakewright.formats.avro_container import Codec, compress, decode_header, decode_long, decompress, encode_long
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
 from support.data_files import options, read, write
 from support.golden import WAREHOUSE
@@ -93,13 +93,22 @@ def test_numbers(value: int) -> None:
     assert decode_long(b"x" + encode_long(value), 1) == (value, 1 + len(encode_long(value)))
 
 
-@pytest.mark.parametrize("codec", ["null", "zstandard", "snappy", "deflate"])
-def test_codecs(codec: str) -> None:
+@pytest.mark.parametrize("compression", ["null", "zstd", "snappy", "deflate", "bzip2", "xz"])
+def test_codecs(compression: str) -> None:
+    codec = Codec.of(compression)
     for data in (b"", b"abc" * 1000):
-        packed = compress(data, codec, 1)
-        assert decompress(packed, codec, sealed=True) == data
-        if codec != "null":
-            with pytest.raises(ValueError, match=r".+"):
-                decompress(packed[:-1], codec, sealed=True)
+        packed = compress(data, codec)
+        assert decompress(packed, codec.name, sealed=True) == data
+        with pytest.raises(ValueError, match=r".+"):
+            decompress(packed[:-1], codec.name, sealed=True)
+
+
+def test_blocks_of_lz4_are_read() -> None:
+    data = b"abc" * 1000
+    packed = len(data).to_bytes(4, "little") + pa.compress(data, codec="lz4_raw", asbytes=True)
+    assert decompress(packed, "lz4") == data
+
+
+def test_codecs_that_we_do_not_know() -> None:
     with pytest.raises(UnsupportedError, match="lzo"):
         decompress(b"", "lzo")

@@ -10,13 +10,15 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
+from lakewright.formats import avro_container
+from lakewright.formats.avro_container import encode_long
 from lakewright.metadata import avro_files
-from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records, encode_records
+from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records
 from lakewright.metadata.manifest_records import ENTRY_SCHEMA, ENTRY_SCHEMA_SEQUENCES, data_file, entry_record
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ManifestEntry
-from support.facts import data_files, entry
+from support.facts import data_files, encode_records, entry
 
 CODECS = ["zstd", "null", "deflate", "snappy", "bzip2", "xz"]
 SMALL: Schema = {
@@ -131,17 +133,17 @@ def test_the_encoder_counts_the_bytes_of_its_blocks(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_codec_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"manifest\.compression 'lzo'"):
+    with pytest.raises(InvalidInputError, match="'lzo'"):
         encode_records(SMALL, [], "lzo")
-    with pytest.raises(CorruptTableError, match="codec 'lzo' is unknown"):
-        decode_records(container(SMALL, "lzo", []), "f")
+    with pytest.raises(UnsupportedError, match="codec 'lzo'"):
+        decode_records(container(SMALL, "lzo", [(1, b"")]), "f")
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "deflate", "bzip2", "xz", "snappy", "null"])
 def test_a_block_that_grows_beyond_the_limit_is_refused(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_records(SMALL, [{"a": 0, "b": "x" * 100_000}], codec)
     assert len(decode_records(data, "f")) == 1
-    monkeypatch.setattr(avro_files, "BLOCK_BYTES_MAX", 90_000)
+    monkeypatch.setattr(avro_container, "BLOCK_BYTES_MAX", 90_000)
     with pytest.raises(CorruptTableError):
         decode_records(data, "f")
 
@@ -161,7 +163,7 @@ def test_a_block_that_grows_beyond_the_limit_is_refused(codec: str, monkeypatch:
         ("int", "not one record"),
         (["null", "int"], "not one record"),
         (["null", SMALL, SMALL], "not one record"),
-        (7, "not one record"),
+        (7, "not one of Avro"),
     ],
 )
 def test_schemas_that_could_ask_for_anything_are_refused(schema: object, why: str) -> None:
@@ -172,7 +174,7 @@ def test_schemas_that_could_ask_for_anything_are_refused(schema: object, why: st
 
 def test_a_schema_that_unfolds_without_measure_is_refused() -> None:
     fields = [{"name": "f0", "type": {"type": "record", "name": "r0", "fields": [{"name": "a", "type": "int"}]}}]
-    for level in range(1, 25):
+    for level in range(1, 20):
         inner = [{"name": name, "type": f"r{level - 1}"} for name in ("a", "b")]
         fields.append({"name": f"f{level}", "type": {"type": "record", "name": f"r{level}", "fields": inner}})
     with pytest.raises(CorruptTableError, match="parts"):
@@ -180,7 +182,7 @@ def test_a_schema_that_unfolds_without_measure_is_refused() -> None:
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused() -> None:
-    with pytest.raises(CorruptTableError, match="says that it has"):
+    with pytest.raises(CorruptTableError, match="announces"):
         decode_records(container(SMALL, "null", [(2**60, b"\0\0")]), "f")
 
 
@@ -219,6 +221,10 @@ def test_fields_may_be_narrower_missing_with_a_default_or_unknown() -> None:
 def container(schema: object, codec: str, blocks: list[tuple[int, bytes]], sync: bytes = b"s" * 16) -> bytes:
     """Build a container by hand, so that it can lie."""
     metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": codec.encode()}
-    entries = b"".join(avro_files._bytes(key.encode()) + avro_files._bytes(value) for key, value in metadata.items())
-    head = b"Obj\x01" + avro_files._long(len(metadata)) + entries + b"\0" + sync
-    return head + b"".join(avro_files._long(count) + avro_files._bytes(block) + sync for count, block in blocks)
+    entries = b"".join(sized(key.encode()) + sized(value) for key, value in metadata.items())
+    head = b"Obj\x01" + encode_long(len(metadata)) + entries + b"\0" + sync
+    return head + b"".join(encode_long(count) + sized(block) + sync for count, block in blocks)
+
+
+def sized(data: bytes) -> bytes:
+    return encode_long(len(data)) + data

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
 from lakewright.metadata import avro_files
-from lakewright.metadata.avro_files import encode_records
 from lakewright.metadata.manifest_merge import MergeLimits, may_hold, plan_merge
 from lakewright.metadata.manifest_records import ENTRY_SCHEMA, ENTRY_SCHEMA_SEQUENCES, entry_record
 from lakewright.metadata.manifests import Manifests, Namer
@@ -26,7 +25,7 @@ from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
-from support.facts import data_file, entry, index_files, text_partition
+from support.facts import data_file, encode_records, entry, index_files, text_partition
 
 TEXT = (AtomicType("STRING"),)
 SERIAL = itertools.count()

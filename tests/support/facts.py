@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from lakewright.metadata.avro_files import RecordEncoder, Schema
 from lakewright.spec.datafile import (
     DELETION_VECTORS,
     EMPTY_ROW,
@@ -58,6 +60,14 @@ def entry(
 ) -> ManifestEntry:
     """Return an entry of a table with one bucket."""
     return ManifestEntry(kind, partition, bucket, 1, data_file(name, level))
+
+
+def encode_records(schema: Schema, records: Iterable[Mapping[str, object]], compression: str) -> bytes:
+    """Return an Avro file with these records, sealed."""
+    encoder = RecordEncoder(schema, compression)
+    for record in records:
+        encoder.add(record)
+    return encoder.finish()
 
 
 def text_partition(value: Value) -> bytes:

@@ -21,15 +21,16 @@ import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
 from lakewright.formats.avro_container import (
-    codec_of,
+    Codec,
+    compress,
     count_records,
     decode_blocks,
     decode_header,
     encode_block,
     encode_header,
     encode_long,
-    level_of,
 )
+from lakewright.formats.avro_schemas import FileSchema, branches, file_schema, parsed
 from lakewright.formats.base import (
     Input,
     Output,
@@ -167,11 +168,10 @@ class AvroFileWriter:
         self._output = output
         self._fields = tuple(fields)
         self._schema = to_arrow_schema(fields)
-        self._codec = codec_of(options.compression)
-        self._level = level_of(options.compression, options.zstd_level)
+        self._codec = Codec.of(options.compression, options.zstd_level)
         self._stats = StatsCollector(fields, options.stats)
         schema = avro_schema(fields)
-        self._block_schema = _block_schema(schema)
+        self._block_schema = _block_schema(file_schema(schema))
         header, self._sync = encode_header(json.dumps(schema, separators=(",", ":")).encode(), self._codec)
         self._size = self._output.write(header)
 
@@ -183,7 +183,7 @@ class AvroFileWriter:
             out = io.BytesIO()
             fastavro.schemaless_writer(out, self._block_schema, rows)
             data = out.getvalue()[len(encode_long(len(rows))) : -1]
-            self._size += self._output.write(encode_block(len(rows), data, self._codec, self._level, self._sync))
+            self._size += self._output.write(encode_block(len(rows), compress(data, self._codec), self._sync))
         self._stats.add(table)
 
     def tell(self) -> int:
@@ -213,8 +213,9 @@ class AvroFileReader:
             if len(self._data) != size:
                 raise corrupt(path, f"{len(self._data)} bytes long where {size} belong")
             self._header = decode_header(self._data)
-            self._record = _record_of(json.loads(self._header.metadata["avro.schema"]))
-            self._block_schema = _block_schema(json.loads(self._header.metadata["avro.schema"]))
+            schema = file_schema(json.loads(self._header.schema))
+            self._types = _types(schema.record)
+            self._block_schema = _block_schema(schema)
             self._row_count = count_records(self._data, self._header)
 
     @property
@@ -254,56 +255,32 @@ class AvroFileReader:
         rows: Any = fastavro.schemaless_reader(stream, self._block_schema, None)
         if stream.read(1) or len(rows) != count:
             raise corrupt(self._path, "a block holds more or fewer bytes than its records")
-        types = {field["name"]: field["type"] for field in self._record["fields"]}
         columns = []
         for field in self._fields:
-            if field.name not in types:
+            if field.name not in self._types:
                 columns.append(pa.nulls(count, to_arrow_type(field.type)))
                 continue
-            columns.append(to_array([row[field.name] for row in rows], field.type, types[field.name]))
+            columns.append(to_array([row[field.name] for row in rows], field.type, self._types[field.name]))
         if not columns:
             return empty_batch(self._schema, count)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def _record_of(schema: AvroType) -> Mapping[str, Any]:
-    """Return the record that a file holds; some writers wrap it into a union."""
-    found = _without_null(schema)
-    if not isinstance(found, Mapping) or found.get("type") != "record":
-        raise ValueError("it holds no records")
-    return found
+def _types(record: AvroType) -> dict[str, AvroType]:
+    """Return the types of a record's fields by their names."""
+    return {field["name"]: field["type"] for field in _member(record, "record", "fields")}
 
 
 def _without_null(schema: AvroType) -> AvroType:
-    if isinstance(schema, str | Mapping):
-        return schema
-    rest = [part for part in schema if part != "null"]
+    rest = [part for part in branches(schema) if part != "null"]
     if len(rest) != 1:
         raise ValueError("a union of several types has no meaning here")
     found: AvroType = rest[0]
     return found
 
 
-def _block_schema(schema: AvroType) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
-    """Return the schema of a block, without logical types: dates and decimals stay numbers and bytes."""
-    return fastavro.parse_schema({"type": "array", "items": _physical(schema)})
-
-
-def _physical(schema: AvroType) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(schema, str):
-        return schema
-    if isinstance(schema, Mapping):
-        return {key: _physical_member(key, value) for key, value in schema.items() if key not in _ANNOTATIONS}
-    return [_physical(part) for part in schema]
-
-
-_ANNOTATIONS = frozenset({"logicalType", "precision", "scale"})
-
-
-def _physical_member(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
-    if key == "fields":
-        return [{**field, "type": _physical(field["type"])} for field in value]
-    return _physical(value) if key in {"type", "items", "values"} else value
+def _block_schema(schema: FileSchema) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
+    return parsed({"type": "array", "items": schema.entry})
 
 
 # Arrow to records.
@@ -409,8 +386,7 @@ def to_array(values: list[Any], dtype: DataType, schema: AvroType) -> pa.Array:
 
 
 def _struct_array(values: list[Any], dtype: RowType, schema: AvroType) -> pa.Array:
-    record = _record_of(schema)
-    types = {field["name"]: field["type"] for field in record["fields"]}
+    types = _types(schema)
     children = [
         to_array([None if row is None else row[field.name] for row in values], field.type, types[field.name])
         if field.name in types
@@ -427,15 +403,14 @@ def _map_array(values: list[Any], dtype: MapType | MultisetType, schema: AvroTyp
     if isinstance(schema, Mapping) and schema.get("type") == "map":
         pairs = list(chain.from_iterable(value.items() for value in values if value is not None))
         keys, items = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        key_schema, item_schema = "string", _member(schema, "map", "values")
+        schemas: tuple[AvroType, ...] = ("string", _member(schema, "map", "values"))
     else:
         entries = list(chain.from_iterable(value for value in values if value is not None))
         keys, items = [entry["key"] for entry in entries], [entry["value"] for entry in entries]
-        entry = _record_of(_member(schema, "array", "items"))
-        key_schema, item_schema = (field["type"] for field in entry["fields"])
+        schemas = tuple(_types(_without_null(_member(schema, "array", "items"))).values())
     if None in keys:
         raise ValueError("a map has a null key")
-    parts = [to_array(keys, key_type, key_schema), to_array(items, value_type, item_schema)]
+    parts = [to_array(keys, key_type, schemas[0]), to_array(items, value_type, schemas[1])]
     entries_array = pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])
     return _list_array(values, target, entries_array)
 
@@ -452,16 +427,15 @@ def _validity(values: list[Any]) -> tuple[pa.Buffer | None, int]:
     return pa.array([value is not None for value in values], pa.bool_()).buffers()[1] if nulls else None, nulls
 
 
-def _member(schema: AvroType, kind: str, member: str) -> AvroType:
+def _member(schema: AvroType, kind: str, member: str) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(schema, Mapping) or schema.get("type") != kind:
         raise ValueError(f"an Avro {kind} belongs where {schema} stands")
-    found: AvroType = schema[member]
-    return found
+    return schema[member]
 
 
 def _atomic_array(values: list[Any], dtype: AtomicType, schema: AvroType) -> pa.Array:
     target = to_arrow_type(dtype)
-    logical = str(schema.get("logicalType", "")) if isinstance(schema, Mapping) else ""
+    logical = str(schema.get("logical", "")) if isinstance(schema, Mapping) else ""
     match dtype.root:
         case "DATE":
             return pa.array(values, pa.int32()).view(target)

@@ -1,20 +1,24 @@
-r"""Avro object container files: the frame around blocks of encoded records, with checksums.
+r"""Avro object container files, of data and of manifests: the frame around blocks of encoded records, with checksums.
 
 A file is `Obj\x01`, a map of metadata (schema and codec), a 16-byte sync marker, then blocks: the number of records,
-the number of bytes, the bytes, the sync marker. What lakewright writes carries checks that other readers look past: the
-metadata key `lakewright.header-seal` holds the CRC-32 of all other metadata and the sync marker, and every block has a
-checksum of its own. zstd frames and snappy blocks have room for one; behind a deflated block, where nobody looks,
-stands the CRC-32 of its records. A block of the codec `null` has no such place, so records that are not to be
-compressed are stored in deflated blocks of level 0, which every reader knows. Records are opaque bytes here.
+the number of bytes, the bytes, the sync marker. What lakewright writes carries checks that other readers look past. The
+last metadata key is the seal: a CRC-32 of the whole file, or of its header where blocks are written before the file is
+whole, with zeros for the digits of the seal itself. And every block has a checksum of its own: zstd, xz and bzip2
+streams and snappy blocks have room for one, and behind a deflated block, where nobody looks, we put the CRC-32 of its
+records. A block of the codec `null` has no such place, so records that are not to be compressed are stored in deflated
+blocks of level 0, which every reader knows. Records are opaque bytes here. Always holds: whatever is wrong with a file
+is a ValueError, and no file makes us allocate much more than BLOCK_BYTES_MAX at once.
 """
 
 from __future__ import annotations
 
 import bz2
+import hashlib
 import lzma
 import os
+import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,11 +27,16 @@ import zstandard
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 
-MAGIC = b"Obj\x01"
-SEAL_KEY = "lakewright.header-seal"
+BLOCK_BYTES_MAX = 256 << 20  # decompressed; writers close a block long before
 SYNC_BYTES = 16
+
+_MAGIC = b"Obj\x01"
+_SEAL_KEY = "lakewright.seal"
+_SEAL_OF_FILE, _SEAL_OF_HEADER = b"crc32:", b"header-crc32:"
+_SEAL = re.compile(rb"(crc32:|header-crc32:)[0-9a-f]{8}")
+_DIGITS = b"00000000"
+_HEADER_KEYS_MAX = 1000
 _VARINT_BYTES_MAX = 10
-_BLOCK_BYTES_MAX = 512 << 20  # decompressed; writers close a block long before
 _CRC_BYTES = 4
 _ZSTD_WINDOW_BYTES_MAX = 128 << 20
 _ZSTD_STEP_BYTES = 16 << 10
@@ -37,11 +46,58 @@ _CODECS = {
     "snappy": "snappy",
     "deflate": "deflate",
     "gzip": "deflate",
+    "bzip2": "bzip2",
+    "xz": "xz",
     "null": "deflate",
     "none": "deflate",
     "uncompressed": "deflate",
 }
 _UNCOMPRESSED = frozenset({"null", "none", "uncompressed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How blocks are compressed: Avro's name of it, and how hard it works, by its own count."""
+
+    name: str
+    level: int
+
+    @classmethod
+    def of(cls, compression: str, zstd_level: int = 1) -> Codec:
+        """Return the codec of a compression by the name that a table's options have for it.
+
+        >>> Codec.of("zstd", 3), Codec.of("none")
+        (Codec(name='zstandard', level=3), Codec(name='deflate', level=0))
+        """
+        name = _CODECS.get(compression.lower())
+        if name is None:
+            raise InvalidInputError(
+                f"Avro files cannot be compressed with {compression!r}; use one of {', '.join(_CODECS)}",
+                value=compression,
+            )
+        if name == "zstandard":
+            return cls(name, zstd_level)
+        return cls(name, 0 if compression.lower() in _UNCOMPRESSED else zlib.Z_DEFAULT_COMPRESSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What opens a container file."""
+
+    metadata: Mapping[str, bytes]
+    sync: bytes
+    end: int  # where the first block begins
+    sealed: bool  # by us, so that its blocks have checksums
+
+    @property
+    def schema(self) -> bytes:
+        """The schema of the records, as JSON."""
+        return self.metadata["avro.schema"]
+
+    @property
+    def codec(self) -> str:
+        """The name of the compression."""
+        return self.metadata.get("avro.codec", b"null").decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,81 +108,79 @@ class Block:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The metadata of a container file."""
-
-    metadata: Mapping[str, bytes]
-    sync: bytes
-    end: int  # where the first block begins
-    sealed: bool  # by us, so that its blocks have checksums
-
-    @property
-    def codec(self) -> str:
-        """The name of the compression."""
-        return self.metadata.get("avro.codec", b"null").decode()
+# Writing.
 
 
-def codec_of(compression: str) -> str:
-    """Return Avro's name of a compression.
-
-    >>> codec_of("zstd")
-    'zstandard'
-    """
-    try:
-        return _CODECS[compression]
-    except KeyError:
-        raise InvalidInputError(
-            f"Avro files cannot be compressed with {compression!r}; use one of {', '.join(_CODECS)}", value=compression
-        ) from None
+def encode_header(schema: bytes, codec: Codec) -> tuple[bytes, bytes]:
+    """Return the bytes that open a file whose blocks follow one by one, and its sync marker."""
+    sync = os.urandom(SYNC_BYTES)
+    header = _unsealed(schema, codec, sync, _SEAL_OF_HEADER)
+    return _sealed(header, len(header)), sync
 
 
-def level_of(compression: str, zstd_level: int) -> int:
-    """Return how hard the codec of a compression works, by its own count."""
-    if compression in _UNCOMPRESSED:
-        return 0
-    return zstd_level if codec_of(compression) == "zstandard" else zlib.Z_DEFAULT_COMPRESSION
+def encode_block(count: int, packed: bytes, sync: bytes) -> bytes:
+    """Return one block of compressed records."""
+    return encode_long(count) + _sized(packed) + sync
 
 
-def encode_header(schema_json: bytes, codec: str, *, sync: bytes | None = None) -> tuple[bytes, bytes]:
-    """Return the bytes that open a file, and its sync marker."""
-    sync = os.urandom(SYNC_BYTES) if sync is None else sync
-    metadata = {"avro.schema": schema_json, "avro.codec": codec.encode()}
-    metadata[SEAL_KEY] = _seal(metadata, sync)
-    out = bytearray(MAGIC) + encode_long(len(metadata))
-    for key, value in metadata.items():
-        name = key.encode()
-        out += encode_long(len(name)) + name + encode_long(len(value)) + value
-    return bytes(out + b"\x00" + sync), sync
+def encode_file(schema: bytes, codec: Codec, blocks: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return a whole file of blocks of compressed records, each with their count. Equal blocks make equal files."""
+    # The marker must not occur by chance inside the data; the digest of all of it is as good as a random one.
+    digest = hashlib.sha256(schema)
+    for _, packed in blocks:
+        digest.update(packed)
+    sync = digest.digest()[:SYNC_BYTES]
+    header = _unsealed(schema, codec, sync, _SEAL_OF_FILE)
+    return _sealed(header + b"".join(encode_block(*block, sync) for block in blocks), len(header))
 
 
-def encode_block(count: int, data: bytes, codec: str, level: int, sync: bytes) -> bytes:
-    """Return one block of encoded records."""
-    packed = compress(data, codec, level)
-    return encode_long(count) + encode_long(len(packed)) + packed + sync
+def _unsealed(schema: bytes, codec: Codec, sync: bytes, seal: bytes) -> bytes:
+    metadata = {"avro.schema": schema, "avro.codec": codec.name.encode(), _SEAL_KEY: seal + _DIGITS}
+    entries = b"".join(_sized(key.encode()) + _sized(value) for key, value in metadata.items())
+    return _MAGIC + encode_long(len(metadata)) + entries + encode_long(0) + sync
+
+
+def _sealed(data: bytes, header_end: int) -> bytes:
+    """Put the checksum of the data into the place that the header keeps for it, just before its end."""
+    end = header_end - SYNC_BYTES - len(encode_long(0))
+    return data[: end - len(_DIGITS)] + b"%08x" % zlib.crc32(data) + data[end:]
+
+
+# Reading.
 
 
 def decode_header(data: bytes) -> Header:
-    """Read what opens a file and check its seal, if it has one. Damage is a ValueError."""
-    if data[: len(MAGIC)] != MAGIC:
+    """Read what opens a file and check its seal, if it has one."""
+    if data[: len(_MAGIC)] != _MAGIC:
         raise ValueError("it does not begin like an Avro file")
-    at = len(MAGIC)
     metadata: dict[str, bytes] = {}
-    count, at = decode_long(data, at)
+    seal_end = 0
+    count, at = decode_long(data, len(_MAGIC))
     while count:
         if count < 0:  # a negative count is followed by the size of the block
             count, (_, at) = -count, decode_long(data, at)
+        if count + len(metadata) > _HEADER_KEYS_MAX:
+            raise ValueError(f"its header has more than {_HEADER_KEYS_MAX} keys")
         for _ in range(count):
             key, at = _bytes(data, at)
             metadata[key.decode()], at = _bytes(data, at)
+            seal_end = at if key == _SEAL_KEY.encode() else seal_end
         count, at = decode_long(data, at)
-    sync = data[at : at + SYNC_BYTES]
+    sync, end = data[at : at + SYNC_BYTES], at + SYNC_BYTES
     if len(sync) != SYNC_BYTES or "avro.schema" not in metadata:
         raise ValueError("its header is cut short")
-    seal = metadata.pop(SEAL_KEY, None)
-    if seal is not None and seal != _seal(metadata, sync):
-        raise ValueError("the checksum of its header does not match")
-    return Header(metadata, sync, at + SYNC_BYTES, seal is not None)
+    seal = metadata.pop(_SEAL_KEY, None)
+    if seal is not None:
+        _check_seal(data if seal.startswith(_SEAL_OF_FILE) else data[:end], seal, seal_end)
+    return Header(metadata, sync, end, seal is not None)
+
+
+def _check_seal(covered: bytes, seal: bytes, end: int) -> None:
+    view = memoryview(covered)
+    checksum = zlib.crc32(_DIGITS, zlib.crc32(view[: end - len(_DIGITS)]))
+    checksum = zlib.crc32(view[end:], checksum)
+    if not _SEAL.fullmatch(seal) or int(seal[-len(_DIGITS) :], 16) != checksum:
+        raise ValueError("it does not match its seal")
 
 
 def count_records(data: bytes, header: Header) -> int:
@@ -135,7 +189,7 @@ def count_records(data: bytes, header: Header) -> int:
 
 
 def decode_blocks(data: bytes, header: Header) -> Iterator[Block]:
-    """Yield the blocks of a file, decompressed. Damage is a ValueError."""
+    """Yield the blocks of a file, decompressed."""
     for count, start, end in _frames(data, header):
         block = Block(count, decompress(data[start:end], header.codec, sealed=header.sealed))
         if count > len(block.data):  # a record takes at least one byte
@@ -155,45 +209,48 @@ def _frames(data: bytes, header: Header) -> Iterator[tuple[int, int, int]]:
         at = end + SYNC_BYTES
 
 
-def _seal(metadata: Mapping[str, bytes], sync: bytes) -> bytes:
-    checksum = zlib.crc32(sync)
-    for key in sorted(metadata):
-        checksum = zlib.crc32(b"%d:%b%d:%b" % (len(key), key.encode(), len(metadata[key]), metadata[key]), checksum)
-    return b"%08x" % checksum
+# Compression.
 
 
-def compress(data: bytes, codec: str, level: int) -> bytes:
-    """Compress the records of a block."""
-    match codec:
+def compress(data: bytes, codec: Codec) -> bytes:
+    """Compress the records of a block, with a checksum."""
+    match codec.name:
         case "zstandard":
-            return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(data)
+            return zstandard.ZstdCompressor(level=codec.level, write_checksum=True).compress(data)
         case "snappy":
-            packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
-            return packed + zlib.crc32(data).to_bytes(4, "big")
-        case "deflate":
-            packer = zlib.compressobj(level, wbits=-15)
-            return packer.compress(data) + packer.flush() + zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+            packed: bytes = pa.compress(data, codec="snappy", asbytes=True)
+            return packed + _crc(data)
+        case "bzip2":
+            return bz2.compress(data)
+        case "xz":
+            return lzma.compress(data)
         case _:
-            return data
+            packer = zlib.compressobj(codec.level, wbits=-zlib.MAX_WBITS)
+            return packer.compress(data) + packer.flush() + _crc(data)
 
 
 def decompress(data: bytes, codec: str, *, sealed: bool = False) -> bytes:
-    """Decompress the records of a block, which has a checksum if it is ours; damage is a ValueError."""
+    """Decompress the records of a block, which has a checksum if it is ours."""
     match codec:
         case "null":
-            return data
+            out = data
         case "zstandard":
-            return _unzstd(data)
+            out = _unzstd(data)
         case "snappy":
-            return _unsnappy(data)
+            out = _unsnappy(data)
         case "deflate":
-            return _undeflate(data, sealed=sealed)
+            out = _undeflate(data, sealed=sealed)
         case "bzip2":
-            return _whole(bz2.BZ2Decompressor(), data)
+            out = _whole(bz2.BZ2Decompressor(), data)
         case "xz":
-            return _whole(lzma.LZMADecompressor(memlimit=_BLOCK_BYTES_MAX), data)
+            out = _whole(lzma.LZMADecompressor(memlimit=BLOCK_BYTES_MAX), data)
+        case "lz4":
+            out = _by_arrow(data[4:], int.from_bytes(data[:4], "little"), "lz4_raw")
         case _:
             raise UnsupportedError(f"the Avro codec {codec!r} is not supported", codec=codec)
+    if len(out) > BLOCK_BYTES_MAX:
+        raise ValueError(f"a block is larger than {BLOCK_BYTES_MAX} bytes")
+    return out
 
 
 class _Decompressor(Protocol):
@@ -204,8 +261,8 @@ class _Decompressor(Protocol):
 
 def _whole(unpacker: _Decompressor, data: bytes) -> bytes:
     try:
-        out = unpacker.decompress(data, _BLOCK_BYTES_MAX)
-    except (OSError, lzma.LZMAError) as error:  # their words for damage
+        out = unpacker.decompress(data, BLOCK_BYTES_MAX)
+    except (OSError, lzma.LZMAError, zlib.error) as error:  # their words for damage
         raise ValueError(str(error)) from error
     if not unpacker.eof:
         raise ValueError("a compressed block is cut short or too large")
@@ -213,10 +270,10 @@ def _whole(unpacker: _Decompressor, data: bytes) -> bytes:
 
 
 def _undeflate(data: bytes, *, sealed: bool) -> bytes:
-    unpacker = zlib.decompressobj(wbits=-15)
+    unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
     out = _whole(unpacker, data)
     # What others leave behind their blocks is not looked at.
-    if sealed and unpacker.unused_data != zlib.crc32(out).to_bytes(_CRC_BYTES, "big"):
+    if sealed and unpacker.unused_data != _crc(out):
         raise ValueError("the checksum of a deflated block does not match")
     return out
 
@@ -224,32 +281,43 @@ def _undeflate(data: bytes, *, sealed: bool) -> bytes:
 def _unzstd(data: bytes) -> bytes:
     # Frames of other writers name no content size: they are fed in steps, so that none can grow far beyond the limit.
     out = bytearray()
-    fed = 0
     try:
         known = zstandard.frame_content_size(data)
         unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX).decompressobj()
-        step = _ZSTD_STEP_BYTES if known < 0 else len(data)
-        while fed < len(data) and not unpacker.eof and max(known, len(out)) <= _BLOCK_BYTES_MAX:
-            out += unpacker.decompress(data[fed : fed + step])
-            fed += step
-    except zstandard.ZstdError as error:
+        step = _ZSTD_STEP_BYTES if known < 0 else max(1, len(data))
+        for start in range(0, len(data) if known <= BLOCK_BYTES_MAX else 0, step):
+            out += unpacker.decompress(data[start : start + step])
+            if unpacker.eof or len(out) > BLOCK_BYTES_MAX:
+                break
+    except (zstandard.ZstdError, EOFError) as error:
         raise ValueError(str(error)) from error
-    if not unpacker.eof or unpacker.unused_data or fed < len(data):
+    if not unpacker.eof or unpacker.unused_data or start + step < len(data):
         raise ValueError("a zstd frame does not fill its block, or is too large")
     return bytes(out)
 
 
 def _unsnappy(data: bytes) -> bytes:
-    size, _ = _unsigned(data, 0)
-    if len(data) < SYNC_BYTES // 4 or size > _BLOCK_BYTES_MAX:
-        raise ValueError("a snappy block has no sensible size")
-    try:
-        out: bytes = pa.Codec("snappy").decompress(data[:-4], decompressed_size=size, asbytes=True)
-    except OSError as error:  # Arrow's word for damage
-        raise ValueError(str(error)) from error
-    if zlib.crc32(out) != int.from_bytes(data[-4:], "big"):
+    out = _by_arrow(data[:-_CRC_BYTES], _unsigned(data, 0)[0], "snappy")
+    if _crc(out) != data[-_CRC_BYTES:]:
         raise ValueError("the checksum of a snappy block does not match")
     return out
+
+
+def _by_arrow(data: bytes, size: int, codec: str) -> bytes:
+    if size > BLOCK_BYTES_MAX:
+        raise ValueError(f"a block announces {size} bytes")
+    try:
+        out: bytes = pa.decompress(data, decompressed_size=size, codec=codec, asbytes=True)
+    except OSError as error:  # Arrow's word for damage
+        raise ValueError(str(error)) from error
+    return out
+
+
+def _crc(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+
+
+# Numbers and bytes.
 
 
 def encode_long(value: int) -> bytes:
@@ -279,6 +347,10 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
         if not byte & 0x80:
             return value, at + index + 1
     raise ValueError("a number has too many bytes")
+
+
+def _sized(value: bytes) -> bytes:
+    return encode_long(len(value)) + value
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:

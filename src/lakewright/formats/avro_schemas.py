@@ -1,4 +1,4 @@
-"""What a foreign Avro schema may be, and whether its records can be read as ours.
+"""What the schema of an Avro file may be, and whether its records can be read as ours.
 
 A file's own schema comes in as parsed JSON; ValueError says why it cannot be read. The checks run once for each file,
 so that no record has to be checked: afterwards every field that we ask for has the type that we expect, or is None.
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import fastavro
+from fastavro.schema import SchemaParseException
 
 AvroSchema: TypeAlias = "str | list[AvroSchema] | dict[str, object]"
 
-DEPTH_MAX = 32
-NODES_MAX = 10_000
+DEPTH_MAX = 64
+NODES_MAX = 100_000
 
 _PRIMITIVES = frozenset("null boolean int long float double bytes string".split())
 
@@ -24,26 +27,34 @@ _PRIMITIVES = frozenset("null boolean int long float double bytes string".split(
 class FileSchema:
     """The schema of one file, made ready for decoding."""
 
-    record: dict[str, object]  # without logical types: what is a number in the file stays a number
-    branch: int | None  # where the file wraps the record into a union, its place there
+    record: dict[str, Any]
+    entry: AvroSchema  # what stands in a block: the record, or a union that a writer wrapped it into
 
 
 def file_schema(schema: object) -> FileSchema:
     """Check the schema in the header of a file, and return the record in it.
 
-    >>> file_schema(["null", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}]).branch
-    1
+    Definitions stand in place of names, and what fastavro would call `logicalType` is called `logical`, so that what is
+    a number in the file stays a number.
+
+    >>> file_schema(["null", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}]).record["name"]
+    'type1'
     """
-    branches = schema if isinstance(schema, list) else [schema]
-    records = [index for index, branch in enumerate(branches) if branch != "null"]
-    if len(records) != 1 or not isinstance(branches[records[0]], dict):
+    entry = _Checker().plain(schema)
+    records = [branch for branch in branches(entry) if branch != "null"]
+    if len(records) != 1 or not isinstance(records[0], dict) or records[0]["type"] != "record":
         raise ValueError("its schema is not one record")
-    record = _Checker().plain(branches[records[0]])
-    if not isinstance(record, dict) or record["type"] != "record":
-        raise ValueError("its schema is not one record")
-    if _width_zero(record):
+    if _width_zero(records[0]):
         raise ValueError("its records take no bytes")
-    return FileSchema(record, records[0] if isinstance(schema, list) else None)
+    return FileSchema(records[0], entry)
+
+
+def parsed(schema: object) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
+    """Return a schema as fastavro codes by it."""
+    try:
+        return fastavro.parse_schema(schema)  # type: ignore[arg-type]  # it is checked
+    except SchemaParseException as error:
+        raise ValueError(str(error)) from error
 
 
 def check_readable(record: object, expected: object, place: str = "") -> None:
@@ -59,8 +70,8 @@ def check_readable(record: object, expected: object, place: str = "") -> None:
 
 def _check_type(found: object, expected: object, place: str) -> None:
     """Refuse a type with values that are not of the expected type. A record or an array may be null instead."""
-    wanted = {_keyword(branch): branch for branch in _branches(expected)}
-    for branch in _branches(found):
+    wanted = {_keyword(branch): branch for branch in branches(expected)}
+    for branch in branches(found):
         keyword = _keyword(branch)
         if keyword == "int" and "int" not in wanted:
             keyword = "long"
@@ -77,14 +88,14 @@ def _check_type(found: object, expected: object, place: str) -> None:
 
 @dataclass(slots=True)
 class _Checker:
-    """Walks a schema once: puts definitions in place of names, drops logical types, refuses what could have no end."""
+    """Walks a schema once: puts definitions in place of names, refuses what could have no end."""
 
     definitions: dict[str, object] = field(default_factory=dict)
     nodes: int = 0
     types: int = 0
 
-    def plain(self, schema: object, depth: int = 0) -> AvroSchema:
-        """Return the schema without logical types and with the definition in place of every name of a type."""
+    def plain(self, schema: Any, depth: int = 0) -> AvroSchema:  # noqa: ANN401 - JSON
+        """Return the schema with the definition in place of every name of a type, and nothing but what we know."""
         self.nodes += 1
         if depth > DEPTH_MAX or self.nodes > NODES_MAX:
             raise ValueError(f"its schema is more than {DEPTH_MAX} levels deep or has more than {NODES_MAX} parts")
@@ -97,17 +108,28 @@ class _Checker:
                 return self._array(items, depth)
             case {"type": "map", "values": values}:
                 return {"type": "map", "values": self.plain(values, depth + 1)}
-            case {"type": "record", "name": str(name), "fields": list(fields)}:
-                members = self._members(fields, depth)
-                return self._define(name, schema, {"type": "record", "name": self._unique(), "fields": members})
-            case {"type": "fixed", "name": str(name), "size": int(size)}:
-                return self._define(name, schema, {"type": "fixed", "name": self._unique(), "size": size})
-            case {"type": "enum", "name": str(name), "symbols": list(symbols)}:
-                return self._define(name, schema, {"type": "enum", "name": self._unique(), "symbols": symbols})
+            case {"type": "record" | "fixed" | "enum" as kind, "name": str(name)}:
+                plain = {"type": kind, "name": self._unique()} | self._parts(schema, depth)
+                self.definitions[name.rpartition(".")[2]] = schema
+                return plain
+            case {"type": str(name), "logicalType": str(logical)} if name in _PRIMITIVES:
+                return {"type": name, "logical": logical, "scale": schema.get("scale", 0)}
             case {"type": str() | dict() | list() as inner}:
                 return self.plain(inner, depth + 1)
             case _:
                 raise ValueError("its schema is not one of Avro")
+
+    def _parts(self, schema: dict[str, object], depth: int) -> dict[str, object]:
+        """Return what a definition says beside its name."""
+        match schema:
+            case {"type": "record", "fields": list(fields)}:
+                return {"fields": self._members(fields, depth)}
+            case {"type": "fixed", "size": int(size)}:
+                return {"size": size, "scale": schema.get("scale", 0)}
+            case {"type": "enum", "symbols": list(symbols)}:
+                return {"symbols": symbols}
+            case _:
+                raise ValueError("its schema has a definition that is cut short")
 
     def _named(self, name: str, depth: int) -> AvroSchema:
         if name in _PRIMITIVES:
@@ -117,10 +139,6 @@ class _Checker:
         if definition is None:
             raise ValueError(f"its schema uses the type {name!r} outside or inside of its definition")
         return self.plain(definition, depth + 1)
-
-    def _define(self, name: str, schema: object, plain: AvroSchema) -> AvroSchema:
-        self.definitions[name.rpartition(".")[2]] = schema
-        return plain
 
     def _unique(self) -> str:
         """Return a name that no other type of the schema has: one definition may stand in several places."""
@@ -163,7 +181,8 @@ def _fields(record: object) -> Iterator[dict[str, object]]:
             yield from fields
 
 
-def _branches(schema: object) -> list[object]:
+def branches(schema: AvroSchema | object) -> list[Any]:
+    """Return the types of a union, or a type that is none as the only one."""
     return schema if isinstance(schema, list) else [schema]
 
 

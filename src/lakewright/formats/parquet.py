@@ -58,7 +58,7 @@ _WRITER_NEWER = _known(
     pq.ParquetWriter.__init__, {"write_time_adjusted_to_utc": True, "max_rows_per_page": _PAGE_ROWS_MAX}
 )
 _READER_NEWER = _known(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
-_SAMPLE_ROWS = 4096
+_SAMPLE_ROWS = 2048
 _SAMPLE_STRETCHES = 16
 _DICTIONARY_BYTES = MIB // 2  # the encoder gives dictionaries up that become larger than a mebibyte
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read

@@ -4,6 +4,7 @@ import contextlib
 import json
 import random
 import struct
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,27 +16,25 @@ from hypothesis import strategies as st
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.metadata.avro_files import decode_records
 from lakewright.spec.rows import (
+    RowImages,
+    assemble_rows,
     canonical_row,
+    column_slots,
     decode_body,
-    decode_columns,
     decode_field,
     decode_row,
     encode_body,
-    encode_columns,
     encode_row,
 )
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,
-    DataField,
     DataType,
     MapType,
-    MultisetType,
-    RowType,
     Value,
     parse_type,
 )
-from lakewright.spec.values import NestedValue, to_array
+from lakewright.spec.values import to_array
 from support.values import SCALARS, nested_types, scalar_types, values_of
 
 WAREHOUSE = Path(__file__).parent.parent / "golden" / "warehouse"
@@ -57,6 +56,10 @@ VECTORS: list[tuple[str, Value, str]] = [
 ]
 
 
+def encode_columns(columns: Sequence[pa.Array], types: Sequence[DataType]) -> RowImages:
+    return assemble_rows(column_slots(columns, types))
+
+
 @pytest.mark.parametrize(("text", "value", "image"), VECTORS)
 def test_rows_of_one_value_have_java_bytes(text: str, value: Value, image: str) -> None:
     dtype = AtomicType(text)
@@ -65,7 +68,6 @@ def test_rows_of_one_value_have_java_bytes(text: str, value: Value, image: str) 
     assert decode_row(data, [dtype]) == (value,)
     assert decode_field(data, 0, dtype) == value
     assert encode_columns([to_array([value], dtype)], [dtype]).row(0) == data[4:]
-    assert decode_columns([data], [dtype])[0].equals(to_array([value], dtype))
 
 
 def test_a_wide_decimal_among_22_fields_has_java_bytes() -> None:
@@ -143,21 +145,6 @@ def test_columns_and_single_rows_agree(data: st.DataObject) -> None:
     first = data.draw(st.integers(0, count))
     sliced = encode_columns([c.slice(first) for c in columns], types)
     assert [sliced.row(i) for i in range(len(sliced))] == [images.row(i) for i in range(first, count)]
-    back = decode_columns([encode_row(row, types) for row in rows], types)
-    assert all(b.equals(c) for b, c in zip(back, columns, strict=True))
-
-
-def test_nested_columns_are_decoded_too() -> None:
-    fields = [DataField(0, "a", AtomicType("TIMESTAMP(6)")), DataField(1, "b", AtomicType("STRING"))]
-    dtype = RowType(True, fields)  # noqa: FBT003
-    bag = MultisetType(True, AtomicType("STRING"))  # noqa: FBT003
-    types: list[DataType] = [dtype, bag]
-    rows: list[tuple[NestedValue, ...]] = [((1000, "x"), [("k", 2)]), (None, None)]
-    columns = decode_columns([encode_row(row, types) for row in rows], types)
-    assert columns[0].field("b")[0].as_py() == "x"
-    assert columns[0].field("a")[0].value == 1
-    assert columns[0].is_null().to_pylist() == [False, True]
-    assert columns[1].to_pylist() == [[("k", 2)], None]
 
 
 @pytest.mark.parametrize(
@@ -247,24 +234,6 @@ def test_damage_gives_a_value_or_a_corrupt_table_error(data: st.DataObject, seed
                 attempt()
 
 
-@given(st.data(), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
-def test_damage_is_noticed_by_columns_too(data: st.DataObject, seed: random.Random) -> None:
-    types = data.draw(st.lists(scalar_types, min_size=1, max_size=4))
-    rows = [encode_row(tuple(data.draw(values_of(t)) for t in types), types) for _ in range(3)]
-    for _ in range(8):
-        rows[1] = _damaged(rows[0], seed)
-        try:
-            columns = decode_columns(rows, types)
-        except CorruptTableError:
-            continue
-        except UnsupportedError:  # a damaged time far beyond what Arrow can hold
-            assert any(t.root.startswith("TIMESTAMP") for t in types)
-            continue
-        for column in columns:
-            column.validate(full=True)
-
-
 def test_small_input_cannot_claim_large_output() -> None:
     strings = ArrayType(True, AtomicType("STRING"))  # noqa: FBT003
     count, content = 1000, b"x" * 4000
@@ -315,11 +284,11 @@ def _check_manifest(manifest: Path) -> int:
             assert isinstance(row, bytes)
             # System columns that a file holds are counted too, and all of them are BIGINT.
             row_types = [types.get(n, AtomicType("BIGINT")) for n in names] if row != bytes(12) else []
-            assert encode_row(decode_row(row, row_types), row_types) == row, (manifest, names)
+            decoded = decode_row(row, row_types)
+            assert encode_row(decoded, row_types) == row, (manifest, names)
             assert canonical_row(row, row_types) is row
-            arrays = decode_columns([row], row_types)
-            flat = [t for t in row_types if isinstance(t, AtomicType)]
-            if flat and len(flat) == len(row_types):
+            if row_types and all(isinstance(t, AtomicType) for t in row_types):
+                arrays = [to_array([value], t) for value, t in zip(decoded, row_types, strict=True)]
                 assert encode_columns(arrays, row_types).row(0) == row[4:]
             checked += 1
     return checked

@@ -33,7 +33,7 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout, check_name
+from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.table import FileStoreTable
 
 _DB_SUFFIX = ".db"
@@ -89,7 +89,7 @@ class FileSystemCatalog:
             if ignore_if_exists:
                 return
             raise DatabaseAlreadyExistException(f"database {name} exists already", database=name)
-        self.storage.make_directory(self._database_directory(name))
+        self.storage.make_directory(database_directory(self.warehouse, name))
 
     def get_database(self, name: str) -> Database:
         """Return a database, or raise DatabaseNotExistException."""
@@ -117,14 +117,14 @@ class FileSystemCatalog:
             )
         for table in tables:
             self.drop_table(Identifier.create(name, table))
-        self.storage.delete_directory(self._database_directory(name))
+        self.storage.delete_directory(database_directory(self.warehouse, name))
 
     # Tables.
 
     def list_tables(self, database_name: str) -> list[str]:
         """Return the names of the tables of a database."""
         self._require_database(database_name)
-        directory = self._database_directory(database_name)
+        directory = database_directory(self.warehouse, database_name)
         names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(directory))
         return sorted(name for name in names if self._exists(Layout(f"{directory}/{name}")))
 
@@ -268,16 +268,12 @@ class FileSystemCatalog:
 
     # How names become places.
 
-    def _database_directory(self, name: str) -> str:
-        check_name("database", name)
-        return f"{self.warehouse}/{name}{_DB_SUFFIX}"
-
     def _layout(self, name: Identifier) -> Layout:
         check_name("table", name.get_table_name())
-        return Layout(f"{self._database_directory(name.get_database_name())}/{name.get_table_name()}")
+        return Layout(f"{database_directory(self.warehouse, name.get_database_name())}/{name.get_table_name()}")
 
     def _has_database(self, name: str) -> bool:
-        directory = self._database_directory(name)
+        directory = database_directory(self.warehouse, name)
         return any(path.rstrip("/") == directory for path in self.storage.list_directories(self.warehouse))
 
     def _exists(self, layout: Layout) -> bool:

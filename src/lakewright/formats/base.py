@@ -75,19 +75,15 @@ class WriteOptions:
     dictionary: bool = True
 
     @classmethod
-    def from_core_options(
-        cls, options: CoreOptions, fields: Sequence[DataField], *, level: int = 0, compression: str | None = None
-    ) -> WriteOptions:
-        """Read a table's options, for files of one level; changelog files have a compression of their own."""
+    def from_core_options(cls, options: CoreOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
+        """Read a table's options, for files of one level."""
         text = options.values
         block = options.get(CoreOptions.FILE_BLOCK_SIZE)
         own_block = text.get("parquet.block.size")
         page = text.get("parquet.page.size")
         return cls(
             stats=_stats_modes(options, fields, level),
-            compression=compression
-            or options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).get(level)
-            or options.file_compression(),
+            compression=options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).get(level) or options.file_compression(),
             zstd_level=options.get(CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL),
             row_group_bytes=block or (parse_memory(own_block) if own_block else 128 * MIB),
             page_bytes=parse_memory(page) if page else MIB,

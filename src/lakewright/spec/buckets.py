@@ -35,7 +35,7 @@ from lakewright.spec.values import BINARY_ROOTS, INTEGER_BITS, TEXT_ROOTS, to_ar
 Hashes: TypeAlias = npt.NDArray[np.int32]
 _Words32: TypeAlias = npt.NDArray[np.uint32]
 
-DEFAULT, MOD, HIVE = "default", "mod", "hive"
+DEFAULT = "default"
 
 _SEED = 42
 _C1, _C2, _STEP = 0xCC9E2D51, 0x1B873593, 0xE6546B64

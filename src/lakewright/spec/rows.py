@@ -1,4 +1,4 @@
-"""BinaryRow, the row format of the metadata: values or Arrow columns in, bytes out, and back.
+"""BinaryRow, the row format of the metadata: values or Arrow columns in, bytes out, and values back.
 
 A serialised row is its arity as a big-endian i32, then the row itself, little-endian throughout (see `slots`). A row
 without that prefix is called a body: commit messages embed bodies, and hashes are taken over them. Rows are written in
@@ -34,13 +34,10 @@ from lakewright.spec.slots import (
 from lakewright.spec.types import AtomicType, DataType, Value
 from lakewright.spec.values import (
     BINARY_ROOTS,
-    DAY_MILLIS,
     MILLIS_PRECISION,
     TEXT_ROOTS,
     TIMESTAMP_ROOTS,
     NestedValue,
-    timestamp_unit,
-    to_array,
 )
 
 ARITY_BYTES = 4
@@ -146,13 +143,8 @@ class ColumnSlots:
     points: npt.NDArray[np.bool_] | None = None  # rows whose slot points to a piece; None: all
 
 
-def encode_columns(columns: Sequence[pa.Array], types: Sequence[DataType]) -> RowImages:
-    """Return the rows of some columns of equal length, in Java's form and without arity prefix."""
-    return assemble_rows(column_slots(columns, types))
-
-
 def column_slots(columns: Sequence[pa.Array], types: Sequence[DataType]) -> list[ColumnSlots]:
-    """Return columns cut into slots: what `encode_columns` assembles, and what rows of fixed width are hashed from."""
+    """Return columns cut into slots: what rows are assembled from, and rows of fixed width are hashed by."""
     if len(columns) != len(types) or len({len(c) for c in columns}) > 1:
         raise InvalidInputError(f"{len(types)} types need as many columns of equal length, not {len(columns)}")
     return [_column_slots(plain_column(c, t), t) for c, t in zip(columns, types, strict=True)]
@@ -171,7 +163,7 @@ def header_words(columns: Sequence[ColumnSlots]) -> list[Words | None]:
 
 
 def assemble_rows(columns: Sequence[ColumnSlots]) -> RowImages:
-    """Return whole rows from their columns."""
+    """Return whole rows from their columns, in Java's form and without arity prefix."""
     headers = header_words(columns)
     count = len(columns[0].slots) if columns else 0
     first_piece = len(headers) + len(columns)
@@ -381,104 +373,3 @@ def _bytes_slots(column: pa.Array, nulls: npt.NDArray[np.bool_] | None) -> Colum
     last = np.cumsum(counts)[long] - 1
     pieces[last] &= _MASKS[((lengths[long] - 1) & 7) + 1]
     return ColumnSlots(slots, nulls, counts, pieces, long)
-
-
-@dataclass(frozen=True, slots=True)
-class _Serialised:
-    """Serialised rows of one arity, end to end, with 8 bytes behind them so that a word may begin at any byte."""
-
-    data: npt.NDArray[np.uint8]
-    words: Words
-    bodies: Longs  # where each row begins, behind its arity prefix
-    sizes: Longs  # of the bodies
-    arity: int
-
-    def slot_places(self, index: int) -> Longs:
-        return self.bodies + (header_bytes(self.arity) + SLOT_BYTES * index)
-
-    def nulls(self, index: int) -> npt.NDArray[np.bool_]:
-        bits = self.data[self.bodies + ((8 + index) >> 3)] & np.uint8(1 << (index & 7))
-        return bits.astype(np.bool_)
-
-    def check(self, fits: npt.NDArray[np.bool_], what: str) -> None:
-        if not fits.all():
-            raise CorruptTableError(f"{what} of row {int(np.argmin(fits))} of {len(fits)} is damaged")
-
-
-def decode_columns(rows: Sequence[bytes], types: Sequence[DataType]) -> list[pa.Array]:
-    """Return serialised rows as one Arrow array per field, of the canonical Arrow types."""
-    total = np.fromiter((len(r) for r in rows), np.int64, len(rows))
-    if len(rows) and int(total.min()) < ARITY_BYTES + header_bytes(len(types)) + SLOT_BYTES * len(types):
-        raise CorruptTableError(f"a serialised row of {int(total.min())} bytes cannot hold {len(types)} fields")
-    data = np.frombuffer(b"".join([*rows, bytes(SLOT_BYTES)]), np.uint8)
-    bodies = np.cumsum(total) - total + ARITY_BYTES
-    image = _Serialised(data, _words_anywhere(data), bodies, total - ARITY_BYTES, len(types))
-    arity = np.frombuffer(_ARITY.pack(len(types)), "<u4")[0]
-    image.check((image.words[bodies - ARITY_BYTES] & _MASKS[4]) == arity, "the number of fields")
-    return [_decode_column(rows, image, i, t) for i, t in enumerate(types)]
-
-
-def _decode_column(rows: Sequence[bytes], image: _Serialised, index: int, dtype: DataType) -> pa.Array:
-    root = dtype.root if isinstance(dtype, AtomicType) else ""
-    if not isinstance(dtype, AtomicType) or root == "VARIANT" or _is_wide_decimal(dtype):
-        return to_array([decode_field(row, index, dtype) for row in rows], dtype)
-    nulls = image.nulls(index)
-    slots = np.where(nulls, np.uint64(0), image.words[image.slot_places(index)])
-    if root in TEXT_ROOTS or root in BINARY_ROOTS:
-        return _decode_bytes(image, index, slots, nulls, dtype)
-    valid = None if not nulls.any() else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-    if root == "BOOLEAN":
-        return pa.array((slots & np.uint64(0xFF)) != 0, mask=nulls)
-    if root == "DECIMAL":
-        values = slots.view(np.int64)
-        limit = 10**dtype.precision
-        image.check((values < limit) & (values > -limit), "a decimal")
-        content = np.stack([values, values >> 63], axis=1)
-    elif root in TIMESTAMP_ROOTS:
-        content = _decode_timestamps(image, slots, nulls, dtype)
-    else:
-        content = slots.astype(_UNSIGNED[_LOW_BITS.get(root, 64)])
-        if root == "TIME":
-            image.check(content < DAY_MILLIS, "a time")
-    return pa.Array.from_buffers(to_arrow_type(dtype), len(slots), [valid, pa.py_buffer(np.ascontiguousarray(content))])
-
-
-def _is_wide_decimal(dtype: AtomicType) -> bool:
-    return dtype.root == "DECIMAL" and dtype.precision > COMPACT_DECIMAL_MAX
-
-
-def _decode_timestamps(image: _Serialised, slots: Words, nulls: npt.NDArray[np.bool_], dtype: AtomicType) -> Longs:
-    if dtype.precision <= MILLIS_PRECISION:
-        return slots.view(np.int64)
-    nanos = (slots & _MASKS[4]).astype(np.int64)
-    offsets = np.where(nulls, 0, (slots >> np.uint64(32)).astype(np.int64))
-    image.check((nanos < MILLI_NANOS) & (offsets + SLOT_BYTES <= image.sizes), "a timestamp")
-    millis = np.where(nulls, 0, image.words[image.bodies + offsets].view(np.int64))
-    tick = _NANOS_OF[timestamp_unit(dtype)]
-    limit = (2**63 - 1) // (MILLI_NANOS // tick) - 1
-    if len(millis) and not ((millis <= limit) & (millis >= -limit)).all():
-        raise UnsupportedError(f"a row holds a {dtype} outside of what Arrow can hold in {timestamp_unit(dtype)}")
-    ticks: Longs = millis * (MILLI_NANOS // tick) + nanos // tick
-    return ticks
-
-
-def _decode_bytes(
-    image: _Serialised, index: int, slots: Words, nulls: npt.NDArray[np.bool_], dtype: AtomicType
-) -> pa.Array:
-    mark = (slots >> np.uint64(56)).astype(np.int64)
-    inline = (mark & INLINE_MARK) != 0
-    lengths = np.where(inline, mark & ~INLINE_MARK, (slots & _MASKS[4]).astype(np.int64))
-    offsets = np.where(inline, 0, (slots >> np.uint64(32)).astype(np.int64))
-    fits = np.where(inline, lengths <= INLINE_BYTES_MAX, offsets + lengths <= image.sizes)
-    image.check(fits | nulls, "a text")
-    starts = np.where(inline, image.slot_places(index), image.bodies + offsets)
-    content = image.data[_spread(starts, lengths)]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    valid = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-    kind = pa.large_string() if dtype.root in TEXT_ROOTS else pa.large_binary()
-    array = pa.Array.from_buffers(kind, len(slots), [valid, pa.py_buffer(ends), pa.py_buffer(content)])
-    try:
-        array.validate(full=True)
-        return array.cast(to_arrow_type(dtype))
-    except pa.ArrowException as error:
-        raise CorruptTableError(f"a text of {len(slots)} rows is damaged: {error}") from error

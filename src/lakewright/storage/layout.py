@@ -36,7 +36,6 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _AFFIXES = {"database": ("", ".db"), "table": ("", ""), "branch": ("branch-", ""), "tag": ("tag-", "")}
 
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 # What the format counts as blank: the no-break spaces are no part of it.
 _BLANK = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _SECOND = 10**9
@@ -295,15 +294,6 @@ def escape(text: str) -> str:
     'a b%2Fc%3Ad'
     """
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", text)
-
-
-def unescape(text: str) -> str:
-    """Undo `escape`; a `%` without two hexadecimal digits stands for itself.
-
-    >>> unescape("a b%2Fc%3Ad 100%")
-    'a b/c:d 100%'
-    """
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def partition_text(values: Sequence[Value], fields: Sequence[DataField], *, default_name: str, legacy: bool) -> str:

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.options import CoreOptions
 from lakewright.storage.base import Storage
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.object import SCHEME_ALIASES, ObjectStorage
-
-DURABLE = "lakewright.durable"  # option: false skips every sync on local disks
 
 Factory: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Storage, str]]
 
@@ -57,12 +56,10 @@ def open_storage(location: str, options: Mapping[str, str]) -> tuple[Storage, st
 
 
 def _open_local(path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
-    word = options.get(DURABLE, "true").strip().lower()
-    if word not in {"true", "false"}:
-        raise InvalidInputError(f"the option {DURABLE!r} is either true or false, not {word!r}", option=DURABLE)
     # Two slashes at the start survive normalisation, though no system here gives them a meaning.
+    durable = CoreOptions(options).get(CoreOptions.LAKEWRIGHT_DURABLE)
     absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
-    return LocalStorage(durable=word == "true"), "/" + absolute.lstrip("/")
+    return LocalStorage(durable=durable), "/" + absolute.lstrip("/")
 
 
 def _file_path(location: str) -> str:

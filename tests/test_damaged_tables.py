@@ -1,0 +1,316 @@
+"""Damaged files of whole tables: the same rows or an error that names the file, never other rows.
+
+Every bit of the metadata files is flipped, and some bits of every kind of data file; files are also cut, zeroed, grown,
+swapped and removed. What the format cannot notice is said here too, so that it is known: a snapshot, schema or tag file
+that is gone looks as if it had expired, been rolled back or never been; a file that was swapped with a sound one of the
+same size and counts is sound.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import resource
+import shutil
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+import lakewright as lw
+from lakewright.formats import parquet_pages
+from lakewright.formats.open import open_reader
+from lakewright.metadata import snapshots
+from lakewright.spec.types import AtomicType, DataField
+from support.damage import (
+    NOTICED,
+    Specimen,
+    Tally,
+    flipped,
+    make_history,
+    make_single,
+    rough_damage,
+    rows,
+    sampled_bits,
+)
+from support.golden import WAREHOUSE
+
+BITS_PER_DATA_FILE = 100
+VIEWED_BITS = 8
+CODECS = {
+    "parquet": "none snappy gzip lz4 zstd",
+    "orc": "none snappy zlib lz4 zstd",
+    "avro": "none snappy deflate zstd",
+}
+# A file of these kinds that is gone is no damage that anybody could tell from an expiry, a rollback or a deleted tag.
+MAY_GO = ("/schema/", "/snapshot/", "/tag/")
+ADDRESS_SPACE = 2 << 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Do not wait for a writer to finish a snapshot that is damaged."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "BODY_WAIT_SECONDS", 0)
+        patch.setattr(snapshots, "HINT_WAIT_SECONDS", 0)
+        yield
+
+
+@pytest.fixture(scope="module", params=["parquet", "orc", "avro", "buckets"])
+def specimen(request: pytest.FixtureRequest) -> Specimen:
+    if request.param == "buckets":
+        return make_history("buckets", {"bucket": "2", "bucket-key": "id"}, partitioned=False)
+    return make_history(request.param, {"file.format": request.param}, partitioned=True)
+
+
+def _report(what: str, tally: Tally) -> None:
+    print(f"{what}: {tally}")
+    assert tally.failures == []
+
+
+def _one_of_each_kind(specimen: Specimen) -> list[str]:
+    """Return the first metadata file of every kind, and of the kinds of which there are few, all."""
+    manifests = specimen.files("/manifest/")
+    lists = [path for path in manifests if "/manifest-list-" in path]
+    return [
+        *specimen.files("/schema/"),
+        *specimen.files("/snapshot/"),
+        *specimen.files("/tag/"),
+        *lists[:2],
+        *[path for path in manifests if path not in lists][-1:],
+    ]
+
+
+def test_every_bit_of_the_metadata_files() -> None:
+    specimen = make_history("metadata", {}, partitioned=True)
+    tally = Tally()
+    for path in _one_of_each_kind(specimen):
+        data = specimen.image.files[path]
+        for bit in range(len(data) * 8):
+            tally.add(specimen.probe(path, flipped(data, bit)), f"{path} bit {bit}")
+    assert tally.counts[NOTICED] > 0.98 * tally.total
+    _report("every bit of the metadata", tally)
+
+
+def test_a_flipped_bit_in_any_file(specimen: Specimen) -> None:
+    """Sampled bits of every file, seen by the file's own readers; some of them seen by whole reads of the table."""
+    dice, tally = random.Random(5), Tally()
+    for path in specimen.files():
+        data = specimen.image.files[path]
+        many = BITS_PER_DATA_FILE if "/bucket-" in path else BITS_PER_DATA_FILE // 4
+        for bit in sampled_bits(data, many, dice):
+            tally.add(specimen.probe(path, flipped(data, bit)), f"{path} bit {bit}")
+        for turn, bit in enumerate(sampled_bits(data, VIEWED_BITS, dice)):
+            tally.add(specimen.view(path, flipped(data, bit), turn=turn), f"{path} bit {bit}")
+    assert tally.counts[NOTICED] > 0.7 * tally.total
+    _report(f"flipped bits, {specimen.name}", tally)
+
+
+def test_files_that_are_cut_zeroed_grown_swapped_or_gone(specimen: Specimen) -> None:
+    dice, tally, known = random.Random(6), Tally(), Tally()
+    for path in specimen.files():
+        data = specimen.image.files[path]
+        kind = path.split("/")[-2]
+        others = [specimen.image.files[other] for other in specimen.files(f"/{kind}/") if other != path]
+        for turn, (what, damaged) in enumerate(rough_damage(data, dice.sample(others, min(2, len(others))), dice)):
+            outcome = specimen.view(path, damaged, turn=turn)
+            gone = damaged is None and any(part in path for part in MAY_GO)
+            swapped = what == "swapped" and damaged is not None and len(damaged) == len(data)
+            (known if gone or swapped else tally).add(outcome, f"{path} {what}")
+    print(f"known to be unnoticeable, {specimen.name}: {known}")
+    _report(f"rough damage, {specimen.name}", tally)
+
+
+@pytest.mark.parametrize("file_format", CODECS)
+def test_every_codec(file_format: str) -> None:
+    """Whatever compresses the rows, also if nothing does, a flipped bit is noticed."""
+    dice, tally = random.Random(7), Tally()
+    for codec in CODECS[file_format].split():
+        specimen = make_single(codec, rows(0, 40), {"file.format": file_format, "file.compression": codec})
+        (path,) = specimen.files("/bucket-")
+        data = specimen.image.files[path]
+        for bit in sampled_bits(data, 250, dice):
+            tally.add(specimen.probe(path, flipped(data, bit)), f"{codec} bit {bit}")
+    _report(f"codecs of {file_format}", tally)
+
+
+def _pages(data: bytes) -> list[tuple[int, int]]:
+    """Return where the headers of all pages of a parquet file begin and end."""
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    found = []
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = parquet_pages.Chunk.of(metadata.row_group(group).column(column))
+            at = chunk.start
+            while at < chunk.start + chunk.byte_count:
+                page = parquet_pages._page(data, at)
+                found.append((at, page.start))
+                at = page.start + page.byte_count
+    return found
+
+
+def test_every_bit_of_page_headers() -> None:
+    """Checksums of pages do not cover their headers, which say how the bytes are to be understood."""
+    tally = Tally()
+    for dtype in (pa.int32(), pa.int64(), pa.string()):
+        values = pa.array([number * 7 % 300 for number in range(1026)]).cast(dtype)
+        specimen = make_single("pages", pa.table({"a": values}), {"parquet.page.size": "64b"})
+        (path,) = specimen.files("/bucket-")
+        data = specimen.image.files[path]
+        pages = _pages(data)
+        assert len(pages) > 2
+        for start, end in (pages[0], pages[1], pages[-1]):
+            for bit in range(start * 8, end * 8):
+                tally.add(specimen.probe(path, flipped(data, bit)), f"{dtype} header at {start} bit {bit}")
+    _report("page headers", tally)
+
+
+def test_a_file_too_large_to_be_read_at_once() -> None:
+    """Parquet files from a megabyte on are checked while they are streamed."""
+    dice, tally = random.Random(8), Tally()
+    numbers = np.random.default_rng(8)
+    count = 120_000
+    table = pa.table(
+        {
+            "a": pa.array(numbers.integers(0, 1 << 50, count)),
+            "b": pa.array(numbers.integers(0, 9, count), mask=numbers.random(count) < 0.3),
+            "c": pa.array(numbers.integers(0, 50, count)).cast(pa.string()),
+            "d": pa.array(numbers.random(count)),
+        }
+    )
+    specimen = make_single("large", table, {"parquet.page.size": "64kb"})
+    (path,) = specimen.files("/bucket-")
+    data = specimen.image.files[path]
+    assert len(data) > 1 << 20
+    bits = sampled_bits(data, 60, dice)
+    for start, end in dice.sample(_pages(data), 6):
+        bits += [start * 8 + bit for bit in sampled_bits(data[start:end], 20, dice)]
+    for bit in bits:
+        tally.add(specimen.probe(path, flipped(data, bit)), f"bit {bit}")
+    _report("a large file", tally)
+
+
+def test_the_harness_notices_what_nobody_checks() -> None:
+    """A check that cannot fail proves nothing: with the seal taken away, flipped bits reach the rows."""
+    specimen = make_single("unsealed", rows(0, 40), {"file.format": "orc", "file.compression": "none"})
+    (path,) = specimen.files("/bucket-")
+    data = specimen.image.files[path].replace(b"LWSEAL01", bytes(8))
+    tally = Tally()
+    for bit in sampled_bits(data[: len(data) // 2], 200, random.Random(9)):
+        tally.add(specimen.probe(path, flipped(data, bit)), f"bit {bit}")
+    print(f"without seal: {tally}")
+    assert tally.counts["silent"] > 0
+
+
+# Files of others carry no checksums of ours. What they let pass is measured, not promised.
+
+OTHERS = ("append.unaware", "types.scalars_orc", "types.scalars_avro", "dv.append_bitmap32")
+
+
+def _text(table: pa.Table) -> str:
+    """Return rows as text, in which NaN equals NaN."""
+    return str(table.schema) + repr(table.to_pylist())
+
+
+def test_flipped_bits_in_tables_of_others_are_measured(tmp_path: Path) -> None:
+    dice = random.Random(10)
+    for name in OTHERS:
+        database, table = name.split(".")
+        root = tmp_path / f"{database}.db" / table
+        shutil.copytree(WAREHOUSE / f"{database}.db" / table, root)
+        whole = _text(lw.read_table(str(root)))
+        outcomes = {"noticed": 0, "harmless": 0, "silent": 0}
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+        for _ in range(60):
+            path = dice.choice(files)
+            data = path.read_bytes()
+            path.write_bytes(flipped(data, dice.randrange(len(data) * 8)))
+            try:
+                outcomes["harmless" if _text(lw.read_table(str(root))) == whole else "silent"] += 1
+            except lw.LakewrightError:
+                outcomes["noticed"] += 1
+            path.write_bytes(data)
+        print(f"{name}, written by Java: {outcomes}")
+        assert outcomes["noticed"] > 0
+
+
+# Bombs: small files that say they are large. They are read by a child that may not have much memory.
+
+ID = [{"name": "a", "type": "long"}]
+NULLS = [{"name": "a", "type": {"type": "array", "items": "null"}}]
+TEXT = [{"name": "a", "type": "string"}]
+HUGE = 1 << 40
+
+
+def _long(value: int) -> bytes:
+    """Return a number of at least zero as Avro spells it."""
+    value <<= 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _avro(count: int, body: bytes, codec: str, fields: object = ID) -> bytes:
+    """Return a file of somebody else with one block, whose count and bytes are whatever they are said to be."""
+    schema = json.dumps({"type": "record", "name": "record", "fields": fields})
+    header = b"".join(
+        _long(len(text)) + text.encode() for pair in (("avro.schema", schema), ("avro.codec", codec)) for text in pair
+    )
+    sync = bytes(range(16))
+    return b"Obj\x01" + _long(2) + header + _long(0) + sync + _long(count) + _long(len(body)) + body + sync
+
+
+def _zstd_bomb(size: int) -> bytes:
+    """Return a frame without a content size that holds very many zeros."""
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return b"".join([packer.compress(bytes(1 << 20)) for _ in range(size >> 20)]) + packer.flush()
+
+
+def _deflate_bomb(size: int) -> bytes:
+    packer = zlib.compressobj(1, wbits=-15)
+    return b"".join([packer.compress(bytes(1 << 20)) for _ in range(size >> 20)]) + packer.flush()
+
+
+BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "avro: a count of 2^40": ("avro", lambda: _avro(HUGE, bytes(100), "null")),
+    "avro: a zstd frame of 1 GB": ("avro", lambda: _avro(1, _zstd_bomb(1 << 30), "zstandard")),
+    "avro: a deflated block of 1 GB": ("avro", lambda: _avro(1, _deflate_bomb(1 << 30), "deflate")),
+    "avro: a snappy block of 4 GB": ("avro", lambda: _avro(1, b"\xff\xff\xff\xff\x0f" + bytes(20), "snappy")),
+    "avro: an array of 2^40 nulls": ("avro", lambda: _avro(1, _long(HUGE) + b"\0", "null", NULLS)),
+    "avro: a text of 2^40 bytes": ("avro", lambda: _avro(1, _long(HUGE) + b"x", "null", TEXT)),
+    "parquet: a footer of 4 GB": ("parquet", lambda: b"PAR1" + bytes(100) + struct.pack("<I", 0xFFFFFFFF) + b"PAR1"),
+    "orc: a tail of 2 GB": (
+        "orc",
+        lambda: b"ORC" + bytes(100) + (ps := b"\x08\xff\xff\xff\xff\x07\x82\xf4\x03\x03ORC") + bytes([len(ps)]),
+    ),
+}
+
+
+def _read_bomb(name: str) -> str:
+    file_format, make = BOMBS[name]
+    data = make()
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    fields = [DataField(0, "a", AtomicType("BIGINT"))]
+    try:
+        list(open_reader(file_format, pa.BufferReader(data), path="bomb", size=len(data), fields=fields).batches())
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        return f"{type(error).__name__}: {error}"
+    return "it was read"
+
+
+def test_headers_that_claim_huge_sizes_take_no_memory() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = {name: pool.apply_async(_read_bomb, (name,)) for name in BOMBS}
+        outcomes = {name: result.get(timeout=50) for name, result in found.items()}
+    for name, outcome in outcomes.items():
+        print(f"{name}: {outcome[:160]}")
+    assert {name: what for name, what in outcomes.items() if not what.startswith("CorruptTableError")} == {}

@@ -6,8 +6,19 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
-from lakewright.spec.values import INTEGER_BITS, NestedValue, decimal_of, timestamp_unit
+from lakewright.spec.types import (
+    INTEGER_BITS,
+    UNIT_NANOS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    time_unit,
+)
+from lakewright.spec.values import NestedValue, decimal_of
 
 SCALARS = [
     "BOOLEAN",
@@ -36,7 +47,6 @@ SCALARS = [
     "TIMESTAMP(3) WITH LOCAL TIME ZONE",
     "TIMESTAMP(6) WITH LOCAL TIME ZONE",
 ]
-_UNIT_NANOS = {"ms": 10**6, "us": 1000, "ns": 1}
 
 scalar_types = st.sampled_from(SCALARS).map(AtomicType)
 
@@ -89,7 +99,7 @@ def _scalar(dtype: AtomicType) -> st.SearchStrategy[NestedValue]:
     if root in {"CHAR", "VARCHAR"}:
         return st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
     if root in {"TIMESTAMP", "TIMESTAMP_LTZ"}:
-        unit = _UNIT_NANOS[timestamp_unit(dtype)]
+        unit = UNIT_NANOS[time_unit(dtype.precision)]
         return st.integers(-(2**62) // unit, 2**62 // unit).map(lambda n: n * unit)
     fixed: dict[str, st.SearchStrategy[NestedValue]] = {
         "BOOLEAN": st.booleans(),

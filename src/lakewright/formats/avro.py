@@ -45,6 +45,10 @@ from lakewright.formats.base import (
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import (
+    MICROS_PRECISION,
+    MILLIS_PRECISION,
+    TEXT_ROOTS,
+    UNIT_NANOS,
     ArrayType,
     AtomicType,
     DataField,
@@ -61,7 +65,6 @@ AvroType: TypeAlias = "str | Mapping[str, Any] | Sequence[Any]"
 NAMESPACE = "org.apache.paimon.avro.generated"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BLOCK_ROWS = 4096
-_MILLIS_PRECISION, _MICROS_PRECISION = 3, 6
 _PLAIN = {
     "BOOLEAN": "boolean",
     "TINYINT": "int",
@@ -75,9 +78,7 @@ _PLAIN = {
     "BINARY": "bytes",
     "VARBINARY": "bytes",
 }
-_TEXT = frozenset({"CHAR", "VARCHAR"})
-_NANOS = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
-_UNIT_NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
+_NANOS = {"millis": UNIT_NANOS["ms"], "micros": UNIT_NANOS["us"], "nanos": UNIT_NANOS["ns"]}
 
 
 def avro_schema(fields: Sequence[DataField]) -> dict[str, Any]:
@@ -112,10 +113,8 @@ def _type(dtype: DataType, path: str) -> AvroType:
             return _atomic_type(dtype, path)
         case ArrayType():
             return {"type": "array", "items": _nullable(dtype.element, path)}
-        case MapType():
+        case MapType() | MultisetType():
             return _map_type(dtype.key, dtype.value, path)
-        case MultisetType():
-            return _map_type(dtype.element, AtomicType("INT", nullable=False), path)
         case RowType():
             return {"type": "record", "name": path, "fields": _fields(dtype.fields, path)}
         case VectorType():
@@ -136,7 +135,7 @@ def _map_type(key: DataType, value: DataType, path: str) -> AvroType:
 
 
 def _is_text(dtype: DataType) -> bool:
-    return isinstance(dtype, AtomicType) and dtype.root in _TEXT
+    return isinstance(dtype, AtomicType) and dtype.root in TEXT_ROOTS
 
 
 def _atomic_type(dtype: AtomicType, path: str) -> AvroType:
@@ -147,10 +146,10 @@ def _atomic_type(dtype: AtomicType, path: str) -> AvroType:
             return {"type": "bytes", "logicalType": "decimal", "precision": dtype.precision, "scale": dtype.scale}
         case "DATE":
             return {"type": "int", "logicalType": "date"}
-        case "TIME" if dtype.precision <= _MILLIS_PRECISION:
+        case "TIME" if dtype.precision <= MILLIS_PRECISION:
             return {"type": "int", "logicalType": "time-millis"}
-        case "TIMESTAMP" | "TIMESTAMP_LTZ" if dtype.precision <= _MICROS_PRECISION:
-            unit = "millis" if dtype.precision <= _MILLIS_PRECISION else "micros"
+        case "TIMESTAMP" | "TIMESTAMP_LTZ" if dtype.precision <= MICROS_PRECISION:
+            unit = "millis" if dtype.precision <= MILLIS_PRECISION else "micros"
             local = "local-" if dtype.root == "TIMESTAMP_LTZ" else ""
             return {"type": "long", "logicalType": f"{local}timestamp-{unit}"}
         case _:
@@ -337,17 +336,10 @@ def _decimal_values(array: pa.Array) -> list[Any]:
 
 
 def _map_values(array: pa.Array, dtype: MapType | MultisetType) -> list[Any]:
-    key_type, value_type = _entry_types(dtype)
-    keys, values = to_values(array.keys, key_type), to_values(array.items, value_type)
-    if _is_text(key_type):
+    keys, values = to_values(array.keys, dtype.key), to_values(array.items, dtype.value)
+    if _is_text(dtype.key):
         return [None if pairs is None else dict(pairs) for pairs in _cut(array, list(zip(keys, values, strict=True)))]
     return _cut(array, [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)])
-
-
-def _entry_types(dtype: MapType | MultisetType) -> tuple[DataType, DataType]:
-    if isinstance(dtype, MapType):
-        return dtype.key, dtype.value
-    return dtype.element, AtomicType("INT", nullable=False)
 
 
 def _cut(array: pa.Array, flat: list[Any]) -> list[Any]:
@@ -398,7 +390,6 @@ def _struct_array(values: list[Any], dtype: RowType, schema: AvroType) -> pa.Arr
 
 
 def _map_array(values: list[Any], dtype: MapType | MultisetType, schema: AvroType) -> pa.Array:
-    key_type, value_type = _entry_types(dtype)
     target = to_arrow_type(dtype)
     if isinstance(schema, Mapping) and schema.get("type") == "map":
         pairs = list(chain.from_iterable(value.items() for value in values if value is not None))
@@ -410,7 +401,7 @@ def _map_array(values: list[Any], dtype: MapType | MultisetType, schema: AvroTyp
         schemas = tuple(_types(_without_null(_member(schema, "array", "items"))).values())
     if None in keys:
         raise ValueError("a map has a null key")
-    parts = [to_array(keys, key_type, schemas[0]), to_array(items, value_type, schemas[1])]
+    parts = [to_array(keys, dtype.key, schemas[0]), to_array(items, dtype.value, schemas[1])]
     entries_array = pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])
     return _list_array(values, target, entries_array)
 
@@ -444,7 +435,7 @@ def _atomic_array(values: list[Any], dtype: AtomicType, schema: AvroType) -> pa.
             return pa.array([v if v is None else v // factor for v in values], pa.int32()).view(target)
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             own = _NANOS[logical.rpartition("-")[2] or "millis"]
-            wanted = _UNIT_NANOS[target.unit]
+            wanted = UNIT_NANOS[target.unit]
             if own != wanted:
                 values = [v if v is None else v * own // wanted for v in values]
             return pa.array(values, pa.int64()).view(target)

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Missing: TypeAlias = Callable[[str], None]  # called with the name of a ROW field that the file lacks; may raise
+from lakewright.spec.types import UNIT_NANOS
 
-_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+Missing: TypeAlias = Callable[[str], None]  # called with the name of a ROW field that the file lacks; may raise
 
 
 def conform_column(column: pa.ChunkedArray, target: pa.DataType, missing: Missing) -> pa.ChunkedArray:
@@ -137,11 +137,11 @@ def _is_bytes(arrow: pa.DataType) -> bool:
 
 def _with_unit(array: pa.Array, unit: str, target: pa.DataType) -> pa.Array:
     """Return times or timestamps in another unit and zone; the zone is only a label, values count from 1970 UTC."""
-    if _NANOS[unit] < _NANOS[target.unit]:
-        return _coarser(array, _NANOS[target.unit] // _NANOS[unit], target)
+    if UNIT_NANOS[unit] < UNIT_NANOS[target.unit]:
+        return _coarser(array, UNIT_NANOS[target.unit] // UNIT_NANOS[unit], target)
     numbers = pa.int32() if array.type.bit_width == 32 else pa.int64()  # noqa: PLR2004 - bits
     wide = array.view(numbers).cast(pa.int64())
-    scaled = pc.multiply_checked(wide, _NANOS[unit] // _NANOS[target.unit])
+    scaled = pc.multiply_checked(wide, UNIT_NANOS[unit] // UNIT_NANOS[target.unit])
     return scaled.cast(pa.int64() if target.bit_width == 64 else pa.int32()).view(target)  # noqa: PLR2004 - bits
 
 

@@ -39,7 +39,16 @@ from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_c
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.options import MIB
 from lakewright.spec.predicate import Predicate
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
+from lakewright.spec.types import (
+    UNIT_NANOS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
 
 _CODECS = {
     "zstd": "zstd",
@@ -54,7 +63,6 @@ _STRIPE_BYTES_MAX = 64 * MIB
 _END_BYTES = 256  # a postscript is at most 255 bytes
 _DICTIONARY_THRESHOLD = 0.8  # of distinct values below which text gets a dictionary, as Java has it
 _MILLIS_FAR = 9_223_372_036_854 - 1000  # timestamp[ns] ends here, a second kept clear for roundings
-_NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 class OrcFileWriter:
@@ -252,8 +260,7 @@ def _stripped(array: pa.Array, dtype: DataType) -> pa.Array:
             children = [_stripped(array.field(i), field.type) for i, field in enumerate(dtype.fields)]
             return rebuild_struct(array, array.type, children)
         case MapType() | MultisetType():
-            key, value = (dtype.key, dtype.value) if isinstance(dtype, MapType) else (dtype.element, AtomicType("INT"))
-            parts = [_stripped(array.keys, key), _stripped(array.items, value)]
+            parts = [_stripped(array.keys, dtype.key), _stripped(array.items, dtype.value)]
             fields = [array.type.key_field, array.type.item_field]
             return rebuild_list(array, array.type, pa.StructArray.from_arrays(parts, fields=fields))
         case ArrayType():
@@ -333,7 +340,7 @@ def _check_writable(array: pa.Array, column: str) -> None:
     elif pa.types.is_list(kind):
         _check_writable(array.flatten(), column)
     elif pa.types.is_timestamp(kind):
-        _check_times(array.view(pa.int64()), _NANOS[kind.unit], column)
+        _check_times(array.view(pa.int64()), UNIT_NANOS[kind.unit], column)
 
 
 def _check_times(units: pa.Array, unit_nanos: int, column: str) -> None:

@@ -25,6 +25,7 @@ from lakewright.spec.types import (
     MultisetType,
     RowType,
     VectorType,
+    time_unit,
 )
 
 FIELD_ID = b"PARQUET:field_id"
@@ -215,12 +216,9 @@ def _type(dtype: DataType, place: _Place | None) -> pa.DataType:
             return pa.list_(_part("element", dtype.element, place, 1))
         case VectorType():
             return pa.list_(_part("element", dtype.element, place, 1), dtype.length)
-        case MapType():
+        case MapType() | MultisetType():
             key = _part("key", dtype.key, place, -1).with_nullable(False)  # noqa: FBT003 - pyarrow's signature
             return pa.map_(key, _part("value", dtype.value, place, 1))
-        case MultisetType():
-            key = _part("key", dtype.element, place, -1).with_nullable(False)  # noqa: FBT003 - pyarrow's signature
-            return pa.map_(key, _part("value", AtomicType("INT", nullable=False), place, 1))
         case RowType():
             return pa.struct([_field(field, numbered=place is not None) for field in dtype.fields])
 
@@ -237,9 +235,9 @@ def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
         case "DECIMAL":
             return pa.decimal128(dtype.precision, dtype.scale)
         case "TIMESTAMP":
-            return pa.timestamp(_unit(dtype.precision))
+            return pa.timestamp(time_unit(dtype.precision))
         case "TIMESTAMP_LTZ":
-            return pa.timestamp(_unit(dtype.precision), tz="UTC")
+            return pa.timestamp(time_unit(dtype.precision), tz="UTC")
         case "VARIANT":
             numbers = (None, None) if place is None else ({FIELD_ID: "0"}, {FIELD_ID: "1"})
             return pa.struct(
@@ -250,11 +248,6 @@ def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
             )
         case root:
             return _SIMPLE[root]
-
-
-def _unit(precision: int) -> str:
-    """Return the unit of the class that a precision belongs to: 0 to 3, 4 to 6, 7 to 9 digits."""
-    return "ms" if precision <= _PRECISION["ms"] else "us" if precision <= _PRECISION["us"] else "ns"
 
 
 def _inside(field: pa.Field, ids: Iterator[int], column: str) -> DataType:

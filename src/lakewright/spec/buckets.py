@@ -29,8 +29,8 @@ from lakewright.spec.rows import (
     plain_column,
     text_layout,
 )
-from lakewright.spec.types import AtomicType, DataType, Value
-from lakewright.spec.values import BINARY_ROOTS, INTEGER_BITS, TEXT_ROOTS, to_array, unscaled_of
+from lakewright.spec.types import BYTES_ROOTS, INTEGER_BITS, TEXT_ROOTS, AtomicType, DataType, Value
+from lakewright.spec.values import to_array, unscaled_of
 
 Hashes: TypeAlias = npt.NDArray[np.int32]
 _Words32: TypeAlias = npt.NDArray[np.uint32]
@@ -224,7 +224,7 @@ def _hive_column(column: pa.Array, dtype: DataType) -> _Words32:
             return _hive_floats(column, dtype)
         case AtomicType(root="DECIMAL"):
             return _hive_decimals(column, dtype)
-        case AtomicType(root=root) if root in TEXT_ROOTS or root in BINARY_ROOTS:
+        case AtomicType(root=root) if root in TEXT_ROOTS or root in BYTES_ROOTS:
             return _hive_bytes(column)
         case _:
             raise UnsupportedError(f"the bucket function hive is not implemented for the type {dtype}")

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from lakewright.spec.types import AtomicType, DataType, with_nullable
+from lakewright.spec.types import (
+    BINARY_ROOTS,
+    FLOAT_ROOTS,
+    INTEGER_BITS,
+    TEXT_ROOTS,
+    TIMESTAMP_ROOTS,
+    AtomicType,
+    DataType,
+    with_nullable,
+)
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")  # from narrow to wide
-_NUMERIC = frozenset({*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL"})
-_TEXT = frozenset({"CHAR", "VARCHAR"})
-_BINARY = frozenset({"BINARY", "VARBINARY"})
-_TIMESTAMPS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
-_TEMPORAL = _TIMESTAMPS | {"DATE", "TIME"}
-_SCALARS = _NUMERIC | _TEXT | _BINARY | _TEMPORAL | {"BOOLEAN"}
+_INTEGERS = tuple(INTEGER_BITS)
+_NUMERIC = FLOAT_ROOTS | {*_INTEGERS, "DECIMAL"}
+_TEMPORAL = TIMESTAMP_ROOTS | {"DATE", "TIME"}
+_SCALARS = _NUMERIC | TEXT_ROOTS | BINARY_ROOTS | _TEMPORAL | {"BOOLEAN"}
 
 _IMPLICIT = {
     *((narrow, wide) for i, narrow in enumerate(_INTEGERS) for wide in _INTEGERS[i:]),
@@ -30,13 +36,13 @@ _IMPLICIT = {
     ("TIMESTAMP_LTZ", "TIMESTAMP"),
 }
 _EXPLICIT = {
-    *((source, target) for source in _SCALARS for target in _TEXT),
-    *((source, target) for source in _TEXT for target in _SCALARS),
+    *((source, target) for source in _SCALARS for target in TEXT_ROOTS),
+    *((source, target) for source in TEXT_ROOTS for target in _SCALARS),
     *((source, target) for source in _NUMERIC for target in _NUMERIC),
     *(("BOOLEAN", target) for target in _NUMERIC),
     *((source, "BOOLEAN") for source in _NUMERIC),
-    *((source, target) for source in _TIMESTAMPS for target in _NUMERIC),
-    *((source, target) for source in _NUMERIC for target in _TIMESTAMPS),
+    *((source, target) for source in TIMESTAMP_ROOTS for target in _NUMERIC),
+    *((source, target) for source in _NUMERIC for target in TIMESTAMP_ROOTS),
     *((source, target) for source in _TEMPORAL for target in _TEMPORAL),
     ("VARBINARY", "BINARY"),
 }

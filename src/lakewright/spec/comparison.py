@@ -16,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.spec.literals import FLOATS
 from lakewright.spec.stats import ColumnStats
-from lakewright.spec.types import AtomicType, DataType, Value
+from lakewright.spec.types import FLOAT_ROOTS, AtomicType, DataType, Value
 from lakewright.spec.values import to_array, to_text
 
 PATTERNS = frozenset("startsWith endsWith contains like".split())
@@ -51,7 +50,7 @@ _ARROW = {
 
 def is_float(dtype: DataType | None) -> bool:
     """Say whether values of the type may be NaN."""
-    return isinstance(dtype, AtomicType) and dtype.root in FLOATS
+    return isinstance(dtype, AtomicType) and dtype.root in FLOAT_ROOTS
 
 
 def matches_value(method: str, literals: tuple[Any, ...], value: Any) -> bool | None:  # noqa: ANN401 - a Value

@@ -20,7 +20,18 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.types import AtomicType, DataType, Value
+from lakewright.spec.types import (
+    BINARY_ROOTS,
+    FLOAT_ROOTS,
+    INTEGER_BITS,
+    TEXT_ROOTS,
+    TIMESTAMP_ROOTS,
+    UNIT_NANOS,
+    AtomicType,
+    DataType,
+    Value,
+    time_unit,
+)
 from lakewright.spec.values import to_value
 
 Comparison: TypeAlias = tuple[str, tuple[Value, ...]]  # a method and its literals
@@ -29,15 +40,11 @@ NEVER: Comparison = ("in", ())  # false for every value, unknown for null
 ALWAYS: Comparison = ("notIn", ())  # true for every value, unknown for null
 UNKNOWN: Comparison = ("in", (None,))  # unknown for every row: what SQL says of a comparison with NULL
 
-TEXT = frozenset({"CHAR", "VARCHAR"})
-BINARY = frozenset({"BINARY", "VARBINARY"})
-FLOATS = frozenset({"FLOAT", "DOUBLE"})
-_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _STRING, _BYTES = AtomicType("STRING"), AtomicType("BYTES")
 _WIDE = Context(prec=120, Emax=999999, Emin=-999999)
 _FLOAT_MAX = {"FLOAT": struct.unpack("<f", b"\xff\xff\x7f\x7f")[0], "DOUBLE": math.nextafter(math.inf, 0.0)}
-_COMPARABLE = TEXT | BINARY | FLOATS | frozenset(_INTEGER_BITS) | {"BOOLEAN", "DECIMAL", "DATE", "TIME"}
-_MILLIS_PRECISION, _MICROS_PRECISION = 3, 6
+_NUMBERS = FLOAT_ROOTS | frozenset(INTEGER_BITS) | {"DECIMAL"}
+_COMPARABLE = TEXT_ROOTS | BINARY_ROOTS | TIMESTAMP_ROOTS | _NUMBERS | {"BOOLEAN", "DATE", "TIME"}
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
@@ -78,33 +85,33 @@ def floor_of(literal: object, dtype: DataType, column: str) -> Floor:
     """Place a literal on the grid of a type's values; a literal of another kind is an error that names the column."""
     atomic = check_comparable(dtype, column)
     literal = _plain(literal)
-    if atomic.root in _INTEGER_BITS or atomic.root == "DECIMAL" or atomic.root in FLOATS:
+    if atomic.root in _NUMBERS:
         number = _number(literal)
         if number is None:
             raise _wrong_kind(literal, dtype, column)
         return _number_floor(number, atomic, column)
-    if atomic.root in {"TIMESTAMP", "TIMESTAMP_LTZ"}:
+    if atomic.root in TIMESTAMP_ROOTS:
         return _timestamp_floor(literal, atomic, column)
     if atomic.root == "BOOLEAN" and not isinstance(literal, bool):
         raise _wrong_kind(literal, dtype, column)
-    if atomic.root in TEXT and not isinstance(literal, str):
+    if atomic.root in TEXT_ROOTS and not isinstance(literal, str):
         raise _wrong_kind(literal, dtype, column)
-    if atomic.root in BINARY and not isinstance(literal, bytes | bytearray | memoryview):
+    if atomic.root in BINARY_ROOTS and not isinstance(literal, bytes | bytearray | memoryview):
         raise _wrong_kind(literal, dtype, column)
-    wide = _STRING if atomic.root in TEXT else _BYTES if atomic.root in BINARY else atomic
+    wide = _STRING if atomic.root in TEXT_ROOTS else _BYTES if atomic.root in BINARY_ROOTS else atomic
     return Floor(_value(literal, wide, dtype, column), exact=True)
 
 
 def check_comparable(dtype: DataType, column: str) -> AtomicType:
     """Return the type if its values have an order, else raise an error that names the column."""
-    if isinstance(dtype, AtomicType) and (dtype.root in _COMPARABLE or dtype.root.startswith("TIMESTAMP")):
+    if isinstance(dtype, AtomicType) and dtype.root in _COMPARABLE:
         return dtype
     raise InvalidInputError(f"column {column!r} of type {dtype} can only be tested for null", column=column)
 
 
 def check_text(dtype: DataType, pattern: object, column: str) -> str:
     """Return the pattern of a text predicate, checked."""
-    if not isinstance(dtype, AtomicType) or dtype.root not in TEXT:
+    if not isinstance(dtype, AtomicType) or dtype.root not in TEXT_ROOTS:
         raise InvalidInputError(f"column {column!r} of type {dtype} is no text; a pattern needs text", column=column)
     pattern = _plain(pattern)
     if not isinstance(pattern, str):
@@ -130,7 +137,7 @@ def _number(literal: object) -> float | Decimal | None:
 
 
 def _number_floor(number: float | Decimal, dtype: AtomicType, column: str) -> Floor:
-    if dtype.root in FLOATS:
+    if dtype.root in FLOAT_ROOTS:
         return _float_floor(number, dtype.root)
     if number != number:  # noqa: PLR0124 - the test for NaN that works for floats and decimals alike
         raise InvalidInputError(f"column {column!r} of type {dtype} has no NaN to compare with", column=column)
@@ -138,7 +145,7 @@ def _number_floor(number: float | Decimal, dtype: AtomicType, column: str) -> Fl
         number = Decimal(repr(number))  # the digits the caller wrote, not the bits they became
     if dtype.root == "DECIMAL":
         return _decimal_floor(number, dtype)
-    top = 2 ** (_INTEGER_BITS[dtype.root] - 1)
+    top = 2 ** (INTEGER_BITS[dtype.root] - 1)
     if number > top - 1:
         return Floor(top - 1, exact=False)
     if number < -top:
@@ -190,12 +197,7 @@ def _timestamp_floor(literal: object, dtype: AtomicType, column: str) -> Floor:
     if not isinstance(nanos, int):
         raise _wrong_kind(literal, dtype, column)
     # Files keep the physical unit of a precision, so TIMESTAMP(0) may carry milliseconds.
-    if dtype.precision <= _MILLIS_PRECISION:
-        step = 1_000_000
-    elif dtype.precision <= _MICROS_PRECISION:
-        step = 1_000
-    else:
-        step = 1
+    step = UNIT_NANOS[time_unit(dtype.precision)]
     units = nanos // step
     if units > _LONG_MAX:
         return Floor(_LONG_MAX * step, exact=False)

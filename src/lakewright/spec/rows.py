@@ -31,14 +31,17 @@ from lakewright.spec.slots import (
     slot_of,
     write_row,
 )
-from lakewright.spec.types import AtomicType, DataType, Value
-from lakewright.spec.values import (
-    BINARY_ROOTS,
+from lakewright.spec.types import (
+    BYTES_ROOTS,
     MILLIS_PRECISION,
     TEXT_ROOTS,
     TIMESTAMP_ROOTS,
-    NestedValue,
+    UNIT_NANOS,
+    AtomicType,
+    DataType,
+    Value,
 )
+from lakewright.spec.values import NestedValue
 
 ARITY_BYTES = 4
 
@@ -51,7 +54,6 @@ _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], _U64)  # the low n byt
 _LOW_BITS = {"BOOLEAN": 8, "TINYINT": 8, "SMALLINT": 16, "INT": 32, "DATE": 32, "TIME": 32, "FLOAT": 32}
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _MILLIS_IN = {"s": 1000, "ms": 1}
-_NANOS_OF = {"us": 1000, "ns": 1}
 
 
 def encode_row(values: Sequence[NestedValue], types: Sequence[DataType]) -> bytes:
@@ -235,9 +237,9 @@ def _plain_type(arrow: pa.DataType, dtype: AtomicType) -> pa.DataType:
         return arrow
     if root in TEXT_ROOTS and kinds.is_string_view(arrow):
         return pa.large_string()
-    if root in BINARY_ROOTS and (kinds.is_binary(arrow) or kinds.is_large_binary(arrow)):
+    if root in BYTES_ROOTS and (kinds.is_binary(arrow) or kinds.is_large_binary(arrow)):
         return arrow
-    if root in BINARY_ROOTS and (kinds.is_fixed_size_binary(arrow) or kinds.is_binary_view(arrow)):
+    if root in BYTES_ROOTS and (kinds.is_fixed_size_binary(arrow) or kinds.is_binary_view(arrow)):
         return pa.large_binary()
     if root in TIMESTAMP_ROOTS and kinds.is_timestamp(arrow) and (arrow.tz is None) == (root == "TIMESTAMP"):
         return arrow
@@ -276,7 +278,7 @@ def fixed_values(column: pa.Array, dtype: npt.DTypeLike, width: int = 1) -> npt.
 def _column_slots(column: pa.Array, dtype: DataType) -> ColumnSlots:
     root = dtype.root if isinstance(dtype, AtomicType) else ""
     nulls = null_mask(column)
-    if root in TEXT_ROOTS or root in BINARY_ROOTS:
+    if root in TEXT_ROOTS or root in BYTES_ROOTS:
         return _bytes_slots(column, nulls)
     if isinstance(dtype, AtomicType) and root in TIMESTAMP_ROOTS:
         return _timestamp_slots(column, dtype, nulls)
@@ -305,7 +307,7 @@ def _timestamp_slots(column: pa.Array, dtype: AtomicType, nulls: npt.NDArray[np.
             raise InvalidInputError(f"a timestamp is out of the range of the type {dtype}")
         millis, nanos = ticks * factor, np.zeros(len(ticks), np.int64)
     else:
-        tick = _NANOS_OF[unit]
+        tick = UNIT_NANOS[unit]
         millis = np.floor_divide(ticks, MILLI_NANOS // tick)
         nanos = (ticks - millis * (MILLI_NANOS // tick)) * tick
     if dtype.precision > MILLIS_PRECISION:

@@ -21,17 +21,19 @@ from decimal import Decimal
 from functools import lru_cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
-from lakewright.spec.types import ArrayType, AtomicType, DataType, MapType, MultisetType, RowType
-from lakewright.spec.values import (
-    BINARY_ROOTS,
-    DAY_MILLIS,
+from lakewright.spec.types import (
+    BYTES_ROOTS,
     MILLIS_PRECISION,
     TEXT_ROOTS,
     TIMESTAMP_ROOTS,
-    NestedValue,
-    decimal_of,
-    unscaled_of,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
 )
+from lakewright.spec.values import DAY_MILLIS, NestedValue, decimal_of, unscaled_of
 
 SLOT_BYTES = 8
 INLINE_BYTES_MAX = 7
@@ -346,10 +348,8 @@ def slot_of(dtype: DataType) -> Slot:
             return _atomic_slot(dtype)
         case ArrayType():
             return _Array(slot_of(dtype.element))
-        case MapType():
+        case MapType() | MultisetType():
             return _Map(slot_of(dtype.key), slot_of(dtype.value))
-        case MultisetType():
-            return _Map(slot_of(dtype.element), _Number("<i"))
         case RowType():
             return _Row(tuple(slot_of(f.type) for f in dtype.fields))
         case _:
@@ -362,7 +362,7 @@ def _atomic_slot(dtype: AtomicType) -> Slot:
         return _Number(_FORMATS[root])
     if root in TEXT_ROOTS:
         return _Text()
-    if root in BINARY_ROOTS:
+    if root in BYTES_ROOTS:
         return _Bytes()
     if root in TIMESTAMP_ROOTS:
         return _Millis() if dtype.precision <= MILLIS_PRECISION else _Nanos()

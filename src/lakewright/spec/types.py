@@ -16,11 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import ClassVar, Self, TypeAlias
 
 from lakewright.errors import InvalidInputError
 
-T = TypeVar("T")
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -28,8 +27,18 @@ UNBOUNDED = 2147483647  # the length of STRING and BYTES
 PRECISION_MAX = 38
 FRACTION_MAX = 9
 
+INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}  # from narrow to wide
+FLOAT_ROOTS = frozenset({"FLOAT", "DOUBLE"})
+TEXT_ROOTS = frozenset({"CHAR", "VARCHAR"})
+BINARY_ROOTS = frozenset({"BINARY", "VARBINARY"})
+BYTES_ROOTS = BINARY_ROOTS | {"BLOB", "GEOMETRY", "GEOGRAPHY"}  # what has bytes as values
+TIMESTAMP_ROOTS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
+MILLIS_PRECISION = 3  # times up to this precision are stored as milliseconds
+MICROS_PRECISION = 6  # and up to this one as microseconds
+UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
 _NO_PARAMETER = frozenset("BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DATE VARIANT BLOB".split())
-_LENGTH = frozenset({"CHAR", "VARCHAR", "BINARY", "VARBINARY"})
+_LENGTH = TEXT_ROOTS | BINARY_ROOTS
 _ALIASES = {
     "INTEGER": "INT",
     "DEC": "DECIMAL",
@@ -63,7 +72,7 @@ class AtomicType:
         put = object.__setattr__
         put(self, "root", root)
         put(self, "length", numbers[0] if root in _LENGTH else 0)
-        put(self, "precision", numbers[0] if root in {"DECIMAL", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"} else 0)
+        put(self, "precision", numbers[0] if root in TIMESTAMP_ROOTS | {"DECIMAL", "TIME"} else 0)
         put(self, "scale", numbers[1] if root == "DECIMAL" else 0)
         put(self, "nullable", self.nullable and nullable)
         put(self, "type", _atomic_text(root, numbers, self.type))
@@ -76,56 +85,66 @@ class AtomicType:
         return str(self)
 
 
+class _Nested:
+    """What all types but the atomic ones share."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JSON]) -> Self:
+        """Read the JSON of the schema file."""
+        parsed = parse_type(data)
+        if not isinstance(parsed, cls):
+            raise InvalidInputError(f"expected a {cls.__name__}, found {parsed}")
+        return parsed
+
+
 @dataclass(frozen=True, slots=True)
-class ArrayType:
+class _Elements(_Nested):
+    """Elements of one type."""
+
+    keyword: ClassVar[str]
+    nullable: bool
+    element: DataType
+
+    def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
+        object.__setattr__(self, "nullable", nullable)
+        object.__setattr__(self, "element", element_type)
+
+    def __str__(self) -> str:
+        return _suffix(f"{self.keyword}<{self.element}>", self.nullable)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        return {"type": _suffix(self.keyword, self.nullable), "element": self.element.to_dict()}
+
+
+class ArrayType(_Elements):
     """A list of elements of one type."""
 
-    nullable: bool
-    element: DataType
-
-    def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", nullable)
-        object.__setattr__(self, "element", element_type)
-
-    def __str__(self) -> str:
-        return _suffix(f"ARRAY<{self.element}>", self.nullable)
-
-    def to_dict(self) -> JSON:
-        """Return the JSON of the schema file."""
-        return {"type": _suffix("ARRAY", self.nullable), "element": self.element.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, JSON]) -> ArrayType:
-        """Read the JSON of the schema file."""
-        return _expect(parse_type(data), cls)
+    __slots__ = ()
+    keyword = "ARRAY"
 
 
-@dataclass(frozen=True, slots=True)
-class MultisetType:
-    """A bag: each element with the number of its occurrences."""
+class MultisetType(_Elements):
+    """A bag: each element with the number of its occurrences. Stored, it is a map from elements to those numbers."""
 
-    nullable: bool
-    element: DataType
+    __slots__ = ()
+    keyword = "MULTISET"
 
-    def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", nullable)
-        object.__setattr__(self, "element", element_type)
+    @property
+    def key(self) -> DataType:
+        """The type of the elements."""
+        return self.element
 
-    def __str__(self) -> str:
-        return _suffix(f"MULTISET<{self.element}>", self.nullable)
-
-    def to_dict(self) -> JSON:
-        """Return the JSON of the schema file."""
-        return {"type": _suffix("MULTISET", self.nullable), "element": self.element.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, JSON]) -> MultisetType:
-        """Read the JSON of the schema file."""
-        return _expect(parse_type(data), cls)
+    @property
+    def value(self) -> AtomicType:
+        """The type of the numbers."""
+        return AtomicType("INT", nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(_Nested):
     """A map from keys to values."""
 
     nullable: bool
@@ -143,11 +162,6 @@ class MapType:
     def to_dict(self) -> JSON:
         """Return the JSON of the schema file."""
         return {"type": _suffix("MAP", self.nullable), "key": self.key.to_dict(), "value": self.value.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, JSON]) -> MapType:
-        """Read the JSON of the schema file."""
-        return _expect(parse_type(data), cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +219,7 @@ class DataField:
 
 
 @dataclass(frozen=True, slots=True)
-class RowType:
+class RowType(_Nested):
     """A struct of named fields, each with an id of its own."""
 
     nullable: bool
@@ -222,11 +236,6 @@ class RowType:
     def to_dict(self) -> JSON:
         """Return the JSON of the schema file."""
         return {"type": _suffix("ROW", self.nullable), "fields": [f.to_dict() for f in self.fields]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, JSON]) -> RowType:
-        """Read the JSON of the schema file."""
-        return _expect(parse_type(data), cls)
 
 
 DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType | VectorType
@@ -281,6 +290,11 @@ def with_nullable(dtype: DataType, nullable: bool) -> DataType:  # noqa: FBT001 
             return replace(dtype, nullable=nullable)
 
 
+def time_unit(precision: int) -> str:
+    """Return the unit in which times of a precision are stored: ms, us or ns."""
+    return "ms" if precision <= MILLIS_PRECISION else "us" if precision <= MICROS_PRECISION else "ns"
+
+
 def _suffix(text: str, nullable: bool) -> str:  # noqa: FBT001
     return text if nullable else f"{text} NOT NULL"
 
@@ -289,12 +303,6 @@ def _mapping(data: JSON) -> Mapping[str, JSON]:
     if not isinstance(data, Mapping):
         raise InvalidInputError(f"a field of a ROW must be an object: {data!r}")
     return data
-
-
-def _expect(parsed: DataType, kind: type[T]) -> T:
-    if not isinstance(parsed, kind):
-        raise InvalidInputError(f"expected a {kind.__name__}, found {parsed}")
-    return parsed
 
 
 def _keyword(text: str) -> tuple[str, bool]:
@@ -370,7 +378,7 @@ def _checked_parameters(root: str, numbers: tuple[int, ...], text: str) -> tuple
     elif root == "DECIMAL":
         numbers = (*numbers, *(10, 0)[len(numbers) :])
         valid = len(numbers) == 2 and 1 <= numbers[0] <= PRECISION_MAX and 0 <= numbers[1] <= numbers[0]  # noqa: PLR2004
-    elif root in {"TIME", "TIMESTAMP", "TIMESTAMP_LTZ"}:
+    elif root == "TIME" or root in TIMESTAMP_ROOTS:
         numbers = numbers or ((0,) if root == "TIME" else (6,))
         valid = len(numbers) == 1 and 0 <= numbers[0] <= FRACTION_MAX
     else:

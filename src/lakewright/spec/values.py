@@ -20,19 +20,28 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.types import ArrayType, AtomicType, DataType, MapType, MultisetType, RowType, Value, VectorType
+from lakewright.spec.types import (
+    BYTES_ROOTS,
+    INTEGER_BITS,
+    TEXT_ROOTS,
+    TIMESTAMP_ROOTS,
+    UNIT_NANOS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    Value,
+    VectorType,
+    time_unit,
+)
 
 NestedValue: TypeAlias = "Value | Sequence[NestedValue] | Mapping[NestedValue, NestedValue]"
 
-INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-TEXT_ROOTS = frozenset({"CHAR", "VARCHAR"})
-BINARY_ROOTS = frozenset({"BINARY", "VARBINARY", "BLOB", "GEOMETRY", "GEOGRAPHY"})
-TIMESTAMP_ROOTS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
-MILLIS_PRECISION = 3  # timestamps up to this precision are milliseconds
-MICROS_PRECISION = 6
 DAY_MILLIS = 86_400_000
 
-_NANOS = {"D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
+_NANOS = {"D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, **UNIT_NANOS}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS = 146_097  # 400 years of the Gregorian calendar
@@ -77,7 +86,7 @@ def to_value(obj: object, dtype: DataType) -> Value:
         return obj
     if isinstance(obj, int | float | Decimal) and not isinstance(obj, bool):
         return _from_number(obj, dtype)
-    if root in BINARY_ROOTS and isinstance(obj, bytes | bytearray | memoryview):
+    if root in BYTES_ROOTS and isinstance(obj, bytes | bytearray | memoryview):
         return bytes(obj)
     if isinstance(obj, date | time):
         return _from_temporal(obj, dtype)
@@ -153,7 +162,7 @@ def cast_text(text: str, dtype: DataType) -> Value:
     root = _scalar_root(dtype, text)
     if root in TEXT_ROOTS:
         return _checked_text(text, dtype)
-    if root in BINARY_ROOTS:
+    if root in BYTES_ROOTS:
         return _checked_text(text, dtype).encode()
     word = text.strip()
     if root == "BOOLEAN":
@@ -264,13 +273,6 @@ def unscaled_of(number: Decimal, dtype: AtomicType) -> int:
     if abs(unscaled) >= 10**dtype.precision:
         raise _refusal(number, dtype, f"it needs more than {dtype.precision - dtype.scale} digits before the point")
     return unscaled
-
-
-def timestamp_unit(dtype: AtomicType) -> str:
-    """Return the unit in which a timestamp type is stored: ms, us or ns."""
-    if dtype.precision <= MILLIS_PRECISION:
-        return "ms"
-    return "us" if dtype.precision <= MICROS_PRECISION else "ns"
 
 
 def _refusal(obj: object, dtype: DataType, why: str = "") -> InvalidInputError:
@@ -407,7 +409,7 @@ def _from_nanos(nanos: int, dtype: DataType, kind: str, obj: object) -> Value:
     elif root == "TIME":
         unit, unit_nanos = "milliseconds", _NANOS["ms"]
     else:
-        unit = timestamp_unit(_atomic(dtype))
+        unit = time_unit(_atomic(dtype).precision)
         unit_nanos = _NANOS[unit]
     count, rest = divmod(nanos, unit_nanos)
     if rest:
@@ -463,9 +465,10 @@ def _to_arrow_object(value: NestedValue, dtype: DataType) -> object:
         return None
     match dtype:
         case AtomicType() if dtype.root in TIMESTAMP_ROOTS and isinstance(value, int):
-            count, rest = divmod(value, _NANOS[timestamp_unit(dtype)])
+            unit = time_unit(dtype.precision)
+            count, rest = divmod(value, UNIT_NANOS[unit])
             if rest:
-                raise _refusal(value, dtype, f"the type holds whole {timestamp_unit(dtype)}")
+                raise _refusal(value, dtype, f"the type holds whole {unit}")
             return count
         case AtomicType() if dtype.root == "VARIANT":
             content, metadata = _items(value, dtype)
@@ -476,13 +479,11 @@ def _to_arrow_object(value: NestedValue, dtype: DataType) -> object:
             return [_to_arrow_object(v, dtype.element) for v in _items(value, dtype)]
         case RowType():
             return tuple(_to_arrow_object(v, f.type) for v, f in zip(_items(value, dtype), dtype.fields, strict=True))
-        case MapType():
+        case MapType() | MultisetType():
             return _arrow_pairs(value, dtype)
-        case MultisetType():
-            return _arrow_pairs(value, MapType(dtype.nullable, dtype.element, AtomicType("INT NOT NULL")))
 
 
-def _arrow_pairs(value: NestedValue, dtype: MapType) -> list[tuple[object, object]]:
+def _arrow_pairs(value: NestedValue, dtype: MapType | MultisetType) -> list[tuple[object, object]]:
     pairs = value.items() if isinstance(value, Mapping) else (_items(pair, dtype) for pair in _items(value, dtype))
     return [(_to_arrow_object(k, dtype.key), _to_arrow_object(v, dtype.value)) for k, v in pairs]
 

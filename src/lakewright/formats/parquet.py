@@ -46,6 +46,7 @@ _MAGIC = b"PAR1"
 _END = struct.Struct("<I4s")  # the length of the footer and the magic: the last eight bytes
 _CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
 _PAGE_ROWS_MAX = 1 << 20  # pages end by their bytes, not by their rows
+_GROUP_ROWS_MAX = 1 << 17  # what a filter cannot skip is decoded whole; smaller groups cost bytes and time elsewhere
 
 
 def _known(function: Callable[..., object], options: dict[str, object]) -> dict[str, object]:
@@ -92,14 +93,14 @@ class ParquetFileWriter:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Append rows; they become one row group, or more where they are too many bytes for one."""
+        """Append rows; they become one row group, or more of equal size where they are too many for one."""
         check_rows(table, self._schema)
         if table.num_rows == 0:
             return
-        if self._writer is None:
-            self._writer = self._open(table)
-        groups = max(1, -(-table.nbytes // self._options.row_group_bytes))
+        groups = max(-(-table.num_rows // _GROUP_ROWS_MAX), -(-table.nbytes // self._options.row_group_bytes))
         group_rows = -(-table.num_rows // groups)
+        if self._writer is None:
+            self._writer = self._open(table.slice(0, group_rows))
         stored = image_table(table, self._file_schema) if self._int96 else table
         self._writer.write_table(stored, row_group_size=group_rows)
         self._stats.add(table, told=self._text.choose(table, -(-table.num_rows // group_rows)))

@@ -28,13 +28,6 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
     started.close()
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
-    made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
-    made.create_database("d")
-    return made
-
-
 def _table(
     catalog: lw.FileSystemCatalog, fields: Sequence[DataField], partition_keys: Sequence[str] = (), **options: str
 ) -> lw.FileStoreTable:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, IndexFile
+from lakewright.spec.datafile import IndexFile
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.spec.values import cast_text
 from lakewright.storage.layout import (
@@ -26,31 +26,11 @@ from lakewright.storage.layout import (
     numbered,
     partition_text,
 )
+from support.facts import data_file
 from support.golden import WAREHOUSE, expected
 
 DEFAULT = "__DEFAULT_PARTITION__"
-FILE = DataFile(
-    file_name="data-1.parquet",
-    file_size=1,
-    row_count=1,
-    min_key=EMPTY_ROW,
-    max_key=EMPTY_ROW,
-    key_stats=EMPTY_STATS,
-    value_stats=EMPTY_STATS,
-    min_sequence_number=0,
-    max_sequence_number=0,
-    schema_id=0,
-    level=0,
-    extra_files=("data-1.parquet.index",),
-    creation_time=None,
-    delete_row_count=0,
-    embedded_file_index=None,
-    file_source=0,
-    value_stats_cols=None,
-    external_path=None,
-    first_row_id=None,
-    write_cols=None,
-)
+FILE = replace(data_file("data-1.parquet"), extra_files=("data-1.parquet.index",))
 hostile = st.one_of(
     st.text(max_size=20),
     st.text(alphabet="./\\\0a%:~ \n", max_size=12),

@@ -14,7 +14,7 @@ from lakewright.commit.message import CommitMessage
 from lakewright.metadata.identity import table_identity
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile
+from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD
 from lakewright.spec.rows import encode_row
 from lakewright.spec.schema import Schema, new_table_schema
@@ -23,6 +23,7 @@ from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
+from support import facts
 
 NOW = 1_780_000_000_000
 
@@ -48,28 +49,7 @@ def new_store(
 
 def data_file(name: str, rows: int = 1, **more: object) -> DataFile:
     """Return the facts of a data file of ten bytes."""
-    file = DataFile(
-        file_name=name,
-        file_size=10,
-        row_count=rows,
-        min_key=EMPTY_ROW,
-        max_key=EMPTY_ROW,
-        key_stats=EMPTY_STATS,
-        value_stats=EMPTY_STATS,
-        min_sequence_number=0,
-        max_sequence_number=0,
-        schema_id=0,
-        level=0,
-        extra_files=(),
-        creation_time=NOW,
-        delete_row_count=0,
-        embedded_file_index=None,
-        file_source=APPEND,
-        value_stats_cols=(),
-        external_path=None,
-        first_row_id=None,
-        write_cols=None,
-    )
+    file = replace(facts.data_file(name, rows=rows), file_size=10, max_sequence_number=0, creation_time=NOW)
     return replace(file, **more)  # type: ignore[arg-type]
 
 

@@ -24,13 +24,6 @@ def java() -> Iterator[Java]:
     started.close()
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
-    made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
-    made.create_database("d")
-    return made
-
-
 def _assert_java_reads(
     java: Java, catalog: lw.FileSystemCatalog, want: pa.Table, fields: Sequence[DataField], **options: str
 ) -> None:

@@ -25,7 +25,8 @@ from typing import Protocol
 import pyarrow as pa
 import zstandard
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import UnsupportedError
+from lakewright.formats.base import codec_of
 
 BLOCK_BYTES_MAX = 256 << 20  # decompressed; writers close a block long before
 SYNC_BYTES = 16
@@ -69,12 +70,7 @@ class Codec:
         >>> Codec.of("zstd", 3), Codec.of("none")
         (Codec(name='zstandard', level=3), Codec(name='deflate', level=0))
         """
-        name = _CODECS.get(compression.lower())
-        if name is None:
-            raise InvalidInputError(
-                f"Avro files cannot be compressed with {compression!r}; use one of {', '.join(_CODECS)}",
-                value=compression,
-            )
+        name = codec_of(_CODECS, compression.lower(), "Avro")
         if name == "zstandard":
             return cls(name, zstd_level)
         return cls(name, 0 if compression.lower() in _UNCOMPRESSED else zlib.Z_DEFAULT_COMPRESSION)

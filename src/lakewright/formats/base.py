@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -203,6 +203,25 @@ def corrupt(path: str, reason: str) -> CorruptTableError:
         f"the file {path} is damaged: {reason}. Restore it from a copy, or roll back to a snapshot without it",
         path=path,
     )
+
+
+def codec_of(codecs: Mapping[str, str], compression: str, file_format: str) -> str:
+    """Return a format's own name of a compression."""
+    if compression not in codecs:
+        raise InvalidInputError(
+            f"{file_format} files cannot be compressed with {compression!r}; use one of {', '.join(codecs)}",
+            value=compression,
+        )
+    return codecs[compression]
+
+
+def read_at(source: Input, offset: int, length: int, path: str) -> bytes:
+    """Return exactly so many bytes from a place of a file."""
+    source.seek(offset)
+    data = bytes(source.read(length))
+    if len(data) != length:
+        raise corrupt(path, f"it ends {length - len(data)} bytes too early")
+    return data
 
 
 def scalar_types(dtype: DataType) -> Iterator[AtomicType]:

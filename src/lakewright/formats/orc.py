@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as pa_orc
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import UnsupportedError
 from lakewright.formats.base import (
     Input,
     Output,
@@ -28,9 +28,11 @@ from lakewright.formats.base import (
     WriteOptions,
     WrittenFile,
     check_rows,
+    codec_of,
     corrupt,
     decoding,
     empty_batch,
+    read_at,
     scalar_types,
 )
 from lakewright.formats.conform import conform, rebuild_list, rebuild_struct
@@ -69,13 +71,7 @@ class OrcFileWriter:
     """One ORC file being written."""
 
     def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
-        if options.compression not in _CODECS:
-            raise InvalidInputError(
-                f"ORC files cannot be compressed with {options.compression!r}; set 'file.compression' to one of "
-                + ", ".join(_CODECS),
-                option="file.compression",
-                value=options.compression,
-            )
+        self._codec = codec_of(_CODECS, options.compression, "ORC")
         self._output = output
         self._fields = tuple(fields)
         self._schema = to_arrow_schema(fields)
@@ -84,7 +80,7 @@ class OrcFileWriter:
         self._stats = StatsCollector(fields, options.stats)
         self._writer = pa_orc.ORCWriter(
             pa.PythonFile(self._sink, mode="w"),
-            compression=_CODECS[options.compression],
+            compression=self._codec,
             stripe_size=min(options.row_group_bytes, _STRIPE_BYTES_MAX),
             dictionary_key_size_threshold=_DICTIONARY_THRESHOLD,
         )
@@ -192,11 +188,7 @@ class OrcFileReader:
         return True, pa.py_buffer(data)
 
     def _read_at(self, offset: int, length: int) -> bytes:
-        self._source.seek(offset)
-        data = bytes(self._source.read(length))
-        if len(data) != length:
-            raise corrupt(self._path, f"it ends {length - len(data)} bytes too early")
-        return data
+        return read_at(self._source, offset, length, self._path)
 
     def _check_columns(self, found: pa.Schema) -> None:
         wanted = [field.name for field in self._fields if field.name in found.names]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import UnsupportedError
 from lakewright.formats.base import (
     Input,
     Output,
@@ -27,9 +27,11 @@ from lakewright.formats.base import (
     WriteOptions,
     WrittenFile,
     check_rows,
+    codec_of,
     corrupt,
     decoding,
     empty_batch,
+    read_at,
     scalar_types,
 )
 from lakewright.formats.conform import Missing, conform_column
@@ -73,13 +75,7 @@ class ParquetFileWriter:
     """One parquet file being written."""
 
     def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
-        if options.compression not in _CODECS:
-            raise InvalidInputError(
-                f"parquet files cannot be compressed with {options.compression!r}; set 'file.compression' to one of "
-                + ", ".join(_CODECS),
-                option="file.compression",
-                value=options.compression,
-            )
+        self._codec = codec_of(_CODECS, options.compression, "parquet")
         self._output = output
         self._fields = tuple(fields)
         self._schema = with_field_ids(fields)
@@ -135,12 +131,11 @@ class ParquetFileWriter:
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
         options = self._options
-        codec = _CODECS[options.compression]
         return pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
             self._file_schema,
-            compression=codec,
-            compression_level=options.zstd_level if codec == "ZSTD" else None,
+            compression=self._codec,
+            compression_level=options.zstd_level if self._codec == "ZSTD" else None,
             use_dictionary=dictionary_columns(first) if options.dictionary else False,
             data_page_size=options.page_bytes,
             write_page_checksum=True,
@@ -283,11 +278,7 @@ class ParquetFileReader:
         )
 
     def _read_at(self, offset: int, length: int) -> bytes:
-        self._source.seek(offset)
-        data = bytes(self._source.read(length))
-        if len(data) != length:
-            raise corrupt(self._path, f"it ends {length - len(data)} bytes too early")
-        return data
+        return read_at(self._source, offset, length, self._path)
 
     def _select(self, schema: pa.Schema) -> None:
         """Choose the leaves to read; they are numbered depth first, so names with dots are no matter."""

@@ -26,7 +26,7 @@ from lakewright.commit.overwrite import Replaced
 from lakewright.commit.plan import Intent, live_in
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import ADD
+from lakewright.spec.manifest import ADD, ManifestEntry
 from lakewright.spec.snapshot import Snapshot
 
 _NAMESPACE = uuid.UUID("6d2c1f0e-58a4-4f0b-9d57-0d6e1f7c3b52")
@@ -60,13 +60,17 @@ def is_published(store: TableStore, names: frozenset[str], partitions: frozenset
     oldest: Snapshot | None = None
     for oldest in store.snapshots.walk_back(store.snapshots.latest_id() or 0):
         index = [] if oldest.index_manifest is None else manifests.read_index(oldest.index_manifest)
-        found = {e.file.file_name for e in (*manifests.delta(oldest), *manifests.changelog(oldest))}
+        found = {name for e in (*manifests.delta(oldest), *manifests.changelog(oldest)) for name in _files_of(e)}
         if not names.isdisjoint(found | {e.file.file_name for e in index}):
             return True
         if oldest.time_millis < since_millis:
-            return False
+            break  # by what the messages say; what is live is looked up all the same, because they may say anything
     live = [] if oldest is None else live_in(store, oldest, Replaced(partitions=partitions))
-    return any(e.file.file_name in names for e in live)
+    return any(name in names for e in live for name in _files_of(e))
+
+
+def _files_of(entry: ManifestEntry) -> tuple[str, ...]:
+    return (entry.file.file_name, *entry.file.extra_files)
 
 
 @dataclass(slots=True)

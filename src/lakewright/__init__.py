@@ -1,8 +1,7 @@
 """Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone."""
 
 from lakewright.calls import Progress, read_table, write_table
-from lakewright.catalog.factory import CatalogFactory
-from lakewright.catalog.filesystem import Database, FileSystemCatalog
+from lakewright.catalog.filesystem import CatalogFactory, Database, FileSystemCatalog
 from lakewright.catalog.listing import PagedList, Partition
 from lakewright.catalog.open import open_table
 from lakewright.catalog.system import SystemTable

@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import ColumnAlreadyExistException, ColumnNotExistException, InvalidInputError, LakewrightError
-from lakewright.spec.castable import Cast, cast_between
-from lakewright.spec.evolution import Move, SchemaChange, apply_changes
-from lakewright.spec.fields import all_fields
+from lakewright.spec.evolution import Cast, Move, SchemaChange, apply_changes, cast_between
 from lakewright.spec.schema import Schema, TableSchema, new_table_schema
-from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType, parse_type
+from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType, all_fields, parse_type
 from support.golden import WAREHOUSE
 
 INT, STRING, BIGINT = AtomicType("INT"), AtomicType("STRING"), AtomicType("BIGINT")

@@ -20,7 +20,6 @@ from lakewright.errors import (
     LakewrightError,
     UnsupportedError,
 )
-from lakewright.spec.fields import all_fields, numbered_fields
 from lakewright.spec.schema import (
     BucketMode,
     Schema,
@@ -39,6 +38,8 @@ from lakewright.spec.types import (
     MultisetType,
     RowType,
     VectorType,
+    all_fields,
+    numbered_fields,
     parse_type,
 )
 from support.golden import WAREHOUSE, expected

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
-from lakewright.metadata.identity import table_identity
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DataFile
@@ -68,7 +67,7 @@ def message(store: TableStore, *names: str, partition: Sequence[Value] = (), **m
         bucket=0,
         total_buckets=store.options.bucket(),
         new_files=files,
-        table=table_identity(store),
+        table=store.identity,
         schema_id=0,
         write_id=str(UUID(int=next(_counter))),
         rows_in=len(files),

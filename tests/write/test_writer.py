@@ -21,7 +21,6 @@ import pytest
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.metadata.identity import table_identity
 from lakewright.metadata.store import TableStore
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import APPEND, EMPTY_ROW, DataFile
@@ -67,7 +66,7 @@ def test_a_small_write_is_one_file_with_all_its_facts(tmp_path: Path) -> None:
     assert (file.min_key, file.max_key) == (EMPTY_ROW, EMPTY_ROW)
     assert (file.creation_time, file.schema_id, file.write_cols, file.first_row_id) == (77, 0, None, None)
     assert (message.partition_bytes, message.bucket, message.total_buckets, message.rows_in) == (EMPTY_ROW, 0, None, 10)
-    assert (message.table, message.write_id, message.attempt) == (table_identity(store), "w-1", "3-2")
+    assert (message.table, message.write_id, message.attempt) == (store.identity, "w-1", "3-2")
     assert CommitMessage.deserialize(message.serialize()) == message
     assert written(store, [message]).equals(table(10))
 
@@ -532,6 +531,6 @@ def test_a_job_works_in_another_process(tmp_path: Path) -> None:
 
 def test_identity_tells_tables_apart(tmp_path: Path) -> None:
     one, two = new_store(tmp_path / "one", SCHEMA), new_store(tmp_path / "two", SCHEMA)
-    assert len(table_identity(one)) == 64
-    assert table_identity(one) == table_identity(one.with_schema(one.schema.with_options({"write-only": "true"})))
-    assert table_identity(one) != table_identity(two)
+    assert len(one.identity) == 64
+    assert one.identity == one.with_schema(one.schema.with_options({"write-only": "true"})).identity
+    assert one.identity != two.identity

@@ -25,6 +25,7 @@ from lakewright.errors import (
     NotFoundError,
     TableAlreadyExistException,
     TableNotExistException,
+    UnsupportedError,
 )
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
@@ -34,6 +35,7 @@ from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
+from lakewright.storage.open import open_storage
 from lakewright.table import FileStoreTable
 
 _DB_SUFFIX = ".db"
@@ -337,6 +339,27 @@ class FileSystemCatalog:
             f"there is no table {name.get_full_name()} in {self.warehouse} (tables of {database}: {known or 'none'})",
             table=name.get_full_name(),
         )
+
+
+class CatalogFactory:
+    """Makes catalogs from Paimon's option keys."""
+
+    @staticmethod
+    def create(catalog_options: Mapping[str, str]) -> FileSystemCatalog:
+        """Open a catalog: `warehouse` says where, storage options (`s3.endpoint`, ...) say how to get there.
+
+        >>> import tempfile
+        >>> CatalogFactory.create({"warehouse": tempfile.mkdtemp()}).list_databases()
+        []
+        """
+        options = {str(key): str(value) for key, value in catalog_options.items()}
+        metastore = options.get("metastore", "filesystem")
+        if metastore != "filesystem":
+            raise UnsupportedError(f"metastore {metastore!r} is not supported; use 'filesystem'", metastore=metastore)
+        if not options.get("warehouse"):
+            raise InvalidInputError("the catalog option 'warehouse' is missing: give the directory of the databases")
+        storage, warehouse = open_storage(options["warehouse"], options)
+        return FileSystemCatalog(storage, warehouse.rstrip("/") or "/", options)
 
 
 def _identifier(identifier: str | Identifier) -> Identifier:

@@ -37,7 +37,6 @@ from lakewright.errors import (
     InvalidInputError,
     LakewrightWarning,
 )
-from lakewright.metadata.identity import table_identity
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
@@ -189,7 +188,7 @@ class Committer:
         options, schema = self.store.options, self.store.schema
         schema_ids = frozenset({schema.id})
         with self._nothing_published():
-            identity = table_identity(self.store)
+            identity = self.store.identity
             if not schema_ids_of(messages) <= schema_ids:
                 schema_ids = frozenset(self.store.schemas.ids())
         return Receiver(

@@ -29,7 +29,7 @@ from lakewright.spec.stats import (
     parse_stats_mode,
     truncate,
 )
-from lakewright.spec.types import AtomicType, DataField, DataType, MapType, RowType, Value
+from lakewright.spec.types import AtomicType, DataField, DataType, Value, types_inside
 
 FORMATS = ("parquet", "orc", "avro")
 _NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
@@ -226,17 +226,7 @@ def read_at(source: Input, offset: int, length: int, path: str) -> bytes:
 
 def scalar_types(dtype: DataType) -> Iterator[AtomicType]:
     """Yield the scalar types that a type is made of, depth first."""
-    match dtype:
-        case AtomicType():
-            yield dtype
-        case RowType():
-            for field in dtype.fields:
-                yield from scalar_types(field.type)
-        case MapType():
-            yield from scalar_types(dtype.key)
-            yield from scalar_types(dtype.value)
-        case _:
-            yield from scalar_types(dtype.element)
+    return (part for part in types_inside(dtype) if isinstance(part, AtomicType))
 
 
 def check_rows(table: pa.Table, schema: pa.Schema) -> None:

@@ -1,13 +1,18 @@
 """One table as seen by a worker: where it is, how to reach it, its schema and options. Small, frozen, serialisable.
 
-Writers, readers and committers all start from this value; it holds no session, no catalog and no open file.
+Writers, readers and committers all start from this value; it holds no session, no catalog and no open file. A commit
+message carries the identity of the table it was written for, so that it cannot be committed to another one: a table
+that was dropped and made again at the same place has another schema-0, and is another table.
 """
 
 from __future__ import annotations
 
+import hashlib
+import threading
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from lakewright.errors import NotFoundError
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Schemas
@@ -19,6 +24,10 @@ from lakewright.spec.types import DataType, Value
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, partition_text
 
+_IDENTITIES_MAX = 4096
+_identities: dict[tuple[object, ...], str] = {}
+_lock = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class TableStore:
@@ -28,6 +37,20 @@ class TableStore:
     storage: Storage
     layout: Layout
     schema: TableSchema  # the schema to read and write with; its options are the effective ones
+
+    @property
+    def identity(self) -> str:
+        """The SHA-256 of the table's location and its first schema file, in hexadecimal."""
+        # The schema's own time and columns are part of the key: a table made anew at this place has others.
+        key = (self.layout.root, self.layout.branch, self.schema.id, self.schema.time_millis, self.schema.fields)
+        found = _identities.get(key)
+        if found is None:
+            found = _digest(self)
+            with _lock:
+                if len(_identities) >= _IDENTITIES_MAX:
+                    _identities.clear()
+                _identities[key] = found
+        return found
 
     @property
     def options(self) -> CoreOptions:
@@ -81,3 +104,25 @@ class TableStore:
 @lru_cache(maxsize=65536)
 def _decode(partition: bytes, types: tuple[DataType, ...]) -> tuple[Value, ...]:
     return decode_row(partition, types)
+
+
+def _digest(store: TableStore) -> str:
+    path = store.layout.schema_file(0)
+    try:
+        first = store.storage.read(path)
+    except FileNotFoundError:
+        first = _root_schema(store)
+    return hashlib.sha256(store.layout.branch_root.encode() + b"\0" + first).hexdigest()
+
+
+def _root_schema(store: TableStore) -> bytes:
+    """Return the first schema of the table itself: a branch keeps only those schemas that it was made with."""
+    path = store.layout.for_branch("main").schema_file(0)
+    try:
+        return store.storage.read(path)
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"table {store.name}: its first schema is missing at {path}; was the table dropped?",
+            table=store.name,
+            path=path,
+        ) from None

@@ -13,12 +13,15 @@ from itertools import count
 from typing import TypeAlias
 
 from lakewright.errors import ColumnAlreadyExistException, InvalidInputError
-from lakewright.spec.castable import Cast, cast_between
-from lakewright.spec.fields import column_not_found, highest_field_id, numbered_type, types_inside
 from lakewright.spec.option_changes import check_option_change, renamed_in_options
 from lakewright.spec.options import CoreOptions, option_text
-from lakewright.spec.schema import TableSchema, check_schema
+from lakewright.spec.schema import TableSchema, check_schema, column_not_found
 from lakewright.spec.types import (
+    BINARY_ROOTS,
+    FLOAT_ROOTS,
+    INTEGER_BITS,
+    TEXT_ROOTS,
+    TIMESTAMP_ROOTS,
     ArrayType,
     AtomicType,
     DataField,
@@ -26,13 +29,44 @@ from lakewright.spec.types import (
     MapType,
     MultisetType,
     RowType,
+    highest_field_id,
+    numbered_type,
     parse_type,
+    types_inside,
     with_nullable,
 )
 
 FieldName: TypeAlias = str | Sequence[str]  # a column, or the path to a field inside one
 Path: TypeAlias = tuple[str, ...]
 Siblings: TypeAlias = tuple[DataField, ...]
+
+_INTEGERS = tuple(INTEGER_BITS)
+_NUMERIC = FLOAT_ROOTS | {*_INTEGERS, "DECIMAL"}
+_TEMPORAL = TIMESTAMP_ROOTS | {"DATE", "TIME"}
+_SCALARS = _NUMERIC | TEXT_ROOTS | BINARY_ROOTS | _TEMPORAL | {"BOOLEAN"}
+
+_IMPLICIT = {
+    *((narrow, wide) for i, narrow in enumerate(_INTEGERS) for wide in _INTEGERS[i:]),
+    *((source, target) for source in _NUMERIC for target in ("DECIMAL", "DOUBLE")),
+    *((source, "FLOAT") for source in (*_INTEGERS, "DECIMAL")),
+    ("CHAR", "VARCHAR"),
+    ("BINARY", "VARBINARY"),
+    ("TIMESTAMP", "DATE"),
+    ("TIMESTAMP", "TIME"),
+    ("TIMESTAMP", "TIMESTAMP_LTZ"),
+    ("TIMESTAMP_LTZ", "TIMESTAMP"),
+}
+_EXPLICIT = {
+    *((source, target) for source in _SCALARS for target in TEXT_ROOTS),
+    *((source, target) for source in TEXT_ROOTS for target in _SCALARS),
+    *((source, target) for source in _NUMERIC for target in _NUMERIC),
+    *(("BOOLEAN", target) for target in _NUMERIC),
+    *((source, "BOOLEAN") for source in _NUMERIC),
+    *((source, target) for source in TIMESTAMP_ROOTS for target in _NUMERIC),
+    *((source, target) for source in _NUMERIC for target in TIMESTAMP_ROOTS),
+    *((source, target) for source in _TEMPORAL for target in _TEMPORAL),
+    ("VARBINARY", "BINARY"),
+}
 
 
 class Position(StrEnum):
@@ -390,6 +424,30 @@ def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> Da
     return replace(field, type=new)
 
 
+class Cast(StrEnum):
+    """What a change of type means for the values there are."""
+
+    IMPLICIT = "implicit"
+    EXPLICIT = "explicit"
+    IMPOSSIBLE = "impossible"
+
+
+def cast_between(source: DataType, target: DataType) -> Cast:
+    """Say how values of one type become values of another; nullability plays no part.
+
+    >>> cast_between(AtomicType("INT"), AtomicType("BIGINT")).value
+    'implicit'
+    """
+    if with_nullable(source, nullable=True) == with_nullable(target, nullable=True):
+        return Cast.IMPLICIT
+    if not isinstance(source, AtomicType) or not isinstance(target, AtomicType):
+        return Cast.IMPOSSIBLE
+    pair = (source.root, target.root)
+    if pair in _IMPLICIT or (source.root == target.root and source.root in _SCALARS):
+        return Cast.IMPLICIT
+    return Cast.EXPLICIT if pair in _EXPLICIT else Cast.IMPOSSIBLE
+
+
 def _with_nullability(schema: TableSchema, field: DataField, path: Path, *, nullable: bool) -> DataField:
     _check_nullability(schema, _spelled(path), field.type.nullable, nullable)
     return replace(field, type=with_nullable(field.type, nullable))
@@ -447,10 +505,8 @@ def _rewrite(schema: TableSchema, path: Path, edit: Callable[[Siblings, Path], S
         match dtype:
             case RowType():
                 return RowType(dtype.nullable, in_fields(dtype.fields, depth))
-            case ArrayType():
-                return ArrayType(dtype.nullable, in_part("element", dtype.element, depth))
-            case MultisetType():
-                return MultisetType(dtype.nullable, in_part("element", dtype.element, depth))
+            case ArrayType() | MultisetType():
+                return type(dtype)(dtype.nullable, in_part("element", dtype.element, depth))
             case MapType():
                 return MapType(dtype.nullable, dtype.key, in_part("value", dtype.value, depth))
             case _:

@@ -13,6 +13,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 from itertools import count
@@ -20,12 +21,21 @@ from typing import TypeGuard
 
 import pyarrow as pa
 
-from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
+from lakewright.errors import ColumnNotExistException, CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_schema, to_arrow_schema
-from lakewright.spec.fields import column_not_found, highest_field_id, numbered_fields, types_inside
 from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import ChangelogProducer, ConfigOption, CoreOptions, MergeEngine, option_text
-from lakewright.spec.types import JSON, AtomicType, DataField, RowType, VectorType, with_nullable
+from lakewright.spec.types import (
+    JSON,
+    AtomicType,
+    DataField,
+    RowType,
+    VectorType,
+    highest_field_id,
+    numbered_fields,
+    types_inside,
+    with_nullable,
+)
 from lakewright.spec.values import cast_text
 
 VERSION = 3
@@ -548,3 +558,12 @@ def _columns(data: Mapping[str, JSON], key: str, names: Sequence[str]) -> tuple[
     if unknown or len(set(found)) < len(found):
         raise InvalidInputError(f"{key!r} must name columns, each once, not {list(found)}")
     return found
+
+
+def column_not_found(name: str, columns: Sequence[str]) -> ColumnNotExistException:
+    """Return the error for a column that is not there, with the columns there are."""
+    close = get_close_matches(name, columns, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return ColumnNotExistException(
+        f"there is no column {name!r}, only {', '.join(map(repr, columns))}{hint}", column=name, columns=tuple(columns)
+    )

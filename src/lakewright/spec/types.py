@@ -1,8 +1,8 @@
-"""The data types of the format: parsed from schema JSON, printed the way Java prints them.
+"""The data types of the format: parsed from schema JSON, printed the way Java prints them, walked and numbered.
 
 A type is a frozen value. Atomic types are spelled as text (`DECIMAL(10, 2) NOT NULL`), constructed types as JSON
 objects whose `type` member carries the keyword and the nullability. The text is normalised when a value is made, so
-two spellings of one type are equal.
+two spellings of one type are equal. A column may hold ROWs; their fields have ids of the same counter as the columns.
 
 Values of these types inside the library (partition values, bounds, literals) are plain Python, called `Value`:
 BOOLEAN bool; integers int; FLOAT, DOUBLE float; DECIMAL Decimal with the type's scale; text str; binary bytes; DATE int
@@ -12,7 +12,7 @@ BOOLEAN bool; integers int; FLOAT, DOUBLE float; DECIMAL Decimal with the type's
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -26,6 +26,7 @@ JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON
 UNBOUNDED = 2147483647  # the length of STRING and BYTES
 PRECISION_MAX = 38
 FRACTION_MAX = 9
+SYSTEM_FIELD_ID_MIN = 1073741823  # ids from here on belong to the format itself
 
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}  # from narrow to wide
 FLOAT_ROOTS = frozenset({"FLOAT", "DOUBLE"})
@@ -278,16 +279,68 @@ def with_nullable(dtype: DataType, nullable: bool) -> DataType:  # noqa: FBT001 
     match dtype:
         case AtomicType():
             return dtype if dtype.nullable == nullable else AtomicType(dtype.type, nullable)
-        case ArrayType():
-            return ArrayType(nullable, dtype.element)
-        case MultisetType():
-            return MultisetType(nullable, dtype.element)
+        case ArrayType() | MultisetType():
+            return type(dtype)(nullable, dtype.element)
         case MapType():
             return MapType(nullable, dtype.key, dtype.value)
         case RowType():
             return RowType(nullable, dtype.fields)
         case VectorType():
             return replace(dtype, nullable=nullable)
+
+
+def types_inside(dtype: DataType) -> Iterator[DataType]:
+    """Yield a type and every type inside it, depth first."""
+    yield dtype
+    match dtype:
+        case AtomicType():
+            parts: tuple[DataType, ...] = ()
+        case RowType():
+            parts = tuple(field.type for field in dtype.fields)
+        case MapType():
+            parts = (dtype.key, dtype.value)
+        case _:
+            parts = (dtype.element,)
+    for part in parts:
+        yield from types_inside(part)
+
+
+def all_fields(fields: Iterable[DataField]) -> Iterator[DataField]:
+    """Yield columns and every field inside them."""
+    for column in fields:
+        yield column
+        for part in types_inside(column.type):
+            if isinstance(part, RowType):
+                yield from part.fields
+
+
+def highest_field_id(fields: Iterable[DataField]) -> int:
+    """Return the highest id in use, -1 without fields; ids of the format itself do not count."""
+    return max((f.id for f in all_fields(fields) if f.id < SYSTEM_FIELD_ID_MIN), default=-1)
+
+
+def numbered_fields(fields: Iterable[DataField], ids: Iterator[int]) -> tuple[DataField, ...]:
+    """Return columns with new ids: a column first, then what is inside it."""
+    return tuple(replace(field, id=next(ids), type=numbered_type(field.type, ids)) for field in fields)
+
+
+def numbered_type(dtype: DataType, ids: Iterator[int]) -> DataType:
+    """Return a type whose ROW fields have new ids; inside a ROW, what a field holds is numbered before the field."""
+    match dtype:
+        case AtomicType():
+            return dtype
+        case ArrayType() | MultisetType():
+            return type(dtype)(dtype.nullable, numbered_type(dtype.element, ids))
+        case VectorType():
+            return replace(dtype, element=numbered_type(dtype.element, ids))
+        case MapType():
+            key = numbered_type(dtype.key, ids)
+            return MapType(dtype.nullable, key, numbered_type(dtype.value, ids))
+        case RowType():
+            # Arguments are worked out from left to right.
+            return RowType(
+                dtype.nullable, [replace(f, type=numbered_type(f.type, ids), id=next(ids)) for f in dtype.fields]
+            )
 
 
 def time_unit(precision: int) -> str:

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.metadata.identity import table_identity
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, check_supported_for_write
@@ -79,7 +78,7 @@ class WriteJob:
         """Check that the table can be written, and name the write."""
         check_supported_for_write(store.schema)
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
-        return cls(store, write_id or str(uuid.uuid4()), table_identity(store), columns, overwrite)
+        return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite)
 
     def open_writer(self, task: int = 0, attempt: int = 0) -> TableWriter:
         """Open the writer of one attempt at one task; the two numbers are part of every file name."""

@@ -66,7 +66,7 @@ def test_progress_is_reported_after_every_batch(table: lw.FileStoreTable) -> Non
 )
 def test_wrong_modes_are_refused(table: lw.FileStoreTable, arguments: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
-        lw.write_table(pa.table({"id": [1]}), table, **arguments)
+        lw.write_table(pa.table({"id": [1]}), table, **arguments)  # type: ignore[arg-type]
 
 
 def test_only_one_way_of_travelling_at_a_time(table: lw.FileStoreTable) -> None:

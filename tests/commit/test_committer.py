@@ -742,7 +742,7 @@ def test_storage_that_fails_before_publishing_is_no_commit(tmp_path: Path) -> No
 def test_a_hint_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
     store, hooks, plain = hooked(tmp_path)
 
-    def replace_file(_path: str, _data: bytes) -> None:
+    def replace_file(_path: str, _data: bytes, **_: bool) -> None:
         raise OSError("no hint today")
 
     hooks.replace = replace_file  # type: ignore[attr-defined]

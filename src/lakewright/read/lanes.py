@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from threading import Condition
 from typing import Generic, TypeVar
 
@@ -29,10 +30,8 @@ class _Lane(Generic[T]):
     def run(self, source: Callable[[], Iterator[T]]) -> None:
         """Fill the lane until the source ends or the reader leaves."""
         try:
-            if not self._stopped:
-                for item in source():
-                    if not self._put(item):
-                        break
+            items = iter(()) if self._stopped else source()
+            all(self._put(item) for item in items)  # ends with the first item that is not wanted any more
         except BaseException as error:  # noqa: BLE001 - it is raised again where the reader is
             self._error = error
         with self._changed:
@@ -84,20 +83,20 @@ def in_order(
         for source in sources:
             yield from source()
         return
-    lanes: deque[_Lane[T]] = deque()
     waiting = iter(sources)
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-read") as pool:
+        lanes = deque(_started(pool, source, ahead_max) for source in islice(waiting, threads))
         try:
-            for _, source in zip(range(threads), waiting, strict=False):
-                lanes.append(_Lane(ahead_max))
-                pool.submit(lanes[-1].run, source)
             while lanes:
                 yield from lanes[0].items()
                 lanes.popleft()
-                for source in waiting:
-                    lanes.append(_Lane(ahead_max))
-                    pool.submit(lanes[-1].run, source)
-                    break
+                lanes.extend(_started(pool, source, ahead_max) for source in islice(waiting, 1))
         finally:
             for lane in lanes:
                 lane.stop()
+
+
+def _started(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_max: int | None) -> _Lane[T]:
+    lane: _Lane[T] = _Lane(ahead_max)
+    pool.submit(lane.run, source)
+    return lane

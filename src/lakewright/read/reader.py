@@ -236,19 +236,22 @@ def _with_ids(batch: pa.RecordBatch, file: DataFile, position: int) -> pa.Record
     """Fill in the row ids and sequence numbers that the file does not hold itself."""
     for at, name in enumerate(batch.schema.names):
         if name == ROW_ID.name:
-            values = batch.column(at)
-            if values.null_count:
-                if file.first_row_id is None:
-                    raise CorruptTableError(
-                        f"the file {file.file_name} has neither row ids nor a first row id", files=(file.file_name,)
-                    )
-                first = file.first_row_id + position
-                computed = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
-                batch = batch.set_column(at, batch.schema.field(at), pc.coalesce(values, computed))
+            batch = batch.set_column(at, batch.schema.field(at), _row_ids(batch.column(at), file, position))
         elif name == SEQUENCE_NUMBER.name:
             filled = pc.fill_null(batch.column(at), file.max_sequence_number)
             batch = batch.set_column(at, batch.schema.field(at), filled)
     return batch
+
+
+def _row_ids(stored: pa.Array, file: DataFile, position: int) -> pa.Array:
+    if not stored.null_count:
+        return stored
+    if file.first_row_id is None:
+        raise CorruptTableError(
+            f"the file {file.file_name} has neither row ids nor a first row id", files=(file.file_name,)
+        )
+    first = file.first_row_id + position
+    return pc.coalesce(stored, pa.array(np.arange(first, first + len(stored), dtype=np.int64)))
 
 
 def _side_by_side(

@@ -14,12 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, UnsupportedError
 from lakewright.storage import bucket as bucket_module
 from lakewright.storage import object as object_module
 from lakewright.storage.object import ObjectStorage
 from lakewright.storage.open import open_storage
-from lakewright.storage.settings import store_settings
+from lakewright.storage.settings import ENDPOINT_VARIABLES, store_settings
 from support.s3 import ACCESS_KEY, SECRET_KEY, S3Server, s3_options
 
 # What the scripted server does with one put: take it or not, and what it answers; None drops the connection.
@@ -201,7 +201,7 @@ def test_a_refused_put_is_not_repeated(scripted: ObjectStorage, server: Scripted
 
 
 def test_amazon_needs_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in object_module._ENDPOINT_VARIABLES:
+    for name in ENDPOINT_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert not ObjectStorage("s3://lake")._is_unproven_endpoint()
     assert not ObjectStorage("s3://lake", {"s3.endpoint": "s3.eu-west-1.amazonaws.com"})._is_unproven_endpoint()
@@ -277,6 +277,52 @@ def test_a_small_file_is_read_in_one_request(s3_server: S3Server, monkeypatch: p
     monkeypatch.delattr(bucket_module.Bucket, "head")
     with storage.open_input(f"s3://{name}/file") as file:
         assert file.read() == bytes(range(200)) * 300
+
+
+@pytest.mark.s3
+def test_a_missing_bucket_is_named(s3_server: S3Server) -> None:
+    storage = ObjectStorage("s3://no-such-bucket", s3_server.options)
+    calls: list[Callable[[], object]] = [
+        lambda: storage.read("s3://no-such-bucket/x"),
+        lambda: storage.create("s3://no-such-bucket/x", b"x"),
+        lambda: storage.replace("s3://no-such-bucket/x", b"x"),
+        lambda: list(storage.list("s3://no-such-bucket/t")),
+        lambda: list(storage.walk("s3://no-such-bucket/t")),
+    ]
+    for call in calls:
+        with pytest.raises(NotFoundError, match=r"s3://no-such-bucket does not exist \(404 NoSuchBucket\)"):
+            call()
+
+
+@pytest.mark.parametrize(("status", "word"), [(403, "SignatureDoesNotMatch"), (401, "AccessDenied")])
+def test_a_refusal_says_what_the_store_said(server: ScriptedServer, status: int, word: str) -> None:
+    storage = ObjectStorage("s3://lake", s3_options(server.endpoint))
+
+    def refuse(handler: ScriptedHandler) -> None:
+        handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        handler._answer(status, f"<?xml?>\n<Error><Code>{word}</Code><Message>long</Message></Error>".encode())
+
+    with pytest.MonkeyPatch.context() as patch:
+        for verb in ("PUT", "GET"):
+            patch.setattr(ScriptedHandler, f"do_{verb}", refuse, raising=False)
+        calls: list[Callable[[], object]] = [
+            lambda: storage.read("s3://lake/x"),
+            lambda: storage.create("s3://lake/x", b"x"),
+            lambda: list(storage.list("s3://lake/t")),
+        ]
+        for call in calls:
+            with pytest.raises(PermissionError, match=rf"refuses access \({status} {word}\): check the keys"):
+                call()
+
+
+def test_an_endpoint_of_the_environment_may_be_plain_http(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {name: value for name, value in s3_options(server.endpoint).items() if name != "s3.endpoint"}
+    for name in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    assert ObjectStorage("s3://lake", options).create("s3://lake/t/file", b"1")
 
 
 @pytest.mark.parametrize("path", ["s3://other/x", "/x", "s3://lakes/x", "memory:///x"])

@@ -1,4 +1,4 @@
-"""An S3 emulator on loopback: where it listens and how to reach it.
+"""An S3 server on loopback: where it listens and how to reach it; and the emulator that `make test` runs.
 
 The emulator looks whether a key exists and then sets it, without a lock, so of callers that race with `If-None-Match`
 it sometimes lets two win, which a store with conditional puts must not. Its puts are therefore made one at a time here.
@@ -26,7 +26,7 @@ SECRET_KEY = "test-secret-key"  # noqa: S105 - the emulator takes any
 
 @dataclass(frozen=True)
 class S3Server:
-    """A running emulator."""
+    """A running server."""
 
     endpoint: str
     options: dict[str, str] = field(repr=False)
@@ -43,8 +43,8 @@ class S3Server:
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
+            aws_access_key_id=self.options["s3.access-key"],
+            aws_secret_access_key=self.options["s3.secret-key"],
             region_name="us-east-1",
         )
 
@@ -80,12 +80,12 @@ def running_s3() -> Iterator[S3Server]:
             server.stop()
 
 
-def s3_options(endpoint: str) -> dict[str, str]:
+def s3_options(endpoint: str, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY) -> dict[str, str]:
     """Return the catalog options that reach an endpoint."""
     return {
         "s3.endpoint": endpoint,
-        "s3.access-key": ACCESS_KEY,
-        "s3.secret-key": SECRET_KEY,
+        "s3.access-key": access_key,
+        "s3.secret-key": secret_key,
         "s3.region": "us-east-1",
         "s3.path.style.access": "true",
     }

@@ -33,7 +33,7 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, from_url
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.storage.settings import Settings, secrets_of
 
 if TYPE_CHECKING:  # the client names these for type checkers only
@@ -49,12 +49,17 @@ _RETRY_TIMEOUT = timedelta(seconds=60)
 _LIST_PAGE = 1000
 _MESSAGE_CHARACTERS_MAX = 300
 _STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_BODY = re.compile(r":?\s*<(\?xml|Error|!DOCTYPE|html)\b.*", re.DOTALL | re.IGNORECASE)
 _QUERY = re.compile(r"\?\S*")  # signed URLs carry their secret here
 _FAILURES = (BaseError, OSError, NotImplementedError, ValueError)
 _CLIENT_SETTINGS = frozenset({"allow_http"})
 _CONFLICT = 409
 _WORTH_A_RETRY = frozenset({408, 429, 500, 502, 503, 504})
 _NOT_IMPLEMENTED = 501
+_REFUSED = frozenset({401, 403})
+_REFUSALS = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,16 +216,24 @@ class Bucket:
 
     def _failure(self, error: Exception, key: str) -> Exception:
         """Translate an error of the client into one of ours, without its secrets."""
-        message = str(error).partition("\n")[0]
+        status, code, path = _status(error), _code(error), self.path(key)
+        message = _BODY.sub("", str(error)).partition("\n")[0]
         for secret in self.secrets:
             message = message.replace(secret, "***")
         message = _QUERY.sub("?***", message)[:_MESSAGE_CHARACTERS_MAX]
-        path = self.path(key)
+        if code in _NO_BUCKET:
+            return NotFoundError(
+                f"{self.url} does not exist ({status} {code}): make it, or correct the location and the endpoint",
+                url=self.url,
+                path=path,
+            )
         match error:
             case FileNotFoundError():
                 return FileNotFoundError(errno.ENOENT, "no such object", path)
-            case PermissionDeniedError() | UnauthenticatedError() | PermissionError():
-                return PermissionError(errno.EACCES, message, path)
+            case _ if isinstance(error, _REFUSALS) or status in _REFUSED:
+                answer = message if status is None else f"{status} {code or ''}".strip()
+                remedy = "check the keys, their rights and the region"
+                return PermissionError(errno.EACCES, f"the store refuses access ({answer}): {remedy}", path)
             case NotImplementedError() | NotSupportedError():
                 return UnsupportedError(f"{self.url} cannot do what {path} needs: {message}", path=path)
             case InvalidPathError():
@@ -267,6 +280,12 @@ def _listed(meta: obstore.ObjectMeta) -> Listed:
 def _status(error: Exception) -> int | None:
     found = _STATUS.search(str(error))
     return None if found is None else int(found[1])
+
+
+def _code(error: Exception) -> str | None:
+    """Return the store's own word for what went wrong."""
+    found = _CODE.search(str(error))
+    return None if found is None else found[1]
 
 
 def _is_definite(error: Exception) -> bool:

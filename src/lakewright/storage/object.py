@@ -26,7 +26,7 @@ import obstore
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output
 from lakewright.storage.bucket import Bucket, Listed, open_bucket
-from lakewright.storage.settings import Settings, store_settings
+from lakewright.storage.settings import ENDPOINT_VARIABLES, Settings, store_settings
 
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 MARKER = ".directory"  # makes an empty directory visible
@@ -37,7 +37,6 @@ _PARALLEL_BYTES = 4 * PART_BYTES  # larger reads are fetched in parts at the sam
 _PARALLEL_READS = 4
 _DELETE_BATCH = 1000
 _AMAZON = re.compile(r"https://([^/]+\.)?amazonaws\.com(\.cn)?/?")
-_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class ObjectStorage:
         if not self.url.startswith("s3://"):
             return False
         endpoint = dict(self.settings).get("endpoint")
-        endpoints = [endpoint] if endpoint else [os.environ[name] for name in _ENDPOINT_VARIABLES if name in os.environ]
+        endpoints = [endpoint] if endpoint else [os.environ[name] for name in ENDPOINT_VARIABLES if name in os.environ]
         return any(_AMAZON.fullmatch(endpoint) is None for endpoint in endpoints)
 
 

@@ -7,6 +7,7 @@ case) and Iceberg (`s3.access-key-id`). When one setting comes under several nam
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from lakewright.errors import InvalidInputError
@@ -49,6 +50,7 @@ _PATH_STYLE = "s3.path.style.access s3.path-style-access fs.s3a.path.style.acces
 _VIRTUAL_HOST = ["aws_virtual_hosted_style_request"]
 _ALLOW_HTTP = "aws_allow_http allow_http azure_allow_http google_allow_http".split()
 _SWITCHES = {"skip_signature", "use_emulator", "disable_bulk_delete"}
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _SECRETS = frozenset(
     "access_key_id secret_access_key session_token bearer_token service_account_key account_key sas_key client_secret "
     "token".split()
@@ -70,7 +72,9 @@ def store_settings(scheme: str, bucket: str, options: Mapping[str, str]) -> Sett
             settings[setting] = _switch(value, setting) if setting in _SWITCHES else value
     if scheme == "s3":
         _place_endpoint(settings, bucket, known)
-    endpoint = settings.get("endpoint", settings.get("base_url", ""))
+    endpoint = settings.get("endpoint") or settings.get("base_url") or ""
+    if scheme == "s3" and not endpoint:  # the client reads these by itself, but needs leave for plain HTTP
+        endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES if name in os.environ), "")
     allow_http = _first(known, _ALLOW_HTTP)
     if endpoint.startswith("http://") or (allow_http and _switch(allow_http, "allow_http") == "true"):
         settings["allow_http"] = "true"

@@ -45,8 +45,8 @@ _NUMERIC = FLOAT_ROOTS | {*_INTEGERS, "DECIMAL"}
 _TEMPORAL = TIMESTAMP_ROOTS | {"DATE", "TIME"}
 _SCALARS = _NUMERIC | TEXT_ROOTS | BINARY_ROOTS | _TEMPORAL | {"BOOLEAN"}
 
-# An implicit cast keeps what the values mean; an explicit one may round, wrap or fail on some values. Old files are cast
-# when they are read, so a pair of types that is not listed here must never get into a schema.
+# An implicit cast keeps what the values mean; an explicit one may round, wrap or fail on some values. Old files are
+# cast when they are read, so a pair of types that is not listed here must never get into a schema.
 _IMPLICIT = {
     *((narrow, wide) for i, narrow in enumerate(_INTEGERS) for wide in _INTEGERS[i:]),
     *((source, target) for source in _NUMERIC for target in ("DECIMAL", "DOUBLE")),

@@ -50,6 +50,7 @@ class Drafts:
     clock: Callable[[], int]
     new_uuid: Callable[[], str]
     _manifests: Manifests = field(init=False)
+    _salt: bytes = field(init=False)
     _newest_schema: int | None = None  # when the first draft began
     _schema_id: int = 0  # of the draft in the making
     _written: list[str] = field(default_factory=list)  # by the draft in the making
@@ -60,7 +61,11 @@ class Drafts:
     _merged: tuple[tuple[str, ...], tuple[ManifestFile, ...]] | None = None
 
     def __post_init__(self) -> None:
-        self._manifests = self._named(self.new_uuid())
+        # Whoever commits the same messages writes the same entries. Where the reply to a put got lost, only different
+        # bytes tell whose marker stands there.
+        unique = self.new_uuid()
+        self._salt = unique.encode()
+        self._manifests = self._named(unique)
 
     @property
     def can_claim(self) -> bool:
@@ -234,7 +239,7 @@ class Drafts:
         return self._newest_schema if base is None else max(self._newest_schema, base.schema_id)
 
     def _named(self, unique: str) -> Manifests:
-        return replace(self.store.manifests, namer=Namer(lambda: UUID(unique)))
+        return replace(self.store.manifests, namer=Namer(lambda: UUID(unique)), salt=self._salt)
 
     def _delete(self, names: Sequence[str]) -> None:
         """Delete metadata that nobody names. What cannot be deleted is left to the removal of orphans."""

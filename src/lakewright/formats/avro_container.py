@@ -119,10 +119,13 @@ def encode_block(count: int, packed: bytes, sync: bytes) -> bytes:
     return encode_long(count) + _sized(packed) + sync
 
 
-def encode_file(schema: bytes, codec: Codec, blocks: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return a whole file of blocks of compressed records, each with their count. Equal blocks make equal files."""
+def encode_file(schema: bytes, codec: Codec, blocks: Sequence[tuple[int, bytes]], salt: bytes = b"") -> bytes:
+    """Return a whole file of blocks of compressed records, each with their count.
+
+    Equal blocks make equal files, unless a salt tells them apart.
+    """
     # The marker must not occur by chance inside the data; the digest of all of it is as good as a random one.
-    digest = hashlib.sha256(schema)
+    digest = hashlib.sha256(schema + salt)
     for _, packed in blocks:
         digest.update(packed)
     sync = digest.digest()[:SYNC_BYTES]

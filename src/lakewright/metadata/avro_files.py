@@ -70,9 +70,10 @@ def _records(block: Block, schema: Any) -> Iterator[Record]:  # noqa: ANN401 - f
 class RecordEncoder:
     """Collects records and keeps count of the bytes, so that the caller can start another file in time."""
 
-    def __init__(self, schema: Schema, compression: str, *, zstd_level: int = 1) -> None:
+    def __init__(self, schema: Schema, compression: str, *, zstd_level: int = 1, salt: bytes = b"") -> None:
         self._codec = Codec.of(compression, zstd_level)
         self._schema = json.dumps(schema, separators=(",", ":")).encode()
+        self._salt = salt
         self._entry = parsed(file_schema(schema).entry)
         self._pending = io.BytesIO()
         self._pending_count = 0
@@ -95,7 +96,7 @@ class RecordEncoder:
         """Return the whole file."""
         if self._pending_count:
             self._close_block()
-        return encode_file(self._schema, self._codec, self._blocks)
+        return encode_file(self._schema, self._codec, self._blocks, self._salt)
 
     def _close_block(self) -> None:
         block = compress(self._pending.getvalue(), self._codec)

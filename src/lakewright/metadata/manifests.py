@@ -95,6 +95,7 @@ class Manifests:
     partition_types: tuple[DataType, ...]
     options: CoreOptions
     namer: Namer = field(default_factory=Namer, repr=False, compare=False)
+    salt: bytes = field(default=b"", repr=False, compare=False)  # makes the bytes of new files those of one writer
 
     # Reading.
 
@@ -320,7 +321,8 @@ class Manifests:
 
     def _encoder(self, schema: Schema) -> RecordEncoder:
         level = self.options.get(CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL)
-        return RecordEncoder(schema, self.options.get(CoreOptions.MANIFEST_COMPRESSION), zstd_level=level)
+        compression = self.options.get(CoreOptions.MANIFEST_COMPRESSION)
+        return RecordEncoder(schema, compression, zstd_level=level, salt=self.salt)
 
     def _encoded(self, schema: Schema, records: Iterable[Record]) -> bytes:
         encoder = self._encoder(schema)

@@ -1,0 +1,51 @@
+"""An append asks whether it was committed before by writing its marker: the answer must hold on every kind of store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lakewright.commit.changes import append_change
+from lakewright.commit.replay import marker_of
+from lakewright.spec.snapshot import MAX_LONG
+from support.commits import Hooked, committer, live_names, message, metadata_names, new_store, used_metadata_names
+
+
+class Doubtful(Hooked):
+    """A store whose every reply to a put got lost: what stands there afterwards tells who won, by its bytes alone."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self.inner.create(path, data) or self.inner.read(path) == data
+
+
+def test_a_replay_is_found_though_the_reply_to_its_marker_was_lost(tmp_path: Path) -> None:
+    plain = new_store(tmp_path)
+    mine = message(plain, "a")
+    first = committer(plain).commit([mine])
+    committer(plain).commit([message(plain, "b")])
+    doubtful = replace(plain, storage=Doubtful(plain.storage))  # type: ignore[arg-type]
+    assert committer(doubtful).commit([mine]) == first
+    assert plain.snapshots.ids() == [1, 2]
+    assert live_names(plain) == ["a", "b"]
+
+
+def test_a_replay_leaves_no_metadata(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    mine = message(store, "a")
+    for name in ("b", "c"):
+        committer(store).commit([message(store, name)])
+    first = committer(store).commit([mine])
+    committer(store).commit([message(store, "d")])
+    assert committer(store).commit([mine]) == first
+    assert metadata_names(store) == used_metadata_names(store)
+
+
+def test_a_marker_that_nobody_published_does_not_stop_the_commit(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    committer(store).commit([message(store, "b")])
+    mine = message(store, "a")
+    change = append_change([mine], store.options.bucket())
+    marker = marker_of([mine], MAX_LONG, change, change.kind)
+    store.storage.create(store.layout.manifest_file(f"manifest-{marker}-0"), b"of somebody who died")
+    assert committer(store).commit([mine])
+    assert live_names(store) == ["a", "b"]

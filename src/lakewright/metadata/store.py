@@ -80,7 +80,7 @@ class TableStore:
     @property
     def partition_types(self) -> tuple[DataType, ...]:
         """The types of the partition columns, in partition key order."""
-        return tuple(field.type for field in self.schema.partition_fields)
+        return self.schema.partition_types
 
     def partition_values(self, partition: bytes) -> tuple[Value, ...]:
         """Decode a partition row."""

@@ -110,12 +110,19 @@ class EntryPruner:
     bucket_fields: tuple[DataField, ...]
     bucket_function: str
     read_fields: tuple[DataField, ...]
+    asks_partitions: bool = field(init=False)  # or the predicate is the same for all of them
     _residuals: dict[bytes, Predicate] = field(default_factory=dict)
     _buckets: dict[tuple[bytes, int], frozenset[int] | None] = field(default_factory=dict)
     _devolved: dict[tuple[bytes, int, tuple[str, ...] | None], Predicate] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.predicate = normalise(self.predicate)
+        self.asks_partitions = not self.predicate.columns().isdisjoint(f.name for f in self.partition_fields)
+
     def residual(self, partition: bytes) -> Predicate:
         """Return what is left to ask of the rows of a partition; FALSE means that none of them can match."""
+        if not self.asks_partitions:
+            return self.predicate
         found = self._residuals.get(partition)
         if found is None:
             values = decode_row(partition, [f.type for f in self.partition_fields])

@@ -165,7 +165,7 @@ def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> 
     def keep(partition: bytes, _bucket: int, _total_buckets: int, _level: int) -> bool:
         return pruner.residual(partition) != FALSE
 
-    live = store.manifests.live(snapshot, keep=keep, keep_manifest=keep_manifest)
+    live = store.manifests.live(snapshot, keep=keep if pruner.asks_partitions else None, keep_manifest=keep_manifest)
     in_bucket = [entry for entry in live if pruner.bucket_may_match(entry)]
     left = in_bucket if predicate == TRUE else _prune_by_stats(store, in_bucket, pruner)
     return ScanResult(

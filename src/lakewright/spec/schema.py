@@ -29,6 +29,7 @@ from lakewright.spec.types import (
     JSON,
     AtomicType,
     DataField,
+    DataType,
     RowType,
     VectorType,
     highest_field_id,
@@ -142,10 +143,15 @@ class TableSchema:
         except KeyError:
             raise column_not_found(name, self.field_names) from None
 
-    @property
+    @cached_property
     def partition_fields(self) -> tuple[DataField, ...]:
         """The partition columns, in partition key order."""
         return tuple(self.field(name) for name in self.partition_keys)
+
+    @cached_property
+    def partition_types(self) -> tuple[DataType, ...]:
+        """The types of the partition columns, in partition key order."""
+        return tuple(field.type for field in self.partition_fields)
 
     @property
     def trimmed_primary_keys(self) -> tuple[str, ...]:

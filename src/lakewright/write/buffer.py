@@ -2,9 +2,9 @@
 
 Rows wait in memory until they make a worthwhile row group, which is then written into the open file of their bucket.
 Over budget, what waits goes to the local disk and comes back when its bucket has enough, or at the end: many
-partitions cost disk, not memory, and do not become many small files. Encoding runs in a few threads; each open file
-belongs to a lane, and a lane does its work in order, one piece at a time. Where order inside a bucket has no meaning,
-a bucket with much data gets several lanes.
+partitions cost disk, not memory, and do not become many small files. Encoding runs in a few threads, and closing files,
+which is waiting for a disk or a store, in others; each open file belongs to a lane, and a lane does its work in order,
+one piece at a time. Where order inside a bucket has no meaning, a bucket with much data gets several lanes.
 
 `held` counts what the buffer really keeps alive: a batch counts in full until the last of its slices is gone.
 """
@@ -30,6 +30,8 @@ Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 ROW_GROUP_BYTES = 24 << 20  # in memory; a bucket with this much is written at once
 _ROW_GROUP_BYTES_MIN = 4 << 20  # with more buckets than one, row groups may be smaller, but not tiny
 _SPILLED_BYTES = 48 << 20  # a bucket with this much, on disk and in memory, is written
+_CLOSERS = 8  # threads that close files
+_CLOSING_MAX = 16  # files that wait to be closed keep what their store buffers; beyond these, encoders close their own
 OPEN_FILES_MAX = 64  # an open file keeps its encoder and what its store buffers: one or two megabytes, or more
 
 
@@ -100,10 +102,11 @@ class WriteBuffer:
         self._lanes_max = 1 if ordered else limits.threads
         self._inline = limits.threads == 1  # work is done in the caller's thread, in a fixed order
         self._buckets: dict[Place, _Bucket] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self._pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # encoders, closers
         self._changed = threading.Condition()
         self._held = 0
         self._running = 0
+        self._closing = 0  # how many of the running lanes are with the closers
         self._open = 0
         self._tick = 0
         self._failure: BaseException | None = None
@@ -141,7 +144,7 @@ class WriteBuffer:
         """Write everything, close every file and return the finished files by bucket. `forget` hands them over."""
         self.raise_failure()
         # One bucket with one piece of work is not worth a thread.
-        self._inline = self._inline or (self._pool is None and len(self._buckets) == 1)
+        self._inline = self._inline or (self._pools is None and len(self._buckets) == 1)
         for place in sorted(self._buckets, key=lambda place: -self._buckets[place].bytes):
             self._flush(place, close=True)
         self._wait(lambda: self._running == 0)
@@ -181,9 +184,9 @@ class WriteBuffer:
 
     def close(self) -> None:
         """Let the threads go."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
-            self._pool = None
+        for pool in self._pools or ():
+            pool.shutdown(wait=True)
+        self._pools = None
 
     def raise_failure(self) -> None:
         """Raise what a thread ran into."""
@@ -279,20 +282,31 @@ class WriteBuffer:
         if self._inline:
             self._drain(lane)
             self.raise_failure()
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._limits.threads, thread_name_prefix="lakewright-write")
-        self._pool.submit(self._drain, lane)
+        else:
+            self._start(lane)
 
-    def _drain(self, lane: _Lane) -> None:
+    def _start(self, lane: _Lane, *, closer: bool = False) -> None:
+        """Have a thread go on with a lane."""
+        if self._pools is None:
+            self._pools = (
+                ThreadPoolExecutor(self._limits.threads, thread_name_prefix="lakewright-write"),
+                ThreadPoolExecutor(_CLOSERS, thread_name_prefix="lakewright-close"),
+            )
+        self._pools[closer].submit(self._drain, lane, closer=closer)
+
+    def _drain(self, lane: _Lane, *, closer: bool = False) -> None:
         """Do the work of one lane until its queue is empty. Never raises: the caller's thread does, later."""
         while True:
             with self._changed:
                 if not lane.queue:
                     lane.running = False
                     self._running -= 1
+                    self._closing -= closer
                     self._changed.notify_all()
                     return
+                if self._is_for_others(lane.queue[0], closer=closer):
+                    self._closing += -1 if closer else 1
+                    break
                 work = lane.queue.popleft()
             try:
                 if self._failure is None:
@@ -303,6 +317,12 @@ class WriteBuffer:
             if work is not None:
                 self._release(work.pieces)
                 _forget_spilled(work.spilled)
+        self._start(lane, closer=not closer)
+
+    def _is_for_others(self, work: _Work | None, *, closer: bool) -> bool:
+        if self._inline:
+            return False
+        return work is not None if closer else work is None and self._closing < _CLOSING_MAX
 
     def _do(self, file: RollingFile, work: _Work | None) -> None:
         if work is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import fastavro
@@ -22,7 +23,7 @@ from lakewright.formats.avro_container import (
     decode_header,
     encode_file,
 )
-from lakewright.formats.avro_schemas import check_readable, file_schema, parsed
+from lakewright.formats.avro_schemas import FileSchema, check_readable, file_schema, parsed
 from lakewright.formats.base import decoding
 
 Record: TypeAlias = dict[str, object]
@@ -45,15 +46,22 @@ def iterate_records(data: bytes, path: str, *, expected: Schema | None = None) -
     """Yield the records one by one, as `decode_records` returns them. What was yielded counts only if all are."""
     with decoding(path):
         header = decode_header(data)
-        schema = file_schema(json.loads(header.schema))
+        schema, entry = _coding(header.schema)
         if expected is not None:
             check_readable(schema.record, expected)
-        entry, total = parsed(schema.entry), 0
+        total = 0
         for block in decode_blocks(data, header):
             total += len(block.data)
             if total > FILE_BYTES_MAX:
                 raise ValueError(f"its records take more than {FILE_BYTES_MAX} bytes")
             yield from _records(block, entry)
+
+
+@lru_cache(maxsize=32)
+def _coding(schema: bytes) -> tuple[FileSchema, Any]:
+    """Return the schema in the header of a file, and as fastavro codes by it. Few writers have many schemas."""
+    found = file_schema(json.loads(schema))
+    return found, parsed(found.entry)
 
 
 def _records(block: Block, schema: Any) -> Iterator[Record]:  # noqa: ANN401 - fastavro's own kind of schema
@@ -74,7 +82,7 @@ class RecordEncoder:
         self._codec = Codec.of(compression, zstd_level)
         self._schema = json.dumps(schema, separators=(",", ":")).encode()
         self._salt = salt
-        self._entry = parsed(file_schema(schema).entry)
+        self._entry = _coding(self._schema)[1]
         self._pending = io.BytesIO()
         self._pending_count = 0
         self._blocks: list[tuple[int, bytes]] = []

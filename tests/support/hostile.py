@@ -96,8 +96,15 @@ def is_inside(path: str, root: str) -> bool:
     return plain and "\\" not in rest and not re.search(r"[\x00-\x1f\x7f]", rest) and encodes(rest)
 
 
-def encodes(text: str) -> bool:
+def encodes_at_all(text: str) -> bool:
+    """Say whether a file can hold a text."""
     try:
-        return all(len(part.encode()) <= 255 for part in text.split("/"))
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return True
+
+
+def encodes(text: str) -> bool:
+    """Say whether a text can be a path, as to its characters and the length of its parts."""
+    return encodes_at_all(text) and all(len(part.encode()) <= 255 for part in text.split("/"))

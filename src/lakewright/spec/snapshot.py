@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from lakewright.errors import CorruptTableError, UnsupportedError
+from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
 MIN_LONG = -9223372036854775808
@@ -153,7 +153,19 @@ def _members(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _sealed(members: dict[str, object]) -> str:
-    return json.dumps({**members, _CHECKSUM: _checksum(members)}, indent=2, ensure_ascii=False)
+    text = json.dumps({**members, _CHECKSUM: _checksum(members)}, indent=2, ensure_ascii=False)
+    if not _is_unicode(text):
+        raise InvalidInputError("a user, property or other text of the snapshot is not valid Unicode")
+    return text
+
+
+def _is_unicode(text: str) -> bool:
+    """Say whether a text can be stored: JSON can spell half of a surrogate pair, files cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _checksum(members: Mapping[str, object]) -> str:
@@ -171,6 +183,8 @@ def _parse(text: str | bytes, path: str) -> dict[str, object]:
         raise CorruptTableError(f"{path} is cut or damaged: {error}; {_REMEDY}", path=path) from error
     if not isinstance(members, dict):
         raise CorruptTableError(f"{path} does not hold a JSON object; {_REMEDY}", path=path)
+    if not _is_unicode(json.dumps(members, ensure_ascii=False)):
+        raise CorruptTableError(f"{path} has a text that is not valid Unicode; {_REMEDY}", path=path)
     expected = members.pop(_CHECKSUM, None)
     if expected is not None and expected != _checksum(members):
         raise CorruptTableError(f"{path} does not match its checksum {expected!r}; {_REMEDY}", path=path)

@@ -18,7 +18,7 @@ from lakewright.errors import CorruptTableError, UnsupportedError
 from lakewright.formats.open import open_reader
 from lakewright.formats.parquet import dictionary_columns
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate import PredicateBuilder
+from lakewright.spec.predicate import Predicate, PredicateBuilder
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
 from support.data_files import options, read, write
 from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
@@ -240,6 +240,46 @@ def test_row_groups_are_skipped_and_positions_stay(text: str, values: list[Any],
     wanted = pc.filter(table["id"], skip.mask(table)).to_pylist()
     assert wanted
     assert set(wanted) <= set(positions)
+
+
+def scattered(matches: set[int], padding: int = 0) -> tuple[pa.Table, list[DataField], Predicate]:
+    """Return rows whose statistics never help: row groups of ten, a filter, and a match in some of the groups."""
+    fields = [ID, field("c", "INT"), field("other", "STRING")]
+    values = [5 if n % 10 == 3 and n // 10 in matches else (n % 2) * 10 for n in range(200)]
+    others = [str(n) + "x" * padding for n in range(200)]
+    columns = [pa.array(range(200), pa.int32()), pa.array(values, pa.int32()), pa.array(others)]
+    return pa.table(columns, schema=to_arrow_schema(fields)), fields, PredicateBuilder(fields).equal("c", 5)
+
+
+@pytest.mark.parametrize("padding", [0, 20_000], ids=["in memory", "from a file"])
+def test_row_groups_without_a_match_are_left_out(padding: int) -> None:
+    table, fields, skip = scattered({7, 8, 19}, padding)
+    given = options(fields, compression="none", dictionary=False)
+    data, _ = write("parquet", [table.slice(n, 10) for n in range(0, 200, 10)], fields, given)
+    got, positions = read("parquet", data, fields, skip=skip)
+    assert positions == [*range(70, 90), *range(190, 200)]
+    assert got.equals(table.take(positions))
+    # The column of the filter comes first and alone, and its pages are checked as well.
+    start = pq.read_metadata(io.BytesIO(data)).row_group(19).column(1).data_page_offset
+    for at in range(start, start + 60):
+        with contextlib.suppress(CorruptTableError):
+            damaged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+            assert read("parquet", damaged, fields, skip=skip)[0].equals(got)
+
+
+def test_a_filter_that_matches_everywhere_is_not_asked_twice() -> None:
+    table, fields, skip = scattered(set(range(4, 20)))
+    data, _ = write("parquet", [table.slice(n, 10) for n in range(0, 200, 10)], fields)
+    got, positions = read("parquet", data, fields, skip=skip)
+    assert positions == list(range(40, 200))
+    assert got.equals(table.slice(40))
+    late = scattered({18, 19})[0]
+    mixed = [table.slice(100, 50), late]
+    data, _ = write("parquet", [part.slice(n, 10) for part in mixed for n in range(0, part.num_rows, 10)], fields)
+    got, positions = read("parquet", data, fields, skip=skip)
+    assert {*range(50), 233, 243} <= set(positions)
+    assert len(positions) == 250  # after so many matches nobody looks any more
+    assert got.equals(pa.concat_tables(mixed))
 
 
 def test_nothing_is_skipped_on_unclear_statistics() -> None:

@@ -12,8 +12,8 @@ import inspect
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,6 +67,7 @@ _DICTIONARY_BYTES = MIB // 2  # the encoder gives dictionaries up that become la
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
 _WHOLE_BYTES = MIB  # smaller files are read in one go: opening costs more than bytes
 _DECODED_BYTES = 64 * MIB  # row groups are decoded together up to here; a bigger one is streamed
+_DECODED_ROWS = 1 << 20  # and up to here, because repeated values take few bytes in a file
 _FAR_SECONDS = 9_223_372_036  # timestamp[ns] ends here
 _WRAP_SECONDS = 18_446_744_074  # 2^64 nanoseconds
 
@@ -199,6 +200,22 @@ class _Run:
     position: int
     row_count: int
     decoded_bytes: int
+    known: pa.Table = None  # the columns that are decoded already
+
+    def takes(self, group: _Run) -> bool:
+        """Say whether a row group follows this one and is not too much in addition."""
+        return (
+            self.position + self.row_count == group.position
+            and (self.known is None) == (group.known is None)
+            and self.row_count + group.row_count <= _DECODED_ROWS
+            and self.decoded_bytes + group.decoded_bytes <= _DECODED_BYTES
+        )
+
+    def with_next(self, group: _Run) -> _Run:
+        """Return the run with one more row group."""
+        rows, size = self.row_count + group.row_count, self.decoded_bytes + group.decoded_bytes
+        known = None if self.known is None else pa.concat_tables([self.known, group.known])
+        return _Run(self.groups + group.groups, self.position, rows, size, known)
 
 
 class ParquetFileReader:
@@ -226,8 +243,12 @@ class ParquetFileReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
         with decoding(self._path):
-            runs = self._runs(skip)
-        for run in runs:
+            runs = _packed(self._sifted(self._groups(skip), skip))
+        while True:
+            with decoding(self._path):
+                run = next(runs, None)
+            if run is None:
+                return
             position = run.position
             for batch in self._decode(run, batch_rows):
                 yield position, batch
@@ -312,30 +333,45 @@ class ParquetFileReader:
         if self._sealed:
             raise corrupt(self._path, f"it lacks the column {name!r} that its schema announces")
 
-    def _runs(self, skip: Predicate | None) -> list[_Run]:
-        """Plan what to decode together: neighbouring row groups up to a bound, without those that cannot match."""
-        runs: list[_Run] = []
+    def _groups(self, skip: Predicate | None) -> list[_Run]:
+        """Return the row groups one by one, without those that by their statistics cannot match."""
+        groups: list[_Run] = []
         position = 0
         for index in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(index)
             rows = group.num_rows
             if skip is None or may_match(skip, group_stats(group, self._fields, self._leaf), rows):
                 size = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
-                last = runs[-1] if runs else None
-                if (
-                    last is not None
-                    and last.position + last.row_count == position
-                    and last.decoded_bytes + size <= _DECODED_BYTES
-                ):
-                    runs[-1] = _Run(
-                        (*last.groups, index), last.position, last.row_count + rows, last.decoded_bytes + size
-                    )
-                else:
-                    runs.append(_Run((index,), position, rows, size))
+                groups.append(_Run((index,), position, rows, size))
             position += rows
         if position != self.row_count:
             raise corrupt(self._path, "the row counts in its footer contradict each other")
-        return runs
+        return groups
+
+    def _sifted(self, groups: Sequence[_Run], skip: Predicate | None) -> Iterator[_Run]:
+        """Decode the columns of the filter first, and leave out the row groups in which nothing matches.
+
+        It goes on as long as it spares about every second row group.
+        """
+        names = [] if skip is None else sorted(skip.columns())
+        leaves = [self._leaf[name] for name in names if name in self._leaf and self._leaf[name] not in self._int96]
+        if skip is None or len(leaves) < len(names) or 2 * len(leaves) > len(self._leaves):
+            yield from groups
+            return
+        schema = pa.schema([self._schema.field(name) for name in names])
+        looked = spared = 0
+        for group in groups:
+            if 2 * spared < looked - 1 or group.decoded_bytes > _DECODED_BYTES:
+                yield group
+                continue
+            looked += 1
+            self._expect_pages(group, leaves)
+            known = self._file.reader.read_row_groups(list(group.groups), column_indices=leaves, use_threads=False)
+            self._finish_pages()
+            if pc.any(skip.mask(self._conform(known, schema))).as_py():
+                yield replace(group, known=known)
+            else:
+                spared += 1
 
     def _decode(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
         if not self._leaves:
@@ -347,30 +383,34 @@ class ParquetFileReader:
                 table = next(tables, None)
                 if table is None:
                     return
-                batches = self._conform(table).to_batches(max_chunksize=batch_rows)
+                batches = self._conform(table, self._schema).to_batches(max_chunksize=batch_rows)
             yield from batches
 
     def _tables(self, run: _Run, batch_rows: int | None) -> Iterator[pa.Table]:
         if self._int96:
             self._check_far(run)
-        self._expect_pages(run)
+        known = [] if run.known is None else run.known.column_names
+        leaves = sorted(set(self._leaves) - {self._leaf[name] for name in known})
+        self._expect_pages(run, leaves)
         threads = run.decoded_bytes > MIB
         reader = self._file.reader
         if run.decoded_bytes <= _DECODED_BYTES:
-            yield reader.read_row_groups(list(run.groups), column_indices=self._leaves, use_threads=threads)
+            table = reader.read_row_groups(list(run.groups), column_indices=leaves, use_threads=threads)
+            for name in known:
+                table = table.append_column(name, run.known.column(name))
+            yield table
         else:
             rows = batch_rows or max(1024, run.row_count * (_DECODED_BYTES // 2) // run.decoded_bytes)
-            for batch in reader.iter_batches(rows, list(run.groups), column_indices=self._leaves, use_threads=threads):
+            for batch in reader.iter_batches(rows, list(run.groups), column_indices=leaves, use_threads=threads):
                 yield pa.Table.from_batches([batch])
-        if self._checked is not None:
-            self._checked.finish()
+        self._finish_pages()
 
-    def _expect_pages(self, run: _Run) -> None:
+    def _expect_pages(self, run: _Run, leaves: Sequence[int]) -> None:
         """Have the page headers of a sealed file checked: now if it is in memory, else when its bytes pass."""
         if not self._sealed:
             return
         groups = [self._metadata.row_group(index) for index in run.groups]
-        chunks = [Chunk.of(group.column(leaf)) for group in groups for leaf in self._leaves]
+        chunks = [Chunk.of(group.column(leaf)) for group in groups for leaf in leaves]
         if self._checked is not None:
             self._checked.expect(chunks)
         elif self._whole is not None:
@@ -378,21 +418,25 @@ class ParquetFileReader:
             for chunk in chunks:
                 check_pages(data[chunk.start : chunk.start + chunk.byte_count], chunk)
 
+    def _finish_pages(self) -> None:
+        if self._checked is not None:
+            self._checked.finish()
+
     def _without_data(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
         """Yield rows of which no wanted column is in the file."""
         step = batch_rows or MIB
         for start in range(0, run.row_count, step):
             yield empty_batch(self._schema, min(step, run.row_count - start))
 
-    def _conform(self, table: pa.Table) -> pa.Table:
+    def _conform(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         columns = []
-        for field in self._schema:
+        for field in schema:
             index = table.schema.get_field_index(field.name)
             if index < 0:
                 columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
             else:
                 columns.append(_conform_named(table.column(index), field, self._missing))
-        return pa.Table.from_arrays(columns, schema=self._schema)
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def _check_far(self, run: _Run) -> None:
         """Refuse 96-bit timestamps outside timestamp[ns]: Arrow would wrap them around silently."""
@@ -412,6 +456,20 @@ class ParquetFileReader:
                         path=self._path,
                         column=name,
                     )
+
+
+def _packed(groups: Iterable[_Run]) -> Iterator[_Run]:
+    """Put neighbouring row groups together, up to a bound, to be decoded at once."""
+    run: _Run | None = None
+    for group in groups:
+        if run is not None and run.takes(group):
+            run = run.with_next(group)
+            continue
+        if run is not None:
+            yield run
+        run = group
+    if run is not None:
+        yield run
 
 
 def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -> pa.ChunkedArray:

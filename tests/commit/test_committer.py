@@ -303,7 +303,8 @@ def test_appends_queue_until_the_timeout(tmp_path: Path) -> None:
     assert caught.value.table == "db.t"
     assert len(ticks.slept) > 10  # far more than max-retries: every lost race was somebody's progress
     assert 1000 <= ticks.now - NOW < 1400
-    assert metadata_names(plain) == used_metadata_names(plain)
+    assert len(metadata_names(plain) - used_metadata_names(plain)) == 1, "the marker stays for the next try"
+    hooks.before = []
     committer(plain).commit([mine])
     assert "a" in live_names(plain)
 
@@ -317,7 +318,7 @@ def test_overwrites_give_up_after_max_retries(tmp_path: Path) -> None:
         committer(store, ticks=ticks).overwrite([message(store, "a")])
     assert len(hooks.before) == 97
     assert [0.010 <= ticks.slept[0] < 0.012, 0.020 <= ticks.slept[1] < 0.024] == [True, True]
-    assert metadata_names(plain) == used_metadata_names(plain)
+    assert len(metadata_names(plain) - used_metadata_names(plain)) == 1, "the marker stays for the next try"
 
 
 def test_threads_that_race_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:

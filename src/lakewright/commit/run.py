@@ -68,9 +68,9 @@ class Run:
         except Exception as error:
             if self.doubts:
                 raise self._unknown() from error
-            self.drafts.discard_rest()
             if isinstance(error, OSError):
                 raise self._not_published(f"storage failed before anything was published: {error}") from error
+            self.drafts.discard_rest()
             raise
 
     def _publish(self) -> Snapshot:
@@ -157,7 +157,9 @@ class Run:
 
     def _not_published(self, why: str) -> CommitContentionError:
         intent = self.intent
-        self.drafts.discard_rest()
+        # The marker stays: whoever holds the same messages may have met it and published them under another name, and
+        # without it the next try would not look for that. Nothing else names it, so orphan removal takes it in time.
+        self.drafts.discard_rest(keep_marker=True)
         return CommitContentionError(
             f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) was not "
             f"published: {why}; commit the same messages again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -13,8 +14,8 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.rows import encode_row
-from lakewright.spec.types import AtomicType, DataField
-from lakewright.spec.values import from_scalar
+from lakewright.spec.types import AtomicType, DataField, Value
+from lakewright.spec.values import from_scalar, to_array
 from lakewright.write.routing import Group, Routing, refuse_nan, route
 
 N = DataField(0, "n", AtomicType("BIGINT"))
@@ -114,6 +115,33 @@ def test_an_explicit_bucket_wins() -> None:
     groups = route(table, Routing("t", (CITY,), (KEY,), 4), bucket=3)
     assert {g.bucket for g in groups} == {3}
     assert sorted(g.rows.num_rows for g in groups) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("BOOLEAN", [None, True, False, None, True, False]),
+        ("TINYINT", [3, None, 1, 3, None, 1]),
+        ("DOUBLE", [0.0, -0.0, None, 0.0, -0.0, None]),
+        ("DATE", [3, None, 1, 3, None, 1]),
+        ("TIMESTAMP(9)", [3, None, 1, 3, None, 1]),
+        ("DECIMAL(38, 3)", [Decimal("1.500"), None, Decimal("1.000"), Decimal("1.500"), None, Decimal("1.000")]),
+        ("STRING", ["b", "", None, "b", "", None]),
+        ("BYTES", [b"x" * 20, b"", None, b"x" * 20, b"", None]),
+    ],
+)
+def test_partition_columns_of_any_type_keep_their_values(text: str, values: list[Value]) -> None:
+    part = DataField(0, "p", AtomicType(text))
+    column = to_array(values, part.type)
+    for table in (pa.table({"p": column}), pa.table({"n": pa.array(range(6)), "p": column})):
+        groups = route(table, Routing("t", (part,)))
+        assert len(groups) == 3
+        for group in groups:
+            group.rows.validate(full=True)
+            (value,) = {repr(from_scalar(scalar, part.type)) for scalar in group.rows["p"]}
+            assert group.partition == encode_row([v for v in values if repr(v) == value][:1], [part.type])
+            if "n" in table.column_names:
+                assert [repr(values[n]) for n in group.rows["n"].to_pylist()] == [value] * 2
 
 
 def test_nan_cannot_name_a_partition() -> None:

@@ -2,7 +2,8 @@
 
 Every row lands in exactly one group, and rows keep their order inside a group. All work is on whole columns: partition
 columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers with one `take` brings
-the rows together. Python code runs per distinct partition, never per row.
+the rows together; partition columns, which then are runs of one value, are filled in. Python code runs per distinct
+partition, never per row.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CODES_MAX = 2**62  # combined codes beyond this are numbered again before the n
 _RADIX_MAX = 2**16  # numpy sorts 16-bit numbers by radix, in linear time
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
-Codes = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer]  # int32 as Arrow's dictionaries have them, int64 once columns are combined
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,16 @@ def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> li
     if routing.trivial:
         return [Group(EMPTY_ROW, 0 if bucket is None else bucket, table)]
     codes = _partition_codes(table, routing)
-    buckets = np.full(table.num_rows, 0 if bucket is None else bucket)
+    buckets = None
     if routing.buckets > 1 and bucket is None:
         buckets = _buckets(table, routing)
         codes = _dense_if_over(codes, _CODES_MAX // routing.buckets) * routing.buckets + buckets
-    grouped, order, bounds = _contiguous(table, codes)
+    grouped, order, bounds = _contiguous(table, codes, routing)
     starts = bounds[:-1]
     partitions = _partition_rows(grouped, starts, routing)
-    of_bucket = buckets[starts if order is None else order[starts]].tolist()
+    of_bucket = [bucket or 0] * len(starts)
+    if buckets is not None:
+        of_bucket = buckets[starts if order is None else order[starts]].tolist()
     ends = bounds[1:].tolist()
     return [
         Group(partition, number, grouped.slice(start, end - start))
@@ -102,18 +105,19 @@ def refuse_nan(table: pa.Table, routing: Routing) -> None:
 
 def _partition_codes(table: pa.Table, routing: Routing) -> Codes:
     """Return a number for the partition of each row: equal partitions have equal numbers."""
-    codes = np.zeros(table.num_rows, dtype=np.int64)
+    codes: Codes | None = None
     for part in routing.partition_fields:
         encoded = _encode(_whole(table.column(part.name)), part)
+        indices: Codes = encoded.indices.to_numpy(zero_copy_only=False)
         size = max(1, len(encoded.dictionary))
-        codes = _dense_if_over(codes, _CODES_MAX // size) * size + encoded.indices.to_numpy(zero_copy_only=False)
-    return codes
+        codes = indices if codes is None else _dense_if_over(codes, _CODES_MAX // size) * size + indices
+    return np.zeros(table.num_rows, dtype=np.int32) if codes is None else codes
 
 
 def _dense_if_over(codes: Codes, limit: int) -> Codes:
-    """Return the codes, counted again from 0 where the largest is too large to be multiplied."""
+    """Return the codes in 64 bits, counted again from 0 where the largest is too large to be multiplied."""
     if int(codes.max()) < limit:
-        return codes
+        return codes.astype(np.int64, copy=False)
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
@@ -166,15 +170,27 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _contiguous(table: pa.Table, codes: Codes) -> tuple[pa.Table, Codes | None, Codes]:
+def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Table, Codes | None, Codes]:
     """Bring equal codes side by side: the table, the order taken (None: as it was), and the bounds of the runs."""
-    order = None
-    if not bool((codes[1:] >= codes[:-1]).all()):
-        order = _stable_order(codes)
-        codes = codes[order]
-        table = table.combine_chunks().take(pa.array(order))
-    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
-    return table, order, np.concatenate(([0], changes, [len(codes)]))
+    if bool((codes[1:] >= codes[:-1]).all()):
+        return table, None, _run_bounds(codes)
+    order = _stable_order(codes)
+    bounds = _run_bounds(codes[order])
+    table = table.combine_chunks()
+    constant = [part.name for part in routing.partition_fields]
+    taken = table.drop_columns(constant).take(pa.array(order))
+    ends, firsts = pa.array(bounds[1:], pa.int32()), pa.array(order[bounds[:-1]])
+    columns = [
+        pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, _whole(table.column(name)).take(firsts)))
+        if name in constant
+        else taken.column(name)
+        for name in table.column_names
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema), order, bounds
+
+
+def _run_bounds(codes: Codes) -> Codes:
+    return np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)]))
 
 
 def _stable_order(codes: Codes) -> Codes:

@@ -82,6 +82,7 @@ def cases(scale: float) -> list[Case]:
         Case("append write", {"case": "write", "rows": rows}, every, 5, "append"),
         Case("full read", {"case": "read"}, every, 5, "append"),
         Case("filtered read (1 %)", {"case": "read", "below": rows // 100}, every, 5, "append"),
+        Case("point read, unsorted", {"case": "read", "equals": 12_345}, every, 5, "append"),
         Case("partitioned write, 8", {"case": "write", "rows": rows, "partitions": 8}, tables, 3, "p8"),
         Case("partitioned write, 300", {"case": "write", "rows": rows, "partitions": 300}, tables, 3, "p300"),
         Case("200 small commits", {"case": "commits", "rows": 1000, "commits": 200}, tables, 1, "commits"),

@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 THREADS = os.cpu_count() or 1
-FILTER_BELOW = 50_000
 
 
 def batches(rows: int, partitions: int, batch_rows: int, seed: int = 7) -> Iterator[pa.RecordBatch]:
@@ -44,6 +44,31 @@ def batches(rows: int, partitions: int, batch_rows: int, seed: int = 7) -> Itera
             ],
             names=["k", "s", "d", "i", "p"],
         )
+
+
+@dataclass(frozen=True)
+class Where:
+    """A comparison of a column with a number."""
+
+    column: str
+    index: int
+    operator: str  # "<" or "="
+    number: int
+
+    @classmethod
+    def of(cls, command: dict[str, Any]) -> Where | None:
+        """Take it from a command: `below` asks for k < n, `equals` for i = n."""
+        if "below" in command:
+            return cls("k", 0, "<", command["below"])
+        return cls("i", 3, "=", command["equals"]) if "equals" in command else None
+
+    def to_arrow(self) -> pc.Expression:
+        """Return it as an Arrow expression."""
+        column = pc.field(self.column)
+        return column < self.number if self.operator == "<" else column == self.number
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.operator} {self.number}"
 
 
 class Library:
@@ -71,8 +96,8 @@ class Library:
         """Append a stream of batches in one commit."""
         raise NotImplementedError
 
-    def read(self, directory: str, below: int | None) -> int:
-        """Read all rows, or those with k < below; return how many."""
+    def read(self, directory: str, where: Where | None) -> int:
+        """Read all rows, or those that fulfil a comparison; return how many."""
         raise NotImplementedError
 
     def plan(self, directory: str) -> int:
@@ -107,10 +132,9 @@ class PyArrow(Library):
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(one, range(THREADS)))
 
-    def read(self, directory: str, below: int | None) -> int:
+    def read(self, directory: str, where: Where | None) -> int:
         """Read through pyarrow's own dataset."""
-        where = None if below is None else pc.field("k") < below
-        return int(pq.read_table(directory, filters=where).num_rows)
+        return int(pq.read_table(directory, filters=where and where.to_arrow()).num_rows)
 
 
 class Lakewright(Library):
@@ -139,9 +163,8 @@ class Lakewright(Library):
                 write.write_arrow_batch(batch)
             commit.commit(write.prepare_commit())
 
-    def read(self, directory: str, below: int | None) -> int:
-        where = None if below is None else f"k < {below}"
-        return int(self.lw.read_table(self.table(directory), filter=where).num_rows)
+    def read(self, directory: str, where: Where | None) -> int:
+        return int(self.lw.read_table(self.table(directory), filter=where and str(where)).num_rows)
 
     def plan(self, directory: str) -> int:
         splits = self.table(directory).new_read_builder().new_scan().plan().splits()
@@ -176,10 +199,12 @@ class PyPaimon(Library):
         write.close()
         commit.close()
 
-    def read(self, directory: str, below: int | None) -> int:
+    def read(self, directory: str, where: Where | None) -> int:
         builder = self.table(directory).new_read_builder()
-        if below is not None:
-            builder = builder.with_filter(builder.new_predicate_builder().less_than("k", below))
+        if where is not None:
+            predicates = builder.new_predicate_builder()
+            compare = predicates.less_than if where.operator == "<" else predicates.equal
+            builder = builder.with_filter(compare(where.column, where.number))
         return int(builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows)
 
     def plan(self, directory: str) -> int:
@@ -206,10 +231,13 @@ class PyPaimonRust(PyPaimon):
         write.close()
         commit.close()
 
-    def read(self, directory: str, below: int | None) -> int:
+    def read(self, directory: str, where: Where | None) -> int:
         builder = self.table(directory).new_read_builder()
-        if below is not None:
-            builder = builder.with_filter({"method": "lessThan", "field": "k", "literals": [below], "index": 0})
+        if where is not None:
+            method = "lessThan" if where.operator == "<" else "equal"
+            builder = builder.with_filter(
+                {"method": method, "field": where.column, "literals": [where.number], "index": where.index}
+            )
         splits = builder.new_scan().plan().splits()
         return int(pa.Table.from_batches(builder.new_read().read(splits)).num_rows)
 
@@ -235,9 +263,9 @@ class DeltaLake(Library):
         rest = (batch for part in ([first], source) for batch in part)
         self.dl.write_deltalake(directory, pa.RecordBatchReader.from_batches(first.schema, rest), mode="append")
 
-    def read(self, directory: str, below: int | None) -> int:
-        where = None if below is None else pc.field("k") < below
-        return int(self.dl.DeltaTable(directory).to_pyarrow_dataset().to_table(filter=where).num_rows)
+    def read(self, directory: str, where: Where | None) -> int:
+        dataset = self.dl.DeltaTable(directory).to_pyarrow_dataset()
+        return int(dataset.to_table(filter=where and where.to_arrow()).num_rows)
 
 
 class PyIceberg(Library):
@@ -264,9 +292,9 @@ class PyIceberg(Library):
     def write(self, directory: str, data: pa.Table) -> None:
         self.catalog(directory).load_table("d.t").append(data)
 
-    def read(self, directory: str, below: int | None) -> int:
+    def read(self, directory: str, where: Where | None) -> int:
         table = self.catalog(directory).load_table("d.t")
-        scan = table.scan() if below is None else table.scan(row_filter=f"k < {below}")
+        scan = table.scan() if where is None else table.scan(row_filter=str(where))
         return int(scan.to_arrow().num_rows)
 
 
@@ -303,7 +331,7 @@ def run(library: Library, command: dict[str, Any]) -> dict[str, Any]:
         return clock.read() | {"bytes": tree_bytes(directory)}
     if case == "read":
         clock = Clock()
-        count = library.read(directory, command.get("below"))
+        count = library.read(directory, Where.of(command))
         return clock.read() | {"rows": count}
     if case == "plan":
         clock = Clock()

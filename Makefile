@@ -25,10 +25,10 @@ interop-java: $(VENV)/.made target/java/.made
 	$(BIN)/python -m pytest tests/interop/java
 
 interop-s3: $(VENV)/.made target/minio/bin/minio
-	$(BIN)/python -m pytest tests/interop/s3
+	$(BIN)/python -m pytest -s tests/interop/s3
 
 soak: $(VENV)/.made
-	$(BIN)/python -m pytest tests/soak
+	$(BIN)/python -m pytest -s tests/soak
 
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt

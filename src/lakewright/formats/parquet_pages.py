@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakewright.formats.base import Input
@@ -35,6 +37,9 @@ _ABSENT = Field(BINARY, b"")
 _PLAIN = 0
 _DICTIONARY_BYTES_MAX = 1 << 20  # from this size on Arrow goes on without
 _ENCODINGS = {"PLAIN": _PLAIN, "PLAIN_DICTIONARY": 2, "RLE": 3, "RLE_DICTIONARY": 8}
+
+
+Buffer: TypeAlias = "bytes | pa.Buffer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,8 @@ class CheckedSource:
     def __init__(self, source: Input) -> None:
         self.closed = False
         self._source = source
+        # Arrow's own files read into Arrow's own memory, which is used again; bytes objects are not.
+        self._read = getattr(source, "read_buffer", source.read)
         self._position = 0
         self._expected: dict[int, Chunk] = {}
 
@@ -146,18 +153,23 @@ class CheckedSource:
         """Check the chunks that did not pass in one piece."""
         for chunk in list(self._expected.values()):
             self.seek(chunk.start)
-            self.read(chunk.byte_count)
+            self.read_buffer(chunk.byte_count)
         if self._expected:
             raise ValueError("it ends before the last of its column chunks")
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
+        return bytes(self.read_buffer(size))
+
+    def read_buffer(self, size: int = -1) -> Buffer:
+        """Return the next bytes; this is what Arrow calls."""
         self._source.seek(self._position)
-        data = bytes(self._source.read(size))
-        start, end = self._position, self._position + len(data)
+        data: Buffer = self._read(size)
+        view = memoryview(data)
+        start, end = self._position, self._position + view.nbytes
         self._position = end
         for chunk in [c for c in self._expected.values() if start <= c.start and c.start + c.byte_count <= end]:
-            check_pages(memoryview(data)[chunk.start - start : chunk.start - start + chunk.byte_count], chunk)
+            check_pages(view[chunk.start - start : chunk.start - start + chunk.byte_count], chunk)
             del self._expected[chunk.start]
         return data
 

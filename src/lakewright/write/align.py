@@ -67,10 +67,6 @@ class Aligner:
         out = [self._column(step, columns, data.num_rows, first_row) for step in self._plan]
         return pa.Table.from_arrays(out, schema=self.schema)
 
-    def is_free(self, schema: pa.Schema) -> bool:
-        """Say whether data of this schema passes through without a copy."""
-        return bool(schema.names == self.schema.names and schema.types == self.schema.types)
-
     def _steps(self, schema: pa.Schema) -> list[_Step]:
         names = list(schema.names)
         self._check_names(names)

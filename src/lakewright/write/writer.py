@@ -36,7 +36,7 @@ from lakewright.write.rolling import (
 )
 from lakewright.write.routing import Routing, refuse_nan, route
 
-STAGE_BYTES = 32 << 20  # small batches are routed together, up to this much memory
+STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts
 
 
 class ArrowStream(Protocol):
@@ -151,7 +151,7 @@ class TableWriter:
         self._poison: BaseException | None = None
         self._closed = False
         limits = BufferLimits(
-            budget_bytes=budget - 2 * self._stage_bytes,  # the stage, and the copy that routing makes of it
+            budget_bytes=budget - budget // 4,  # the stage, its copy by routing and the encoders need the rest
             threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
             spillable=options.get(CoreOptions.WRITE_BUFFER_SPILLABLE),
         )
@@ -217,9 +217,9 @@ class TableWriter:
     # ---- rows on their way in ----------------------------------------------------------------------------------------
 
     def _pieces(self, batch: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
-        """Cut what is too large to be converted at once; what needs no conversion is cut later, for nothing."""
+        """Cut what is too large to be looked at in one go: the first piece is encoded while the next is checked."""
         size = batch.nbytes
-        if size <= 2 * STAGE_BYTES or self._aligner.is_free(batch.schema):
+        if size <= 2 * STAGE_BYTES:
             yield batch
             return
         rows = max(1, batch.num_rows * STAGE_BYTES // size)

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.spec.predicate import TRUE, Predicate, resolve_path
 from lakewright.spec.types import AtomicType, DataField, DataType, RowType, with_nullable
 
 ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))
-SEQUENCE_NUMBER = DataField(2147483646, "_SEQUENCE_NUMBER", AtomicType("BIGINT", nullable=False))
 ROW_TRACKING_FIELDS = (ROW_ID, SEQUENCE_NUMBER)
 
 

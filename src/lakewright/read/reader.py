@@ -21,11 +21,12 @@ from lakewright.formats.deletion_vectors import Positions, live_mask, read_delet
 from lakewright.formats.open import open_reader
 from lakewright.metadata.store import TableStore
 from lakewright.read.evolve import Evolution, plan_evolution
-from lakewright.read.projection import ROW_ID, SEQUENCE_NUMBER, Projection
+from lakewright.read.projection import ROW_ID, Projection
 from lakewright.read.prune import devolve, written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit, DeletionFile
 from lakewright.spec.datafile import DataFile, DeletionRange
+from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume
 from lakewright.spec.types import DataField
 from lakewright.spec.values import to_array

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakewright.write.rolling import FinishedFile, RollingFile
+from lakewright.formats.rolling import FinishedFile, RollingFile
 from lakewright.write.routing import Group
 from lakewright.write.spill import Spill
 

@@ -19,14 +19,7 @@ import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode, check_supported_for_write
-from lakewright.storage.layout import check_file_name
-from lakewright.write.align import Aligner
-from lakewright.write.buffer import BufferLimits, Place, WriteBuffer
-from lakewright.write.restore import LiveBuckets
-from lakewright.write.rolling import (
+from lakewright.formats.rolling import (
     FilePlan,
     FinishedFile,
     NewFile,
@@ -34,6 +27,13 @@ from lakewright.write.rolling import (
     SequenceNumbers,
     wall_clock_ms,
 )
+from lakewright.metadata.store import TableStore
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import BucketMode, check_supported_for_write
+from lakewright.storage.layout import check_file_name
+from lakewright.write.align import Aligner
+from lakewright.write.buffer import BufferLimits, Place, WriteBuffer
+from lakewright.write.restore import LiveBuckets
 from lakewright.write.routing import Routing, refuse_nan, route
 
 STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakewright.formats.base import FileWriter, WriteOptions, WrittenFile
+from lakewright.formats.base import FileWriter, Output, WriteOptions, WrittenFile
 from lakewright.formats.open import open_writer
 from lakewright.spec.datafile import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.stats import to_simple_stats
 from lakewright.spec.types import DataField
-from lakewright.storage.base import Output
 
 _NEARLY_FULL = 0.95  # a file this close to its target is closed: one more row group would be tiny or too much
 _SHRINK_MIN = 0.02  # some formats write late; what they seem to save is not believed beyond this

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PEERS_PYTHON = Path(os.environ.get("LAKEWRIGHT_PEERS", str(ROOT / ".venvs" / "peers" / "bin" / "python")))
 OURS = ("pyarrow", "lakewright")
-PEERS = ("pypaimon", "pypaimon-rust", "deltalake", "pyiceberg")
+PEERS = ("pypaimon", "pypaimon-rust", "deltalake", "pyiceberg", "lance")
 REFERENCE = "lakewright"
 
 
@@ -70,7 +70,7 @@ class Case:
     command: dict[str, object]
     libraries: tuple[str, ...]
     repeats: int
-    place: str  # the directory is <library>/<place>, or shared/<place> when all read the same table
+    place: str  # the directory is <library>/<place>; a place that begins with "our" is made by us and read by all
 
 
 def cases(scale: float) -> list[Case]:
@@ -86,7 +86,26 @@ def cases(scale: float) -> list[Case]:
         Case("partitioned write, 8", {"case": "write", "rows": rows, "partitions": 8}, tables, 3, "p8"),
         Case("partitioned write, 300", {"case": "write", "rows": rows, "partitions": 300}, tables, 3, "p300"),
         Case("200 small commits", {"case": "commits", "rows": 1000, "commits": 200}, tables, 1, "commits"),
-        Case("planning 10,000 files", {"case": "plan"}, paimon, 3, "plan"),
+        Case("planning 10,000 files", {"case": "plan"}, paimon, 3, "our-plan"),
+        *keyed_cases(scale),
+    ]
+
+
+def keyed_cases(scale: float) -> list[Case]:
+    """Return the cases of primary-key tables; the Python release takes minutes for some, so it is left out there."""
+    rows = int(2_000_000 * scale)
+    rust, paimon = (REFERENCE, "pypaimon-rust"), (REFERENCE, "pypaimon", "pypaimon-rust")
+    merging = (REFERENCE, "pypaimon-rust", "deltalake", "lance")
+    upsert = {"case": "upsert", "rows": rows}
+    into = {"case": "upsert", "rows": int(200_000 * scale), "into": int(500_000 * scale)}
+    return [
+        Case("upsert, BIGINT key", upsert, rust, 5, "bigint"),
+        Case("upsert, string key", upsert | {"key": "string"}, rust, 5, "string"),
+        Case("upsert, composite key", upsert | {"key": "composite"}, rust, 5, "composite"),
+        Case("upsert, dynamic buckets", upsert | {"buckets": -1}, rust, 5, "dynamic"),
+        Case("merge read, 2 runs", {"case": "read"}, paimon, 5, "our-2-runs"),
+        Case("merge read, 10 runs", {"case": "read"}, paimon, 5, "our-10-runs"),
+        Case("upsert 200,000 into 500,000", into, merging, 5, "into"),
     ]
 
 
@@ -96,7 +115,7 @@ def measure(case: Case, workers: dict[str, Worker], root: Path) -> dict[str, Any
     for repeat in range(case.repeats):
         order = case.libraries[repeat % len(case.libraries) :] + case.libraries[: repeat % len(case.libraries)]
         for name in order:
-            owner = REFERENCE if case.place == "plan" else name
+            owner = REFERENCE if case.place.startswith("our-") else name
             answer = workers[name].ask(directory=str(root / owner / case.place), **case.command)
             seen[name].append(answer)
     results = {name: summary(answers) for name, answers in seen.items()}
@@ -125,11 +144,27 @@ def streamed(root: Path, rows: int, libraries: tuple[str, ...]) -> dict[str, Any
     return out
 
 
-def plan_table(worker: Worker, root: Path, files: int) -> None:
-    """Write a table of that many files, one row each."""
-    answer = worker.ask(case="write", directory=str(root / REFERENCE / "plan"), rows=files * 3, partitions=files)
+def prepare(place: str, worker: Worker, root: Path, arguments: argparse.Namespace) -> None:
+    """Write the table that all libraries are to read: of many files of one row each, or of overlapping runs."""
+    directory, rows = str(root / REFERENCE / place), int(2_000_000 * arguments.scale)
+    if place == "our-plan":
+        answer = worker.ask(case="write", directory=directory, rows=arguments.files * 3, partitions=arguments.files)
+    else:
+        runs = int(place.split("-")[1])
+        answer = worker.ask(case="runs", directory=directory, rows=rows // runs, runs=runs)
     if "seconds" not in answer:
-        raise SystemExit(f"the table for planning could not be written: {answer}")
+        raise SystemExit(f"the table {place} could not be written: {answer}")
+
+
+def compacted(root: Path, rows: int) -> dict[str, Any]:
+    """Compact ten runs of that many rows together, in a process of its own, and report the peak memory."""
+    maker, directory = Worker(REFERENCE), str(root / REFERENCE / "compact")
+    maker.ask(case="runs", directory=directory, rows=rows // 10, runs=10, buckets=1)
+    maker.close()
+    worker = Worker(REFERENCE)
+    answer = worker.ask(case="compact", directory=directory)
+    worker.close()
+    return {REFERENCE: answer}
 
 
 def markdown(results: dict[str, dict[str, Any]]) -> str:
@@ -170,7 +205,7 @@ def wanted(cases: list[Case], only: str) -> list[Case]:
     """Return the cases whose titles contain one of the words, and the writes that their reads need."""
     words = [word.strip() for word in only.split(",")]
     chosen = [case for case in cases if any(word in case.title for word in words)]
-    places = {case.place for case in chosen if case.command["case"] == "read"}
+    places = {case.place for case in chosen if case.command["case"] == "read" and not case.place.startswith("our-")}
     return [case for case in cases if case in chosen or (case.place in places and case.command["case"] == "write")]
 
 
@@ -189,8 +224,8 @@ def main() -> None:
     try:
         for one in wanted(cases(arguments.scale), arguments.only):
             case = replace(one, repeats=arguments.repeats or one.repeats)
-            if case.place == "plan":
-                plan_table(workers[REFERENCE], root, arguments.files)
+            if case.place.startswith("our-"):
+                prepare(case.place, workers[REFERENCE], root, arguments)
             results[case.title] = measure(case, workers, root)
             print(case.title, json.dumps(results[case.title]), flush=True)
     finally:
@@ -201,6 +236,8 @@ def main() -> None:
         results["streamed, 300 partitions"] = streamed(
             root, rows, (REFERENCE, "pypaimon", "pypaimon-rust", "deltalake")
         )
+    if not arguments.only or "compact" in arguments.only:
+        results["compaction of 20 M rows, 1 bucket"] = compacted(root, int(20_000_000 * arguments.scale))
     shutil.rmtree(root, ignore_errors=True)
     out = HERE / "results"
     out.mkdir(exist_ok=True)

@@ -46,6 +46,28 @@ def batches(rows: int, partitions: int, batch_rows: int, seed: int = 7) -> Itera
         )
 
 
+KEYS = {"bigint": ["k"], "string": ["ks"], "composite": ["ks", "k"]}  # the key columns of each kind of keyed input
+
+
+def keyed(rows: int, kind: str, *, seed: int = 7, of: int = 0) -> pa.Table:
+    """Return rows with distinct keys in random order, drawn from `of` keys (as many as there are rows if 0)."""
+    random = np.random.default_rng(seed)
+    numbers = random.permutation(of or rows)[:rows].astype(np.int64) * 7 + 3
+    words = pa.array([f"word-{n:07d}" for n in range(100_000)])
+    columns: dict[str, Any] = {"k": pa.array(numbers)}
+    if kind == "string":
+        columns = {"ks": pc.utf8_lpad(pc.cast(pa.array(numbers), pa.string()), 16, "k")}
+    if kind == "composite":
+        columns = {"ks": pc.utf8_lpad(pc.cast(pa.array(numbers // 100), pa.string()), 12, "c"), "k": pa.array(numbers)}
+    columns |= {
+        "s": words.take(pa.array(random.integers(0, len(words), rows))),
+        "d": pa.array(random.random(rows)),
+        "i": pa.array(random.integers(0, 1_000_000, rows, dtype=np.int32)),
+        "t": pa.array(random.integers(0, 2**40, rows)),
+    }
+    return pa.table(columns)
+
+
 @dataclass(frozen=True)
 class Where:
     """A comparison of a column with a number."""
@@ -102,6 +124,18 @@ class Library:
 
     def plan(self, directory: str) -> int:
         """Plan a whole read; return the number of files."""
+        raise NotImplementedError
+
+    def create_keyed(self, directory: str, schema: pa.Schema, keys: list[str], options: dict[str, str]) -> None:
+        """Make an empty table with a primary key."""
+        raise NotImplementedError
+
+    def upsert(self, directory: str, data: pa.Table, keys: list[str]) -> None:
+        """Insert or replace by key, and commit."""
+        raise NotImplementedError
+
+    def compact(self, directory: str) -> None:
+        """Merge all files of the table."""
         raise NotImplementedError
 
 
@@ -163,6 +197,17 @@ class Lakewright(Library):
                 write.write_arrow_batch(batch)
             commit.commit(write.prepare_commit())
 
+    def create_keyed(self, directory: str, schema: pa.Schema, keys: list[str], options: dict[str, str]) -> None:
+        catalog = self.lw.CatalogFactory.create({"warehouse": directory})
+        catalog.create_database("d", ignore_if_exists=True)
+        catalog.create_table("d.t", self.lw.Schema.from_pyarrow_schema(schema, primary_keys=keys, options=options))
+
+    def upsert(self, directory: str, data: pa.Table, keys: list[str]) -> None:  # noqa: ARG002
+        self.lw.write_table(data, self.table(directory), mode="upsert")
+
+    def compact(self, directory: str) -> None:
+        self.table(directory).compact(full=True)
+
     def read(self, directory: str, where: Where | None) -> int:
         return int(self.lw.read_table(self.table(directory), filter=where and str(where)).num_rows)
 
@@ -186,6 +231,15 @@ class PyPaimon(Library):
         catalog.create_database("d", ignore_if_exists=True)
         keys = ["p"] if partitioned else []
         catalog.create_table("d.t", self.pp.Schema.from_pyarrow_schema(schema, partition_keys=keys), False)  # noqa: FBT003
+
+    def create_keyed(self, directory: str, schema: pa.Schema, keys: list[str], options: dict[str, str]) -> None:
+        catalog = self.pp.CatalogFactory.create({"warehouse": directory})
+        catalog.create_database("d", ignore_if_exists=True)
+        made = self.pp.Schema.from_pyarrow_schema(schema, primary_keys=keys, options=options)
+        catalog.create_table("d.t", made, False)  # noqa: FBT003
+
+    def upsert(self, directory: str, data: pa.Table, keys: list[str]) -> None:  # noqa: ARG002
+        self.write(directory, data)
 
     def write(self, directory: str, data: pa.Table) -> None:
         self.stream(directory, iter(data.to_batches()))
@@ -263,6 +317,14 @@ class DeltaLake(Library):
         rest = (batch for part in ([first], source) for batch in part)
         self.dl.write_deltalake(directory, pa.RecordBatchReader.from_batches(first.schema, rest), mode="append")
 
+    def create_keyed(self, directory: str, schema: pa.Schema, keys: list[str], options: dict[str, str]) -> None:  # noqa: ARG002
+        self.dl.DeltaTable.create(directory, schema)
+
+    def upsert(self, directory: str, data: pa.Table, keys: list[str]) -> None:
+        on = " and ".join(f"t.{key} = s.{key}" for key in keys)
+        merge = self.dl.DeltaTable(directory).merge(data, on, source_alias="s", target_alias="t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
     def read(self, directory: str, where: Where | None) -> int:
         dataset = self.dl.DeltaTable(directory).to_pyarrow_dataset()
         return int(dataset.to_table(filter=where and where.to_arrow()).num_rows)
@@ -298,6 +360,24 @@ class PyIceberg(Library):
         return int(scan.to_arrow().num_rows)
 
 
+class Lance(Library):
+    """lance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lance = importlib.import_module("lance")
+
+    def create_keyed(self, directory: str, schema: pa.Schema, keys: list[str], options: dict[str, str]) -> None:  # noqa: ARG002
+        self.lance.write_dataset(schema.empty_table(), directory)
+
+    def upsert(self, directory: str, data: pa.Table, keys: list[str]) -> None:
+        merge = self.lance.dataset(directory).merge_insert(keys)
+        merge.when_matched_update_all().when_not_matched_insert_all().execute(data)
+
+    def read(self, directory: str, where: Where | None) -> int:
+        return int(self.lance.dataset(directory).to_table(filter=where and str(where)).num_rows)
+
+
 LIBRARIES = {
     "pyarrow": PyArrow,
     "lakewright": Lakewright,
@@ -305,6 +385,7 @@ LIBRARIES = {
     "pypaimon-rust": PyPaimonRust,
     "deltalake": DeltaLake,
     "pyiceberg": PyIceberg,
+    "lance": Lance,
 }
 
 
@@ -337,6 +418,15 @@ def run(library: Library, command: dict[str, Any]) -> dict[str, Any]:
         clock = Clock()
         count = library.plan(directory)
         return clock.read() | {"rows": count}
+    if case == "upsert":
+        return upsert(library, directory, command)
+    if case == "runs":
+        return runs(library, directory, command)
+    if case == "compact":
+        clock = Clock()
+        library.compact(directory)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return clock.read() | {"peak_mb": peak}
     if case == "commits":
         return commits(library, directory, rows, command["commits"])
     if case == "stream":
@@ -348,6 +438,32 @@ def run(library: Library, command: dict[str, Any]) -> dict[str, Any]:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return clock.read() | {"peak_mb": peak, "bytes": tree_bytes(directory)}
     raise ValueError(case)
+
+
+def upsert(library: Library, directory: str, command: dict[str, Any]) -> dict[str, Any]:
+    """Write keyed rows into an empty table, or (`into`) into one of that many rows: half of them replace one."""
+    rows, kind, into = command["rows"], command.get("key", "bigint"), command.get("into", 0)
+    data = keyed(rows, kind, of=2 * into)
+    shutil.rmtree(directory, ignore_errors=True)
+    library.create_keyed(directory, data.schema, KEYS[kind], {"bucket": str(command.get("buckets", 4))})
+    if into:
+        library.upsert(directory, keyed(into, kind, seed=8), KEYS[kind])
+    clock = Clock()
+    library.upsert(directory, data, KEYS[kind])
+    return clock.read() | {"bytes": tree_bytes(directory)} | ({"rows": library.read(directory, None)} if into else {})
+
+
+def runs(library: Library, directory: str, command: dict[str, Any]) -> dict[str, Any]:
+    """Make a table whose buckets have that many overlapping sorted runs."""
+    clock = Clock()
+    shutil.rmtree(directory, ignore_errors=True)
+    for number in range(command["runs"]):
+        data = keyed(command["rows"], "bigint", seed=number, of=2 * command["rows"])
+        if number == 0:
+            options = {"bucket": str(command.get("buckets", 4)), "write-only": "true"}
+            library.create_keyed(directory, data.schema, KEYS["bigint"], options)
+        library.upsert(directory, data, KEYS["bigint"])
+    return clock.read()
 
 
 def commits(library: Library, directory: str, rows: int, count: int) -> dict[str, Any]:

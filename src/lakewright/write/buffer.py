@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from lakewright.formats.rolling import FinishedFile, RollingFile
 from lakewright.write.routing import Group
 from lakewright.write.spill import Spill
-
-Place: TypeAlias = tuple[bytes, int]  # partition and bucket
+from lakewright.write.task import Place
 
 ROW_GROUP_BYTES = 24 << 20  # in memory; a bucket with this much is written at once
 _ROW_GROUP_BYTES_MIN = 4 << 20  # with more buckets than one, row groups may be smaller, but not tiny

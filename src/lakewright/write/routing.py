@@ -1,5 +1,8 @@
 """Aligned tables in, contiguous groups of one (partition, bucket) each out.
 
+A `Router` is how the rows of one table find their buckets; each bucket mode has its own. The one of this module takes
+buckets from a hash of some columns, or puts all rows of a partition into one.
+
 Every row lands in exactly one group, and rows keep their order inside a group. All work is on whole columns: partition
 columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers with one `take` brings
 the rows together; partition columns, which then are runs of one value, are filled in. Python code runs per distinct
@@ -8,8 +11,9 @@ partition, never per row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +22,13 @@ import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.buckets import bucket_ids
-from lakewright.spec.datafile import EMPTY_ROW
+from lakewright.spec.datafile import EMPTY_ROW, IndexFile
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import encode_row
+from lakewright.spec.schema import BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.spec.values import from_scalar
+from lakewright.write.task import Place
 
 _CODES_MAX = 2**62  # combined codes beyond this are numbered again before the next column joins
 _RADIX_MAX = 2**16  # numpy sorts 16-bit numbers by radix, in linear time
@@ -37,6 +44,36 @@ class Group:
     partition: bytes
     bucket: int
     rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """What a bucket mode adds to the message of one bucket."""
+
+    new_index_files: tuple[IndexFile, ...] = ()
+    hash_base: tuple[str, ...] | None = None  # the HASH files of the partition that these were built upon, sorted
+
+
+class Router(Protocol):
+    """How the rows of one writer find their buckets. It is fed in the order in which the rows arrived.
+
+    The rows of a table with a primary key come with a first column `_VALUE_KIND`, and the groups have it too. A router
+    may add rows (the delete that takes a key out of its old partition) or drop some, but every group holds its rows in
+    the order in which they count.
+    """
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
+        """Return the rows grouped by partition and bucket; `bucket` overrides the table's own way to find it."""
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """Return the bucket count that the files of a partition are recorded with; None where it is not fixed."""
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Return what the messages must say of what was routed since the last call.
+
+        It is called after all rows of a commit are in files, and everything that it wrote belongs to the caller then;
+        if it raises, it leaves nothing behind. A bucket without rows may be named here: it gets a message of its own.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +94,41 @@ class Routing:
     def trivial(self) -> bool:
         """Say whether every row goes to the one bucket of the one partition."""
         return not self.partition_fields and self.buckets <= 1
+
+
+class HashRouter:
+    """The router of fixed buckets, and of append tables without buckets, where every row goes to bucket 0."""
+
+    def __init__(self, schema: TableSchema, *, table: str) -> None:
+        options = schema.core_options
+        fixed = schema.bucket_mode is BucketMode.HASH_FIXED
+        self._routing = Routing(
+            table,
+            schema.partition_fields,
+            schema.bucket_fields if fixed else (),
+            options.bucket(),
+            options.get(CoreOptions.BUCKET_FUNCTION_TYPE),
+        )
+        self._buckets = options.bucket() if fixed else None
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
+        """Return the rows grouped by partition and bucket."""
+        limit = self._buckets or 1
+        if bucket is not None and not 0 <= bucket < limit:
+            raise InvalidInputError(
+                f"table {self._routing.table}: there is no bucket {bucket}; it has the buckets 0 to {limit - 1}",
+                table=self._routing.table,
+                bucket=bucket,
+            )
+        return route(rows, self._routing, bucket=bucket)
+
+    def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - all partitions have as many
+        """Return the bucket count of the table."""
+        return self._buckets
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Return nothing: where a row is follows from the row."""
+        return {}
 
 
 def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> list[Group]:

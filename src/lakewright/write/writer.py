@@ -32,9 +32,10 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, check_supported_for_write
 from lakewright.storage.layout import check_file_name
 from lakewright.write.align import Aligner
-from lakewright.write.buffer import BufferLimits, Place, WriteBuffer
+from lakewright.write.buffer import BufferLimits, WriteBuffer
 from lakewright.write.restore import LiveBuckets
 from lakewright.write.routing import Routing, refuse_nan, route
+from lakewright.write.task import Place
 
 STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts
 

@@ -1,0 +1,21 @@
+"""Which router a table needs: its bucket mode in, a fresh `Router` for one writer out."""
+
+from __future__ import annotations
+
+from lakewright.errors import UnsupportedError
+from lakewright.spec.schema import BucketMode
+from lakewright.write.routing import HashRouter, Router
+from lakewright.write.task import WriteTask
+
+
+def router_of(task: WriteTask) -> Router:
+    """Return the router of a table's bucket mode."""
+    schema = task.store.schema
+    match schema.bucket_mode:
+        case BucketMode.UNAWARE | BucketMode.HASH_FIXED:
+            return HashRouter(schema, table=task.store.name)
+        case mode:
+            raise UnsupportedError(
+                f"table {task.store.name}: tables of the bucket mode {mode.value} cannot be written yet",
+                table=task.store.name,
+            )

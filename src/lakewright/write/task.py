@@ -1,0 +1,55 @@
+"""One attempt at one task of a write: what its parts must know of it, and the names of its files.
+
+Invariant: no two attempts ever give two files the same name, so what one of them leaves behind harms nobody.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakewright.formats.rolling import NewFile, wall_clock_ms
+from lakewright.metadata.store import TableStore
+from lakewright.storage.layout import check_file_name
+
+Place: TypeAlias = tuple[bytes, int]  # partition and bucket
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """One attempt at one task of a write job."""
+
+    store: TableStore
+    write_id: str
+    number: int = 0
+    attempt: int = 0
+    overwrite: bool = False  # what is there goes away: bucket counts, sequence numbers and indexes start from nothing
+    clock_ms: Callable[[], int] = wall_clock_ms
+
+    @property
+    def stem(self) -> str:
+        """The part of every file name that no other attempt has; a number follows it."""
+        return f"{self.write_id}-{self.number}-{self.attempt}-"
+
+    @property
+    def label(self) -> str:
+        """What the commit messages call the attempt."""
+        return f"{self.number}-{self.attempt}"
+
+
+class FileNames:
+    """Names the data files of one attempt, and opens them."""
+
+    def __init__(self, task: WriteTask) -> None:
+        self._task = task
+        self._counter = itertools.count()
+
+    def new_file(self, place: Place, prefix: str, suffix: str) -> NewFile:
+        """Open the next file of a bucket; the prefix and the suffix stand around what makes its name unique."""
+        store = self._task.store
+        name = check_file_name(f"{prefix}{self._task.stem}{next(self._counter)}{suffix}")
+        directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
+        path = f"{directory}/{name}"
+        return NewFile(name, path, store.storage.open_output(path))

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 import lakewright as lw
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.commit.java_message import encode_java
+from lakewright.commit.message import VERSION
 from lakewright.metadata.store import TableStore
 from lakewright.read.java_split import from_java, to_java
 from lakewright.read.split import DataSplit, DeletionFile
@@ -411,7 +412,7 @@ def _message(world: World) -> lw.CommitMessage:
 
 
 def _framed(body: bytes) -> bytes:
-    return struct.pack(">4sHI", b"LWCM", 1, len(body)) + sha256(body).digest() + body
+    return struct.pack(">4sHI", b"LWCM", VERSION, len(body)) + sha256(body).digest() + body
 
 
 def _forged(message: lw.CommitMessage, change: Callable[[dict[str, object]], object]) -> bytes:

@@ -21,7 +21,7 @@ from lakewright.errors import InvalidInputError, InvalidMessageError, Unsupporte
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.rows import encode_row
 from lakewright.spec.types import AtomicType
-from support.facts import LONGS, NATURALS, TEXTS, data_file, data_files, index_files, text_partition
+from support.facts import LONGS, NAMES, NATURALS, TEXTS, data_file, data_files, index_files, text_partition
 
 PEER_MESSAGES = Path(__file__).parent / "peer_messages"
 PLAIN = CommitMessage(
@@ -36,6 +36,8 @@ PLAIN = CommitMessage(
     attempt="task-0.1",
     partition_types=("STRING",),
     rows_in=3,
+    base_snapshot=7,
+    hash_base=("index-1", "index-2"),
 )
 
 
@@ -58,6 +60,8 @@ def messages() -> st.SearchStrategy[CommitMessage]:
         attempt=TEXTS,
         partition_types=st.just(("STRING",)),
         rows_in=st.none() | NATURALS,
+        base_snapshot=st.none() | NATURALS,
+        hash_base=st.none() | st.lists(NAMES, max_size=2).map(tuple),
     )
 
 
@@ -89,6 +93,7 @@ def test_messages_survive_the_way_over_java(message: CommitMessage) -> None:
         f.name: getattr(message, f.name) for f in fields(FileChanges)
     }
     assert (back.table, back.schema_id, back.rows_in) == ("", None, None)
+    assert (back.base_snapshot, back.hash_base) == (None, None)
     assert back.to_java() == message.to_java()
 
 
@@ -151,7 +156,8 @@ def test_cut_and_too_long_messages_are_refused() -> None:
         framed(b"[" * 100_000),
         framed(b"\xff"),
         framed(PLAIN.serialize()[42:], magic=b"LWCX"),
-        framed(PLAIN.serialize()[42:], version=2),
+        framed(PLAIN.serialize()[42:], version=VERSION - 1),
+        framed(PLAIN.serialize()[42:], version=VERSION + 1),
         framed(PLAIN.serialize()[42:], length=2**32 - 1),
         framed(PLAIN.serialize()[42:] + b" "),
         framed(PLAIN.serialize()[42:-1] + b',"bucket":0}'),
@@ -193,6 +199,7 @@ def test_names_that_are_paths_are_refused(name: str) -> None:
         ("new_files", 0, "file_name"),
         ("new_index_files", 0, "file_name"),
         ("new_index_files", 0, "deletion_ranges", 0, "data_file"),
+        ("hash_base", 0),
     ):
         with pytest.raises(InvalidMessageError, match="file name"):
             CommitMessage.deserialize(altered(lambda body, path=path: rename(body, *path)))  # type: ignore[misc]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.table_commit import BatchTableCommit, CommitContext, StreamTableCommit
+from lakewright.commit.table_commit import BatchTableCommit, CommitContext, Place, StreamTableCommit
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import MAX_LONG
+from lakewright.spec.snapshot import MAX_LONG, Snapshot
 from support.commits import live_names, message, new_store
 
 
@@ -76,6 +76,34 @@ def test_callbacks_hear_of_published_commits_and_cannot_undo_them(tmp_path: Path
     assert context.snapshot == store.snapshots.latest()
     with pytest.raises(InvalidInputError, match="callback"):
         commit.add_commit_callback(7)  # type: ignore[arg-type]
+
+
+def test_the_work_after_a_commit_learns_which_buckets_it_touched(tmp_path: Path) -> None:
+    store = new_store(tmp_path, partition_keys=["dt"])
+    heard: list[tuple[int, frozenset[Place]]] = []
+
+    def after(snapshot: Snapshot, places: frozenset[Place]) -> None:
+        heard.append((snapshot.id, places))
+
+    a, b = message(store, "a", partition=("x",)), message(store, "b", partition=("y",))
+    touched = frozenset({(a.partition_bytes, 0), (b.partition_bytes, 0)})
+    BatchTableCommit(store, after_commit=after).commit([a, b, message(store, partition=("z",))])
+    again = message(store, "c", partition=("x",))
+    BatchTableCommit(store, overwrite={}, after_commit=after).commit([again])
+    StreamTableCommit(store, commit_user="s", after_commit=after).commit([], 1)
+    BatchTableCommit(store, after_commit=after).truncate_table()
+    assert heard == [(1, touched), (2, frozenset({(again.partition_bytes, 0)}))]
+
+
+def test_the_work_after_a_commit_cannot_undo_it(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+
+    def broken(_snapshot: Snapshot, _places: frozenset[Place]) -> None:
+        raise RuntimeError("no luck")
+
+    with pytest.warns(LakewrightWarning, match="snapshot 1 is published, but the work after it failed"):
+        assert BatchTableCommit(store, after_commit=broken).commit([message(store, "a")]).snapshot_id == 1
+    assert live_names(store) == ["a"]
 
 
 def test_a_closed_commit_refuses(tmp_path: Path) -> None:

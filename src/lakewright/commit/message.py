@@ -25,7 +25,7 @@ from lakewright.spec.types import DataType, parse_type
 from lakewright.spec.values import to_python
 
 MAGIC = b"LWCM"
-VERSION = 1
+VERSION = 2
 BODY_BYTES_MAX = 256 << 20
 
 _HEAD = struct.Struct(">4sHI32s")
@@ -48,6 +48,8 @@ class CommitMessage(FileChanges):
     attempt: str = ""  # which try of which task of the job
     partition_types: tuple[str, ...] = ()  # the types of the partition columns; empty where they are not known
     rows_in: int | None = None  # how many rows the writer was given
+    base_snapshot: int | None = None  # whose numbers the writer went on from; 0: of an empty table, None: not known
+    hash_base: tuple[str, ...] | None = None  # dynamic buckets: the partition's HASH files built upon, sorted
 
     @property
     def partition(self) -> tuple[object, ...]:
@@ -150,6 +152,8 @@ def _checked(message: CommitMessage) -> CommitMessage:
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
             _check_name(name)
+    for name in message.hash_base or ():
+        _check_name(name)
     for index in _index_files(message):
         for name in (index.file_name, *(place.data_file for place in index.deletion_ranges or ())):
             _check_name(name)

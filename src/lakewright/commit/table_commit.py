@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
@@ -52,16 +53,27 @@ class CommitCallback(Protocol):
 
 
 Callback: TypeAlias = CommitCallback | Callable[[CommitContext], None]
+Place: TypeAlias = tuple[bytes, int]  # a partition and a bucket
+AfterCommit: TypeAlias = Callable[[Snapshot, frozenset[Place]], None]  # the snapshot, and the places it touched
 
 
 class TableCommit:
-    """Publishes what writers prepared. Close it, or use it as a context manager."""
+    """Publishes what writers prepared. Close it, or use it as a context manager.
+
+    `after_commit` is work that belongs to a commit but follows it, such as compacting the buckets it touched.
+    """
 
     def __init__(
-        self, store: TableStore, *, commit_user: str | None = None, committer: Committer | None = None
+        self,
+        store: TableStore,
+        *,
+        commit_user: str | None = None,
+        committer: Committer | None = None,
+        after_commit: AfterCommit | None = None,
     ) -> None:
         self._store = store
         self._committer = committer or Committer(store, commit_user=commit_user)
+        self._after_commit = after_commit
         self._callbacks: list[Callback] = []
         self._closed = False
 
@@ -104,23 +116,27 @@ class TableCommit:
             partitions=len({m.partition_bytes for m in messages if m.new_files}),
         )
         if snapshot is not None:
-            context = CommitContext(self._store.name, snapshot, tuple(messages), identifier)
-            for callback in self._callbacks:
-                self._call(callback, context)
+            self._follow_up(snapshot, messages, identifier)
         return result
 
-    def _call(self, callback: Callback, context: CommitContext) -> None:
+    def _follow_up(self, snapshot: Snapshot, messages: Sequence[CommitMessage], identifier: int) -> None:
+        """Do what follows a commit: first the work on its buckets, then whoever wants to hear of it."""
+        after, places = self._after_commit, frozenset((m.partition_bytes, m.bucket) for m in messages if not m.is_empty)
+        if after is not None and places:
+            self._guarded(snapshot, "the work after it", partial(after, snapshot, places))
+        context = CommitContext(self._store.name, snapshot, tuple(messages), identifier)
+        for callback in self._callbacks:
+            call = callback if callable(callback) else callback.call
+            self._guarded(snapshot, "a commit callback", partial(call, context))
+
+    def _guarded(self, snapshot: Snapshot, what: str, call: Callable[[], None]) -> None:
         try:
-            if callable(callback):
-                callback(context)
-            else:
-                callback.call(context)
-        except Exception as error:  # noqa: BLE001 - the commit stands, whatever the callback does
+            call()
+        except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens after it
             warnings.warn(
-                f"{self._store.name}: snapshot {context.snapshot.id} is published, but a commit callback failed: "
-                f"{error!r}",
+                f"{self._store.name}: snapshot {snapshot.id} is published, but {what} failed: {error!r}",
                 LakewrightWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
 
     def _ignore_empty(self, *, default: bool) -> bool:
@@ -147,8 +163,9 @@ class BatchTableCommit(TableCommit):
         overwrite: PartitionSpec | None = None,
         commit_user: str | None = None,
         committer: Committer | None = None,
+        after_commit: AfterCommit | None = None,
     ) -> None:
-        super().__init__(store, commit_user=commit_user, committer=committer)
+        super().__init__(store, commit_user=commit_user, committer=committer, after_commit=after_commit)
         self._overwrite = overwrite
 
     def commit(
@@ -196,8 +213,15 @@ class BatchTableCommit(TableCommit):
 class StreamTableCommit(TableCommit):
     """Commits the messages of one stream under growing identifiers. The commit user stays the same over restarts."""
 
-    def __init__(self, store: TableStore, *, commit_user: str, committer: Committer | None = None) -> None:
-        super().__init__(store, commit_user=commit_user, committer=committer)
+    def __init__(
+        self,
+        store: TableStore,
+        *,
+        commit_user: str,
+        committer: Committer | None = None,
+        after_commit: AfterCommit | None = None,
+    ) -> None:
+        super().__init__(store, commit_user=commit_user, committer=committer, after_commit=after_commit)
 
     def commit(
         self,

@@ -1,0 +1,121 @@
+"""Levels, sorted runs and sections: the facts of one bucket's files in, what must be read together out.
+
+A *sorted run* is a list of files whose keys rise from file to file without meeting: every file of level 0 alone, all
+files of a higher level together. A *section* holds files whose key ranges hang together, cut into as few runs as
+possible; sections never share a key, so each can be merged by itself. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.rows import decode_row
+from lakewright.spec.types import DataType, Value
+
+Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRun:
+    """One file of level 0, or all files of a higher level."""
+
+    level: int
+    files: tuple[DataFile, ...]
+
+    @property
+    def size(self) -> int:
+        """How many bytes the files have."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Files whose keys overlap, directly or through others, as runs in which no two files overlap."""
+
+    runs: tuple[tuple[DataFile, ...], ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files of all runs."""
+        return tuple(file for run in self.runs for file in run)
+
+    @property
+    def size(self) -> int:
+        """How many bytes the files have."""
+        return sum(file.file_size for file in self.files)
+
+
+def runs_of(files: Iterable[DataFile]) -> list[SortedRun]:
+    """Return the sorted runs of a bucket, youngest first; files of a level stay in the order they are given in."""
+    levels: dict[int, list[DataFile]] = {}
+    for file in files:
+        levels.setdefault(file.level, []).append(file)
+    fresh = sorted(levels.pop(0, []), key=_age)
+    deeper = (SortedRun(level, tuple(found)) for level, found in sorted(levels.items()))
+    return [*(SortedRun(0, (file,)) for file in fresh), *deeper]
+
+
+def _age(file: DataFile) -> tuple[int, int, int, str]:
+    return -file.max_sequence_number, file.min_sequence_number, file.creation_time or 0, file.file_name
+
+
+def sections(files: Iterable[DataFile], key_types: Sequence[DataType]) -> list[Section]:
+    """Cut the files of one bucket into sections, in key order; files of bucket -2 have no key bounds and no sections.
+
+    Equal bounds overlap: the two files may both hold that key.
+    """
+    bounded = sorted(
+        (
+            (_key_of(decode_row(file.min_key, key_types)), _key_of(decode_row(file.max_key, key_types)), file)
+            for file in files
+        ),
+        key=lambda found: (found[0], found[1], found[2].level, _age(found[2])),
+    )
+    made: list[Section] = []
+    current: list[tuple[Key, Key, DataFile]] = []
+    highest: Key | None = None
+    for low, high, file in bounded:
+        if highest is not None and low > highest:
+            made.append(_section(current))
+            current, highest = [], None
+        current.append((low, high, file))
+        highest = high if highest is None else max(highest, high)
+    return [*made, _section(current)] if current else made
+
+
+def _section(bounded: Sequence[tuple[Key, Key, DataFile]]) -> Section:
+    """Put files that are ordered by their lower bound into as few runs as possible."""
+    runs: list[list[DataFile]] = []
+    ends: list[tuple[Key, int]] = []  # a heap: the last key of each run, and which run it is
+    for low, high, file in bounded:
+        if ends and low > ends[0][0]:
+            number = ends[0][1]
+            runs[number].append(file)
+            heapq.heapreplace(ends, (high, number))
+        else:
+            heapq.heappush(ends, (high, len(runs)))
+            runs.append([file])
+    return Section(tuple(tuple(run) for run in runs))
+
+
+def max_level(options: CoreOptions, files: Iterable[DataFile]) -> int:
+    """Return the deepest level of a bucket: what `num-levels` says, or deeper where files lie deeper."""
+    return max((options.num_levels() - 1, *(file.level for file in files)))
+
+
+def _key_of(values: Iterable[Value]) -> Key:
+    return tuple(_comparable(value) for value in values)
+
+
+def _comparable(value: Value) -> tuple[int, object]:
+    if value is None:
+        return 0, 0
+    if isinstance(value, float):
+        return 1, (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1.0, value))
+    return 1, value

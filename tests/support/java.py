@@ -63,6 +63,17 @@ class Java:
         database, name = source.split(".")
         self.ask("copy", str(warehouse), database, name, target.split(".")[1])
 
+    def apply(self, warehouse: Path, source: str, target: str, **options: str) -> None:
+        """Write the changes that one table lists, their kinds in its first column, to another, as Java."""
+        database, name = source.split(".")
+        pairs = [f"{key}={value}" for key, value in options.items()]
+        self.ask("apply", str(warehouse), database, name, target.split(".")[1], *pairs)
+
+    def compact(self, warehouse: Path, table: str, **options: str) -> None:
+        """Compact every bucket fully, as Java."""
+        database, name = table.split(".")
+        self.ask("compact", str(warehouse), database, name, *(f"{key}={value}" for key, value in options.items()))
+
     def close(self) -> None:
         """End the process."""
         assert self.process.stdin is not None

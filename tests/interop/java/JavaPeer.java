@@ -5,13 +5,17 @@ import java.time.LocalTime;
 import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
+import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
@@ -20,6 +24,7 @@ import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
@@ -31,6 +36,7 @@ import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.MapType;
 import org.apache.paimon.types.MultisetType;
+import org.apache.paimon.types.RowKind;
 import org.apache.paimon.types.RowType;
 
 /**
@@ -40,6 +46,8 @@ import org.apache.paimon.types.RowType;
  * read WAREHOUSE DB TABLE [key=value ...]     rows of a batch read, with dynamic options
  * find WAREHOUSE DB TABLE COLUMN TEXT         rows whose text column equals a value, filtered and pruned by Java
  * copy WAREHOUSE DB SOURCE TARGET             append all rows of one table to another, as Java
+ * apply WAREHOUSE DB SOURCE TARGET [k=v ...]  the same for changes: the first column of the source is the row kind
+ * compact WAREHOUSE DB TABLE [key=value ...]  full compaction of every bucket
  * </pre>
  */
 public class JavaPeer {
@@ -64,20 +72,53 @@ public class JavaPeer {
         try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
             Table table = catalog.getTable(Identifier.create(words[2], words[3]));
             if (words[0].equals("read")) {
-                Map<String, String> dynamic = new HashMap<>();
-                for (int i = 4; i < words.length; i++) {
-                    int equals = words[i].indexOf('=');
-                    dynamic.put(words[i].substring(0, equals), words[i].substring(equals + 1));
-                }
-                return "{\"rows\": [" + String.join(", ", rows(dynamic.isEmpty() ? table : table.copy(dynamic))) + "]}";
+                return "{\"rows\": [" + String.join(", ", rows(with(table, words, 4))) + "]}";
             }
             if (words[0].equals("find")) {
                 int column = table.rowType().getFieldIndex(words[4]);
                 Predicate equal = new PredicateBuilder(table.rowType()).equal(column, BinaryString.fromString(words[5]));
                 return "{\"rows\": [" + String.join(", ", rows(table, equal)) + "]}";
             }
-            return copy(table, catalog.getTable(Identifier.create(words[2], words[4])));
+            if (words[0].equals("compact")) {
+                return compact((FileStoreTable) with(table, words, 4));
+            }
+            Table target = catalog.getTable(Identifier.create(words[2], words[4]));
+            return copy(table, with(target, words, 5), words[0].equals("apply"));
         }
+    }
+
+    static Table with(Table table, String[] words, int first) {
+        Map<String, String> dynamic = new HashMap<>();
+        for (int i = first; i < words.length; i++) {
+            int equals = words[i].indexOf('=');
+            dynamic.put(words[i].substring(0, equals), words[i].substring(equals + 1));
+        }
+        return dynamic.isEmpty() ? table : table.copy(dynamic);
+    }
+
+    static String compact(FileStoreTable table) throws Exception {
+        BatchWriteBuilder sink = table.newBatchWriteBuilder();
+        Map<BinaryRow, Set<Integer>> buckets = new HashMap<>();
+        table.store().newScan().plan().files().forEach(
+                entry -> buckets.computeIfAbsent(entry.partition().copy(), p -> new HashSet<>()).add(entry.bucket()));
+        try (BatchTableWrite write = sink.newWrite(); BatchTableCommit commit = sink.newCommit()) {
+            write.withIOManager(new org.apache.paimon.disk.IOManagerImpl(System.getProperty("java.io.tmpdir")));
+            for (Map.Entry<BinaryRow, Set<Integer>> one : buckets.entrySet()) {
+                for (int bucket : one.getValue()) {
+                    write.compact(one.getKey(), bucket, true);
+                }
+            }
+            commit.commit(write.prepareCommit());
+        }
+        return "{}";
+    }
+
+    static InternalRow change(InternalRow row, List<DataField> fields) {
+        GenericRow out = new GenericRow(RowKind.fromShortString(row.getString(0).toString()), fields.size() - 1);
+        for (int i = 1; i < fields.size(); i++) {
+            out.setField(i - 1, InternalRow.createFieldGetter(fields.get(i).type(), i).getFieldOrNull(row));
+        }
+        return out;
     }
 
     static List<String> rows(Table table) throws Exception {
@@ -98,7 +139,7 @@ public class JavaPeer {
         return rows;
     }
 
-    static String copy(Table source, Table target) throws Exception {
+    static String copy(Table source, Table target, boolean kinds) throws Exception {
         BatchWriteBuilder sink = target.newBatchWriteBuilder();
         ReadBuilder builder = source.newReadBuilder();
         try (BatchTableWrite write = sink.newWrite();
@@ -109,7 +150,7 @@ public class JavaPeer {
             reader.forEachRemaining(
                     row -> {
                         try {
-                            write.write(row);
+                            write.write(kinds ? change(row, source.rowType().getFields()) : row);
                         } catch (Exception failure) {
                             throw new RuntimeException(failure);
                         }

@@ -151,11 +151,45 @@ def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> li
     of_bucket = [bucket or 0] * len(starts)
     if buckets is not None:
         of_bucket = buckets[starts if order is None else order[starts]].tolist()
-    ends = bounds[1:].tolist()
-    return [
-        Group(partition, number, grouped.slice(start, end - start))
-        for partition, number, start, end in zip(partitions, of_bucket, starts.tolist(), ends, strict=True)
-    ]
+    return _groups(grouped, bounds, partitions, of_bucket)
+
+
+def number_partitions(table: pa.Table, routing: Routing) -> tuple[Codes, list[bytes]]:
+    """Return the number of each row's partition, counted from 0 as they first appear, and the partitions themselves."""
+    if not routing.partition_fields or table.num_rows == 0:
+        return np.zeros(table.num_rows, dtype=np.int32), [EMPTY_ROW] if table.num_rows else []
+    encoded = pa.array(_partition_codes(table, routing)).dictionary_encode()
+    numbers: Codes = encoded.indices.to_numpy(zero_copy_only=False)
+    firsts = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    firsts[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of equal numbers the one written last stays
+    return numbers, _partition_rows(table, firsts, routing)
+
+
+def place_rows(table: pa.Table, routing: Routing, partitions: tuple[Codes, list[bytes]], buckets: Codes) -> list[Group]:
+    """Return rows grouped by partition and bucket, both known for every row, as by `number_partitions`."""
+    if table.num_rows == 0:
+        return []
+    numbers, rows = partitions
+    width = int(buckets.max()) + 1
+    grouped, order, bounds = _contiguous(table, numbers.astype(np.int64) * width + buckets, routing)
+    firsts = bounds[:-1] if order is None else order[bounds[:-1]]
+    return _groups(grouped, bounds, [rows[n] for n in numbers[firsts].tolist()], buckets[firsts].tolist())
+
+
+def stable_order(codes: Codes) -> Codes:
+    """Return an order that brings equal codes together and keeps the order among them; few codes sort by radix."""
+    low, high = int(codes.min()), int(codes.max())
+    if high - low < _RADIX_MAX:
+        return np.argsort((codes - low).astype(np.uint16), kind="stable")
+    dense = pa.array(codes).dictionary_encode()
+    if len(dense.dictionary) <= _RADIX_MAX:
+        return np.argsort(dense.indices.to_numpy(zero_copy_only=False).astype(np.uint16), kind="stable")
+    return np.argsort(codes, kind="stable")
+
+
+def run_bounds(codes: Codes) -> Codes:
+    """Return where runs of equal codes begin, and the number of codes."""
+    return np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)]))
 
 
 def refuse_nan(table: pa.Table, routing: Routing) -> None:
@@ -242,12 +276,20 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
+def _groups(grouped: pa.Table, bounds: Codes, partitions: Sequence[bytes], buckets: Sequence[int]) -> list[Group]:
+    cuts = bounds.tolist()
+    return [
+        Group(partition, bucket, grouped.slice(start, end - start))
+        for partition, bucket, start, end in zip(partitions, buckets, cuts[:-1], cuts[1:], strict=True)
+    ]
+
+
 def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Table, Codes | None, Codes]:
     """Bring equal codes side by side: the table, the order taken (None: as it was), and the bounds of the runs."""
     if bool((codes[1:] >= codes[:-1]).all()):
-        return table, None, _run_bounds(codes)
-    order = _stable_order(codes)
-    bounds = _run_bounds(codes[order])
+        return table, None, run_bounds(codes)
+    order = stable_order(codes)
+    bounds = run_bounds(codes[order])
     table = table.combine_chunks()
     constant = [part.name for part in routing.partition_fields]
     taken = table.drop_columns(constant).take(pa.array(order))
@@ -259,18 +301,3 @@ def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Tab
         for name in table.column_names
     ]
     return pa.Table.from_arrays(columns, schema=table.schema), order, bounds
-
-
-def _run_bounds(codes: Codes) -> Codes:
-    return np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)]))
-
-
-def _stable_order(codes: Codes) -> Codes:
-    """Return the order that sorts codes stably, or at least brings equal ones together; few codes sort by radix."""
-    low, high = int(codes.min()), int(codes.max())
-    if high - low < _RADIX_MAX:
-        return np.argsort((codes - low).astype(np.uint16), kind="stable")
-    dense = pa.array(codes).dictionary_encode()
-    if len(dense.dictionary) <= _RADIX_MAX:
-        return np.argsort(dense.indices.to_numpy(zero_copy_only=False).astype(np.uint16), kind="stable")
-    return np.argsort(codes, kind="stable")

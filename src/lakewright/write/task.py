@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakewright.formats.rolling import NewFile, wall_clock_ms
+from lakewright.formats.rolling import FilePlan, NewFile, wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.storage.layout import check_file_name
 
@@ -31,7 +31,7 @@ class WriteTask:
     @property
     def stem(self) -> str:
         """The part of every file name that no other attempt has; a number follows it."""
-        return f"{self.write_id}-{self.number}-{self.attempt}-"
+        return f"{self.write_id}-{self.number}-{self.attempt}"
 
     @property
     def label(self) -> str:
@@ -46,10 +46,10 @@ class FileNames:
         self._task = task
         self._counter = itertools.count()
 
-    def new_file(self, place: Place, prefix: str, suffix: str) -> NewFile:
-        """Open the next file of a bucket; the prefix and the suffix stand around what makes its name unique."""
+    def new_file(self, place: Place, plan: FilePlan) -> NewFile:
+        """Open the next file of a bucket."""
         store = self._task.store
-        name = check_file_name(f"{prefix}{self._task.stem}{next(self._counter)}{suffix}")
+        name = check_file_name(plan.file_name(f"{self._task.stem}-{next(self._counter)}"))
         directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
         path = f"{directory}/{name}"
         return NewFile(name, path, store.storage.open_output(path))

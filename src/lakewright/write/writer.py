@@ -139,10 +139,8 @@ class TableWriter:
         self._live = LiveBuckets(job.store, self._total_buckets) if self._fixed and not job.overwrite else None
         self._numbers: dict[Place, SequenceNumbers] = {}
         self._counter = itertools.count()
-        prefix = options.get(CoreOptions.DATA_FILE_PREFIX)
-        with_compression = options.get(CoreOptions.FILE_SUFFIX_INCLUDE_COMPRESSION)
-        self._name_head = check_file_name(f"{prefix}{job.write_id}-{task}-{attempt}-")
-        self._name_tail = self._plan.extension(with_compression=with_compression)
+        self._stem = f"{job.write_id}-{task}-{attempt}"
+        check_file_name(self._plan.file_name(self._stem))
         budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
         self._stage_bytes = min(STAGE_BYTES, budget // 8)
         self._stage: list[pa.Table] = []
@@ -291,7 +289,7 @@ class TableWriter:
         return RollingFile(self._plan, lambda: self._new_file(directory), numbers, self._clock_ms)
 
     def _new_file(self, directory: str) -> NewFile:
-        name = check_file_name(f"{self._name_head}{next(self._counter)}{self._name_tail}")
+        name = check_file_name(self._plan.file_name(f"{self._stem}-{next(self._counter)}"))
         path = f"{directory}/{name}"
         return NewFile(name, path, self._store.storage.open_output(path))
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lakewright.errors import NotFoundError
+from lakewright.metadata.changelogs import Changelogs
+from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Schemas
@@ -71,6 +73,16 @@ class TableStore:
     def tags(self) -> Tags:
         """The table's tags."""
         return Tags(self.storage, self.layout)
+
+    @property
+    def consumers(self) -> Consumers:
+        """How far the readers of streams have come."""
+        return Consumers(self.storage, self.layout)
+
+    @property
+    def changelogs(self) -> Changelogs:
+        """The expired snapshots that live on for their changelog."""
+        return Changelogs(self.storage, self.layout)
 
     @property
     def manifests(self) -> Manifests:

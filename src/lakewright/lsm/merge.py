@@ -1,0 +1,192 @@
+"""Rows of one key become one: keyed rows in any order in, one row per key in key order out.
+
+Merge order, inside a key: the sequence fields (null is the oldest), then the sequence number, then retracts before
+adds. A key with one row passes untouched, whatever the engine and the kind of the row. Folding some rows first and the
+result with the rest later gives what folding all of them gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.lsm.groups import Groups, MergeFunction
+from lakewright.lsm.images import Flags, Longs, Sorted, column_parts, layers_of
+from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
+from lakewright.spec.keyed import DELETE, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine, SortOrder
+from lakewright.spec.schema import TableSchema
+from lakewright.spec.types import DataField
+
+# Engines that compute a row from several, each made from the schema of a table: one line each.
+FUNCTIONS: Mapping[MergeEngine, Callable[[TableSchema], MergeFunction]] = {}
+_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})  # engines where one row of a key wins
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """How the rows of one table are merged."""
+
+    table: str  # its name, for messages
+    schema: TableSchema
+    key: KeyOrder
+    engine: MergeEngine
+    sequence: tuple[SortColumn, ...]
+    ignore_delete: bool
+    needs_lookup: bool
+    function: MergeFunction | None  # None where one of the rows wins as it is
+
+    @classmethod
+    def of_schema(cls, schema: TableSchema, *, table: str = "") -> MergeSpec:
+        """Read from a schema how its rows are merged, and refuse what is not supported."""
+        options = schema.core_options
+        engine = options.merge_engine()
+        if engine not in _WHOLE_ROWS and engine not in FUNCTIONS:
+            raise UnsupportedError(f"the merge engine {engine.value!r} is not supported", table=table)
+        descending = options.get(CoreOptions.SEQUENCE_FIELD_SORT_ORDER) is SortOrder.DESCENDING
+        lookup = (
+            options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.LOOKUP
+            or options.get(CoreOptions.DELETION_VECTORS_ENABLED)
+            or options.get(CoreOptions.FORCE_LOOKUP)
+        )
+        return cls(
+            table=table,
+            schema=schema,
+            key=KeyOrder(schema.trimmed_primary_key_fields),
+            engine=engine,
+            sequence=tuple(
+                SortColumn(schema.field(name), descending) for name in options.get(CoreOptions.SEQUENCE_FIELD)
+            ),
+            ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
+            needs_lookup=lookup and engine is not MergeEngine.FIRST_ROW,
+            function=FUNCTIONS[engine](schema) if engine in FUNCTIONS else None,
+        )
+
+    @property
+    def sequence_fields(self) -> tuple[DataField, ...]:
+        """The sequence fields of the table."""
+        return tuple(column.field for column in self.sequence)
+
+    def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns that a merge must read to give these, in schema order."""
+        wanted = frozenset(columns)
+        wanted |= {*self.key.names, *(field.name for field in self.sequence_fields)}
+        if self.function is not None:
+            wanted |= self.function.needed(wanted)
+        return tuple(name for name in self.schema.field_names if name in wanted)
+
+    def fold(self, rows: pa.Table) -> pa.Table:
+        """Merge rows in any order to one row per key, in key order; kinds stay, `_LEVEL` goes."""
+        groups = merge_order(rows, self)
+        if self.function is not None:
+            return _computed(groups, self.function)
+        return _take(groups.rows, _winners(groups, self))
+
+
+def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:
+    """Order rows by key and, inside a key, from the oldest to the latest; rows the lookup rule hides are left out."""
+    found = spec.key.sorted(rows)
+    if spec.needs_lookup and LEVEL.name in rows.column_names:
+        found = _nearest(found, rows.column(LEVEL.name).to_numpy())
+    starts = np.flatnonzero(found.new)
+    if len(starts) < len(found.order):
+        _order_by_age(found, rows, spec)
+    if LEVEL.name in rows.column_names:
+        rows = rows.drop_columns([LEVEL.name])
+    return Groups(rows, found.order, starts, np.append(starts[1:], len(found.order)))
+
+
+def drop_retracts(rows: pa.Table) -> pa.Table:
+    """Leave out the rows of kind -U and -D."""
+    retracts = _retracts(rows)
+    return rows.filter(pa.array(np.logical_not(retracts))) if retracts.any() else rows
+
+
+def _retracts(rows: pa.Table) -> Flags:
+    kinds = rows.column(VALUE_KIND.name).to_numpy()
+    found: Flags = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+    return found
+
+
+def _order_by_age(found: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
+    """Put the rows of each key from the oldest to the latest."""
+    parts = table_parts(rows, spec.sequence)
+    parts += column_parts(rows.column(SEQUENCE_NUMBER.name), SEQUENCE_NUMBER.type)
+    adds = pc.invert(pc.is_in(rows.column(VALUE_KIND.name), pa.array([UPDATE_BEFORE, DELETE], pa.int8())))
+    parts += column_parts(adds.cast(pa.int8()), VALUE_KIND.type)
+    inner = Sorted(found.order, found.new.copy())
+    for layer in layers_of(parts):
+        inner.refine(layer)
+
+
+def _nearest(found: Sorted, levels: Longs) -> Sorted:
+    """Keep of each key the rows of level 0 and the row of the lowest other level: it has the deeper ones inside."""
+    sorted_levels = levels[found.order].astype(np.int16)
+    deep = sorted_levels > 0
+    if not deep.any():
+        return found
+    group = np.cumsum(found.new) - 1
+    nearest = np.full(int(group[-1]) + 1, np.iinfo(np.int16).max, np.int16)
+    np.minimum.at(nearest, group[deep], sorted_levels[deep])
+    keep = ~deep | (sorted_levels == nearest[group])
+    group = group[keep]
+    new = np.ones(len(group), np.bool_)
+    new[1:] = group[1:] != group[:-1]
+    return Sorted(found.order[keep], new)
+
+
+def _winners(groups: Groups, spec: MergeSpec) -> Longs:
+    """Return the position of the row that wins each key; a key whose retracts are all ignored has none."""
+    retracts = _retracts(groups.rows)[groups.order]
+    first_row = spec.engine is MergeEngine.FIRST_ROW
+    if not retracts.any() or not (first_row or spec.ignore_delete):
+        return groups.order[groups.starts if first_row else groups.ends - 1]
+    single = np.repeat(groups.ends - groups.starts == 1, groups.ends - groups.starts)
+    skipped = retracts & ~single
+    if skipped.any() and not spec.ignore_delete:
+        raise InvalidInputError(
+            f"the table {spec.table!r} keeps the first row of each key (merge-engine first-row), but a row of kind -U or -D"
+            " came: leave such rows out, or set 'ignore-delete' = true",
+            table=spec.table,
+        )
+    at = np.flatnonzero(~skipped)
+    group = np.searchsorted(groups.starts, at, side="right")
+    edge = np.ones(len(at), np.bool_)
+    if first_row:
+        edge[1:] = group[1:] != group[:-1]
+    else:
+        edge[:-1] = group[1:] != group[:-1]
+    return groups.order[at[edge]]
+
+
+def _computed(groups: Groups, function: MergeFunction) -> pa.Table:
+    """Let a function merge the keys of two rows or more, and put the others between its results."""
+    several = groups.ends - groups.starts > 1
+    if not several.any():
+        return _take(groups.rows, groups.order)
+    counts = (groups.ends - groups.starts)[several]
+    ends = np.cumsum(counts)
+    at = np.repeat(several, groups.ends - groups.starts)
+    merged = function.merge(Groups(groups.rows, groups.order[at], ends - counts, ends))
+    if several.all():
+        return merged
+    single = _take(groups.rows, groups.order[~at])
+    place = np.empty(len(groups), np.int64)
+    place[several] = np.arange(len(merged))
+    place[~several] = np.arange(len(merged), len(groups))
+    return pa.concat_tables([merged, single]).take(pa.array(place))
+
+
+def _take(rows: pa.Table, positions: Longs) -> pa.Table:
+    """Return rows at positions, without copying where they follow each other."""
+    if len(positions) == 0:
+        return rows.slice(0, 0)
+    first = int(positions[0])
+    if bool(np.all(np.diff(positions) == 1)):
+        return rows.slice(first, len(positions))
+    return rows.take(pa.array(positions))

@@ -36,7 +36,7 @@ PLAIN = CommitMessage(
     attempt="task-0.1",
     partition_types=("STRING",),
     rows_in=3,
-    base_snapshot=7,
+    base_snapshot="manifest-list-1",
     hash_base=("index-1", "index-2"),
 )
 
@@ -60,7 +60,7 @@ def messages() -> st.SearchStrategy[CommitMessage]:
         attempt=TEXTS,
         partition_types=st.just(("STRING",)),
         rows_in=st.none() | NATURALS,
-        base_snapshot=st.none() | NATURALS,
+        base_snapshot=st.none() | st.just("") | NAMES,
         hash_base=st.none() | st.lists(NAMES, max_size=2).map(tuple),
     )
 
@@ -200,6 +200,7 @@ def test_names_that_are_paths_are_refused(name: str) -> None:
         ("new_index_files", 0, "file_name"),
         ("new_index_files", 0, "deletion_ranges", 0, "data_file"),
         ("hash_base", 0),
+        *([("base_snapshot",)] if name else []),
     ):
         with pytest.raises(InvalidMessageError, match="file name"):
             CommitMessage.deserialize(altered(lambda body, path=path: rename(body, *path)))  # type: ignore[misc]

@@ -21,6 +21,7 @@ from lakewright.commit.message_body import MESSAGE_MEMBERS, from_bytes, record, 
 from lakewright.errors import CorruptTableError, InvalidInputError, InvalidMessageError
 from lakewright.spec.datafile import DataFile, IndexFile
 from lakewright.spec.rows import canonical_row, decode_row, row_arity
+from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataType, parse_type
 from lakewright.spec.values import to_python
 
@@ -48,7 +49,7 @@ class CommitMessage(FileChanges):
     attempt: str = ""  # which try of which task of the job
     partition_types: tuple[str, ...] = ()  # the types of the partition columns; empty where they are not known
     rows_in: int | None = None  # how many rows the writer was given
-    base_snapshot: int | None = None  # whose numbers the writer went on from; 0: of an empty table, None: not known
+    base_snapshot: str | None = None  # whose sequence numbers the writer went on from, by `snapshot_name`
     hash_base: tuple[str, ...] | None = None  # dynamic buckets: the partition's HASH files built upon, sorted
 
     @property
@@ -120,6 +121,14 @@ class CommitMessage(FileChanges):
         return CommitMessage.deserialize, (self.serialize(),)
 
 
+def snapshot_name(snapshot: Snapshot | None) -> str:
+    """Return what tells a snapshot from every other, also after a rollback; the empty text where there is none.
+
+    Ids are given again after a rollback and not every implementation writes uuids, but manifest lists have unique names.
+    """
+    return "" if snapshot is None else snapshot.delta_manifest_list
+
+
 _CODEC = record(CommitMessage, MESSAGE_MEMBERS)
 
 
@@ -152,7 +161,8 @@ def _checked(message: CommitMessage) -> CommitMessage:
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
             _check_name(name)
-    for name in message.hash_base or ():
+    base = message.base_snapshot
+    for name in (*(message.hash_base or ()), *((base,) if base else ())):
         _check_name(name)
     for index in _index_files(message):
         for name in (index.file_name, *(place.data_file for place in index.deletion_ranges or ())):

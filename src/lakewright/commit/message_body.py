@@ -212,6 +212,6 @@ MESSAGE_MEMBERS = _members(
     attempt=TEXT,
     partition_types=TEXTS,
     rows_in=optional(NATURAL),
-    base_snapshot=optional(NATURAL),
+    base_snapshot=optional(TEXT),
     hash_base=optional(TEXTS),
 )

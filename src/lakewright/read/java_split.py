@@ -40,6 +40,8 @@ def to_java(split: DataSplit, *, version: int = NEWEST_VERSION) -> bytes:
         raise UnsupportedError(f"splits of version {version} are not supported, only {sorted(FIELD_COUNTS)}")
     if split.row_ranges:
         raise UnsupportedError("a split with row ranges has no form that other implementations know")
+    if split.before is not None:
+        raise UnsupportedError("a split between two snapshots has no form that all implementations know")
     parts = [
         struct.pack(">qii", FRAME_MAGIC, _FRAME_VERSION, _DATA_SPLIT),
         struct.pack(">qiq", SPLIT_MAGIC, version, split.snapshot_id),
@@ -51,7 +53,7 @@ def to_java(split: DataSplit, *, version: int = NEWEST_VERSION) -> bytes:
         _INT.pack(len(split.files)),
         *(_sized(encode_file(file, field_count=FIELD_COUNTS[version])) for file in split.files),
         _deletions(split),
-        struct.pack(">BB", 0, split.raw_convertible),
+        struct.pack(">BB", split.streaming, split.raw_convertible),
     ]
     return b"".join(parts)
 
@@ -78,9 +80,7 @@ def _data_split(source: _Source, field_count: int, partition_types: tuple[DataTy
         raise UnsupportedError("splits between two snapshots are not supported")
     files = source.files(field_count)
     deletions = source.deletions(len(files))
-    if source.read_bool():
-        raise UnsupportedError("streaming splits are not supported")
-    raw = source.read_bool()
+    streaming, raw = source.read_bool(), source.read_bool()
     source.end()
     return DataSplit(
         snapshot_id,
@@ -93,6 +93,7 @@ def _data_split(source: _Source, field_count: int, partition_types: tuple[DataTy
         bucket_path=bucket_path,
         raw_convertible=raw,
         deletion_files=deletions,
+        streaming=streaming,
     )
 
 

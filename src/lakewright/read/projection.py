@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.keyed import INSERT, KIND_NAMES, SEQUENCE_NUMBER
 from lakewright.spec.predicate import TRUE, Predicate, resolve_path
 from lakewright.spec.types import AtomicType, DataField, DataType, RowType, with_nullable
 
 ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))
 ROW_TRACKING_FIELDS = (ROW_ID, SEQUENCE_NUMBER)
+ROW_KIND = "_row_kind"  # the column that says what happened to a row: one of `KIND_NAMES`
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Projection:
     read_fields: tuple[DataField, ...]  # columns of the table; of a ROW perhaps only a part
     fields: tuple[DataField, ...]  # the columns of the result
     paths: tuple[tuple[str, ...], ...]  # of each column of the result
+    kind: str | None = None  # the name of the first column of the result, where it is the kind of each row
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -37,9 +39,11 @@ class Projection:
         return to_arrow_schema(self.fields)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the read fields as one of the result."""
+        """Return a batch of the read fields as one of the result; rows that come without a kind are inserts."""
         if not self.paths:
             return batch.select([])
+        if self.kind is not None and self.kind not in batch.schema.names:
+            batch = batch.append_column(self.kind, pa.repeat(KIND_NAMES[INSERT], batch.num_rows))
         columns = []
         for path in self.paths:
             column = batch.column(path[0])
@@ -47,6 +51,16 @@ class Projection:
                 column = pc.struct_field(column, name)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def with_kinds(self, name: str = ROW_KIND) -> Projection:
+        """Return a projection whose result begins with the kind of each row."""
+        if any(field.name == name for field in (*self.read_fields, *self.fields)):
+            raise InvalidInputError(
+                f"the kind of a row would come as {name!r}, but a column has that name; leave it out, or rename it",
+                column=name,
+            )
+        field = DataField(-1, name, AtomicType("STRING"))
+        return replace(self, fields=(field, *self.fields), paths=((name,), *self.paths), kind=name)
 
     def empty(self) -> pa.Table:
         """Return a result without rows."""

@@ -13,7 +13,7 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from lakewright.errors import CorruptTableError, InvalidMessageError
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
@@ -56,12 +56,18 @@ class DeletionFile:
     cardinality: int | None
 
 
+Deletions: TypeAlias = Mapping[tuple[bytes, str], DeletionFile]  # by partition and name of the data file
+
+
 @dataclass(frozen=True, slots=True)
 class DataSplit:
     """Some files of one bucket of one partition, at one snapshot.
 
     The tuples beside `files` have one element per file, or are empty where none has anything to say. A row range counts
     the rows of its file as they lie in it: only those from the first number up to the second are read.
+
+    The rows of a `streaming` split are events: they come as they lie in the files, with their kinds and not merged. A
+    split with `before` gives the difference between that state of the bucket and its own.
     """
 
     snapshot_id: int
@@ -75,6 +81,8 @@ class DataSplit:
     raw_convertible: bool = True
     deletion_files: tuple[DeletionFile | None, ...] = ()
     row_ranges: tuple[tuple[int, int] | None, ...] = ()
+    streaming: bool = False
+    before: DataSplit | None = None
 
     @property
     def partition(self) -> Row:
@@ -97,13 +105,18 @@ class DataSplit:
         """Whether any row of the files is deleted by a vector."""
         return any(self.deletion_files)
 
+    @property
+    def needs_merge(self) -> bool:
+        """Whether the files hold versions of one row that are still to be merged, or rows that delete."""
+        # The columns of rows that lie in several files are put side by side, which is no merge: such rows have ids.
+        return not self.raw_convertible and all(file.first_row_id is None for file in self.files)
+
     def merged_row_count(self) -> int | None:
         """Return how many rows a read without a filter gives; None where that is not known without reading."""
-        groups = self.row_groups()
-        if not self.raw_convertible and len(groups) == len(self.files):
-            return None  # versions of one row are still to be merged
+        if self.needs_merge:
+            return None
         total = 0
-        for group in groups:
+        for group in self.row_groups():
             deletion = self.deletion_of(group)
             if deletion is not None and (deletion.cardinality is None or self._cut(group)):
                 return None
@@ -128,7 +141,12 @@ class DataSplit:
         return self.deletion_files[anchor]
 
     def sliced(self, start: int, end: int) -> DataSplit | None:
-        """Return the split with its rows from `start` up to `end` alone, None where that is none of them."""
+        """Return the split with its rows from `start` up to `end` alone, None where that is none of them.
+
+        Rows that are merged cannot be told apart before: such a split is whole where its first row is.
+        """
+        if self.needs_merge:
+            return self if start <= 0 < end else None
         kept: list[int] = []
         ranges: list[tuple[int, int] | None] = []
         position = 0
@@ -211,6 +229,8 @@ def _to_json(split: DataSplit) -> dict[str, object]:
         "rawConvertible": split.raw_convertible,
         "deletionFiles": [d and [d.path, d.offset, d.length, d.cardinality] for d in split.deletion_files],
         "rowRanges": [r and list(r) for r in split.row_ranges],
+        "streaming": split.streaming,
+        "before": None if split.before is None else _to_json(split.before),
     }
 
 
@@ -227,6 +247,8 @@ def _from_json(data: Mapping[str, Any]) -> DataSplit:
         raw_convertible=data["rawConvertible"],
         deletion_files=tuple(None if d is None else DeletionFile(*d) for d in data["deletionFiles"]),
         row_ranges=tuple(None if r is None else (int(r[0]), int(r[1])) for r in data["rowRanges"]),
+        streaming=data["streaming"],
+        before=None if data["before"] is None else _from_json(data["before"]),
     )
     count = len(split.files)
     if len(split.file_paths) != count or {len(split.deletion_files), len(split.row_ranges)} - {0, count}:

@@ -8,17 +8,14 @@ possible; sections never share a key, so each can be merged by itself. Nothing h
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
-from lakewright.spec.types import DataType, Value
-
-Key: TypeAlias = tuple[object, ...]
+from lakewright.spec.types import DataField, DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,11 @@ def sections(files: Iterable[DataFile], key_types: Sequence[DataType]) -> list[S
 
     Equal bounds overlap: the two files may both hold that key.
     """
+    # The bounds of a file are its own first and last key, so they are all that is needed to tell files apart.
+    order = KeyOrder([DataField(at, f"key_{at}", dtype) for at, dtype in enumerate(key_types)])
     bounded = sorted(
         (
-            (_key_of(decode_row(file.min_key, key_types)), _key_of(decode_row(file.max_key, key_types)), file)
+            (order.key_of(decode_row(file.min_key, key_types)), order.key_of(decode_row(file.max_key, key_types)), file)
             for file in files
         ),
         key=lambda found: (found[0], found[1], found[2].level, _age(found[2])),
@@ -107,15 +106,3 @@ def _section(bounded: Sequence[tuple[Key, Key, DataFile]]) -> Section:
 def max_level(options: CoreOptions, files: Iterable[DataFile]) -> int:
     """Return the deepest level of a bucket: what `num-levels` says, or deeper where files lie deeper."""
     return max((options.num_levels() - 1, *(file.level for file in files)))
-
-
-def _key_of(values: Iterable[Value]) -> Key:
-    return tuple(_comparable(value) for value in values)
-
-
-def _comparable(value: Value) -> tuple[int, object]:
-    if value is None:
-        return 0, 0
-    if isinstance(value, float):
-        return 1, (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1.0, value))
-    return 1, value

@@ -174,7 +174,7 @@ class TableRead:
         if splits is None:
             splits = self._scan.plan().splits()
         reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
-        sources = [partial(reader.read_group, split, group) for split in splits for group in split.row_groups()]
+        sources = [unit for split in splits for unit in reader.units(split)]
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:

@@ -8,19 +8,18 @@ deterministic: the same entries give the same splits, so shards and slices that 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.metadata.store import TableStore
-from lakewright.read.split import DataSplit, DeletionFile
+from lakewright.read.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.options import CoreOptions
 
 T = TypeVar("T")
-Deletions: TypeAlias = Mapping[tuple[bytes, str], DeletionFile]  # by partition and name of the data file
 BucketKey: TypeAlias = tuple[bytes, int, int]  # partition, bucket, total buckets
 
 

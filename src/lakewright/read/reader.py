@@ -1,37 +1,44 @@
-"""From splits to Arrow batches: open, evolve, drop deleted rows, filter, project.
+"""From splits to Arrow batches: open, evolve, merge or drop deleted rows, filter, project.
 
 What always holds: batches come in plan order with one schema; the values of partition columns come from the manifest,
-never from a file; deletion vectors count rows as they lie in the file, before anything is filtered; a file that does
-not hold what the manifest says is an error that names it. Nothing is read before the first batch is asked for.
+never from a file; deletion vectors count rows as they lie in the file, before anything is filtered; rows of a key are
+merged before a filter sees them, so no filter brings an older version back. Nothing is read before the first batch is
+asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import CorruptTableError, NotFoundError
-from lakewright.formats.base import FileReader, file_format_of
-from lakewright.formats.deletion_vectors import Positions, live_mask, read_deletion_vector
-from lakewright.formats.open import open_reader
+from lakewright.formats.deletion_vectors import Positions, live_mask
+from lakewright.lsm.merge import MergeSpec, drop_retracts
+from lakewright.lsm.runs import Section, sections
+from lakewright.lsm.windows import merge_runs
 from lakewright.metadata.store import TableStore
-from lakewright.read.evolve import Evolution, plan_evolution
+from lakewright.read.files import BucketFiles, missing_files_explained
+from lakewright.read.keyed import KeyedFiles
 from lakewright.read.projection import ROW_ID, Projection
-from lakewright.read.prune import devolve, written_fields
+from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit, DeletionFile
-from lakewright.spec.datafile import DataFile, DeletionRange
+from lakewright.read.split import DataSplit
+from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import SEQUENCE_NUMBER
-from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume
-from lakewright.spec.types import DataField
+from lakewright.spec.options import CoreOptions, MergeEngine
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume, project
+from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import to_array
 
+Unit: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
 _SYSTEM_IDS = frozenset({ROW_ID.id, SEQUENCE_NUMBER.id})
+_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +51,81 @@ class SplitReader:
     predicate: Predicate = TRUE
 
     def read(self, split: DataSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split that fulfil the filter, in file order."""
-        for group in split.row_groups():
-            yield from self.read_group(split, group)
+        """Yield the rows of a split that fulfil the filter: in file order, or in key order where rows are merged."""
+        for unit in self.units(split):
+            yield from unit()
 
-    def read_group(self, split: DataSplit, group: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one file of a split, or of the files that hold columns of the same rows."""
-        known = dict(
-            zip(self.store.schema.partition_keys, self.store.partition_values(split.partition_bytes), strict=True)
-        )
-        residual = assume(self.predicate, known)
+    def units(self, split: DataSplit) -> list[Unit]:
+        """Return the parts of a split that can be read side by side: files, or sections to be merged."""
+        residual = assume(self.predicate, self._known(split))
         if residual == FALSE:
-            return
+            return []
+        if not split.needs_merge:
+            return [partial(self._read_group, split, group, residual) for group in split.row_groups()]
+        spec = MergeSpec.of_schema(self.store.schema, table=self.store.name)
+        types = [field.type for field in spec.key.fields]
+        number_of = {file: at for at, file in enumerate(split.files)}
+        units: list[Unit] = []
+        for section in sections(split.files, types):
+            if len(section.files) == 1 and not section.files[0].delete_row_count:
+                # A file holds each of its keys once, and no other file of the split has one of them.
+                units.append(partial(self._read_group, split, (number_of[section.files[0]],), residual))
+            else:
+                units.append(partial(self._read_section, split, section, spec, residual))
+        return units
+
+    def _known(self, split: DataSplit) -> Mapping[str, Value]:
+        keys = self.store.schema.partition_keys
+        return dict(zip(keys, self.store.partition_values(split.partition_bytes), strict=True))
+
+    def _files(self, split: DataSplit) -> BucketFiles:
+        return BucketFiles(self.store, self.schemas, split.partition_bytes, split.bucket)
+
+    def _read_section(
+        self, split: DataSplit, section: Section, spec: MergeSpec, residual: Predicate
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of files that share keys, in key order."""
+        deletions = {
+            (split.partition_bytes, file.file_name): found
+            for file, found in zip(split.files, split.deletion_files, strict=False)
+            if found is not None
+        }
+        columns = self._merged_fields(spec)
+        files = KeyedFiles(self.store, self.schemas, split.partition_bytes, split.bucket, columns, deletions)
+        # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
+        skip = project(residual, spec.key.names)
+        runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]
+        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+        names = [field.name for field in self.projection.read_fields]
+        with ExitStack() as stack:
+            for run in runs:
+                stack.enter_context(closing(run))
+            stack.enter_context(missing_files_explained(self.store, split.snapshot_id))
+            for rows in merge_runs(runs, spec, memory_bytes=memory):
+                live = drop_retracts(rows)
+                for batch in _batches(live.select(names), live.num_rows):
+                    out = self._selected(batch, None, residual)
+                    if out.num_rows:
+                        yield out
+
+    def _merged_fields(self, spec: MergeSpec) -> tuple[DataField, ...]:
+        """Return the columns that a merge needs. Where rows win as a whole a part of a ROW is enough."""
+        parts = {field.name: field for field in self.projection.read_fields} if spec.engine in _WHOLE_ROWS else {}
+        wanted = spec.needed(field.name for field in self.projection.read_fields)
+        return tuple(parts.get(name) or self.store.schema.field(name) for name in wanted)
+
+    def _read_group(self, split: DataSplit, group: Sequence[int], residual: Predicate) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one file of a split, or of the files that hold columns of the same rows."""
+        known = self._known(split)
         start, end = split.range_of(group)
         constants = [
             to_array([known[f.name]], f.type)[0] if f.name in known else None for f in self.projection.read_fields
         ]
-        with self._explained(split):
+        with missing_files_explained(self.store, split.snapshot_id):
             deleted = self._deleted(split, group)
             for position, batch in _between(self._rows(split, group, residual), start, end):
                 live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
-                out = self._finish(batch, constants, live, residual)
+                out = self._selected(self._completed(batch, constants), live, residual)
                 if out.num_rows:
                     yield out
 
@@ -72,36 +133,16 @@ class SplitReader:
         self, split: DataSplit, group: Sequence[int], residual: Predicate
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the columns that files hold, with the positions of their first rows; all rows count."""
-        files = [split.files[at] for at in group]
-        paths = [self._path(split, file) for file in files]
-        if len(files) == 1:
-            return self._file_rows(files[0], paths[0], self._stored_fields(), residual)
-        return self._zipped_rows(files, paths)
-
-    def _stored_fields(self) -> tuple[DataField, ...]:
         keys = self.store.schema.partition_keys
-        return tuple(field for field in self.projection.read_fields if field.name not in keys)
+        fields = tuple(field for field in self.projection.read_fields if field.name not in keys)
+        if len(group) == 1:
+            return self._files(split).rows(split.files[group[0]], fields, residual)
+        return self._zipped_rows(self._files(split), [split.files[at] for at in group], fields)
 
-    def _file_rows(
-        self, file: DataFile, path: str, fields: Sequence[DataField], residual: Predicate
-    ) -> Generator[tuple[int, pa.RecordBatch]]:
-        """Yield one file's batches as the read schema sees them."""
-        schema = self.schemas.fields_of(file.schema_id)
-        written = written_fields((*schema, *_system_fields(file)), file.write_cols)
-        evolution = plan_evolution(written, fields)
-        skip = devolve(residual, self.store.schema.fields, written)
-        if skip == FALSE:
-            return
-        reader = self._open(file, path, evolution)
-        try:
-            for position, batch in reader.batches(skip=None if skip == TRUE else skip):
-                yield position, _with_ids(evolution.apply(batch), file, position)
-        finally:
-            reader.close()
-
-    def _zipped_rows(self, files: Sequence[DataFile], paths: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _zipped_rows(
+        self, source: BucketFiles, files: Sequence[DataFile], fields: Sequence[DataField]
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows whose columns lie in several files, each column from the newest file that has it."""
-        fields = self._stored_fields()
         order = sorted(range(len(files)), key=lambda at: (-files[at].max_sequence_number, files[at].file_name))
         takes: dict[int, list[int]] = {} if fields else {order[0]: []}
         for number, field in enumerate(fields):
@@ -112,7 +153,7 @@ class SplitReader:
         names = [field.name for field in fields]
         with ExitStack() as stack:
             sources = [
-                stack.enter_context(closing(self._file_rows(files[at], paths[at], [fields[n] for n in some], TRUE)))
+                stack.enter_context(closing(source.rows(files[at], [fields[n] for n in some])))
                 for at, some in takes.items()
             ]
             for position, parts in _side_by_side(sources, files[0].row_count):
@@ -125,63 +166,23 @@ class SplitReader:
         written = written_fields(self.schemas.fields_of(file.schema_id), file.write_cols)
         return any(found.id == field.id for found in written)
 
-    def _open(self, file: DataFile, path: str, evolution: Evolution) -> FileReader:
-        source = self.store.storage.open_input(path)
-        try:
-            reader = open_reader(
-                file_format_of(file.file_name), source, path=path, size=file.file_size, fields=evolution.file_fields
-            )
-        except BaseException:
-            source.close()
-            raise
-        if reader.row_count != file.row_count:
-            reader.close()
-            raise CorruptTableError(
-                f"{self.store.name}: the file {path} holds {reader.row_count} rows where the manifest says "
-                f"{file.row_count}; restore it from a copy",
-                table=self.store.name,
-                path=path,
-            )
-        return reader
-
-    def _path(self, split: DataSplit, file: DataFile) -> str:
-        return self.store.layout.data_file(self.store.partition_directory(split.partition_bytes), split.bucket, file)
-
     def _deleted(self, split: DataSplit, group: Sequence[int]) -> Positions | None:
         deletion = split.deletion_of(group)
         if deletion is None:
             return None
         anchor = next(at for at in group if split.deletion_files[at] is deletion)
-        directory = self.store.layout.bucket_directory(
-            self.store.partition_directory(split.partition_bytes), split.bucket
-        )
-        path = self.store.layout.named_index_file(deletion.path, directory)
-        return self._positions(replace(deletion, path=path), split.files[anchor])
+        return self._files(split).deleted(split.files[anchor], deletion)
 
-    def _positions(self, deletion: DeletionFile, file: DataFile) -> Positions | None:
-        place = DeletionRange(file.file_name, deletion.offset, deletion.length, deletion.cardinality)
-        source = self.store.storage.open_input(deletion.path)
-        try:
-            found = read_deletion_vector(source, place, path=deletion.path)
-        finally:
-            source.close()
-        if len(found) and int(found[-1]) >= file.row_count:
-            raise CorruptTableError(
-                f"{self.store.name}: {deletion.path} deletes row {int(found[-1])} of {file.file_name}, which has "
-                f"{file.row_count}; restore it from a copy",
-                table=self.store.name,
-                path=deletion.path,
-            )
-        return found if len(found) else None
-
-    def _finish(
-        self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None], live: np.ndarray | None, residual: Predicate
-    ) -> pa.RecordBatch:
-        """Add the partition columns, drop what is deleted or does not match, and keep what was asked for."""
+    def _completed(self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None]) -> pa.RecordBatch:
+        """Put the partition columns among those that the file holds."""
         stored = iter(batch.columns)
         rows = batch.num_rows
         columns = [next(stored) if scalar is None else pa.repeat(scalar, rows) for scalar in constants]
-        whole = _batch(columns, [f.name for f in self.projection.read_fields], rows)
+        return _batch(columns, [f.name for f in self.projection.read_fields], rows)
+
+    def _selected(self, whole: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
+        """Drop what is deleted or does not match, and keep what was asked for."""
+        rows = whole.num_rows
         mask = None if live is None or live.all() else pa.array(live)
         if residual != TRUE:
             matched = residual.mask(whole)
@@ -192,34 +193,13 @@ class SplitReader:
         kept = pc.sum(mask).as_py() or 0
         return out if kept == rows else out.slice(0, 0) if kept == 0 else out.filter(mask)
 
-    @contextmanager
-    def _explained(self, split: DataSplit) -> Iterator[None]:
-        """Say of a file that is gone whether expiry took its snapshot away or the table is damaged."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            path = error.filename or str(error)
-            name, snapshot_id = self.store.name, split.snapshot_id
-            if not self.store.snapshots.exists(snapshot_id):
-                raise NotFoundError(
-                    f"{name}: snapshot {snapshot_id} has expired and {path} with it; read a newer snapshot, or "
-                    "keep the one you read with a tag",
-                    table=name,
-                    path=path,
-                    snapshot_id=snapshot_id,
-                ) from error
-            raise CorruptTableError(
-                f"{name}: snapshot {snapshot_id} names the file {path}, which is missing; restore it from a copy, or "
-                "roll back to a snapshot without it",
-                table=name,
-                path=path,
-                snapshot_id=snapshot_id,
-            ) from error
 
-
-def _system_fields(file: DataFile) -> tuple[DataField, ...]:
-    """Return the row tracking columns that a file holds itself: rows that were moved carry their ids."""
-    return tuple(field for field in (ROW_ID, SEQUENCE_NUMBER) if field.name in (file.write_cols or ()))
+def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
+    """Return a table as batches; one without columns still has rows."""
+    if not table.column_names:
+        return [_batch([], [], rows)]
+    found: list[pa.RecordBatch] = table.to_batches()
+    return found
 
 
 def _between(rows: Iterator[tuple[int, pa.RecordBatch]], start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -231,28 +211,6 @@ def _between(rows: Iterator[tuple[int, pa.RecordBatch]], start: int, end: int) -
         if low < high:
             whole = (low, high) == (0, batch.num_rows)
             yield position + low, batch if whole else batch.slice(low, high - low)
-
-
-def _with_ids(batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
-    """Fill in the row ids and sequence numbers that the file does not hold itself."""
-    for at, name in enumerate(batch.schema.names):
-        if name == ROW_ID.name:
-            batch = batch.set_column(at, batch.schema.field(at), _row_ids(batch.column(at), file, position))
-        elif name == SEQUENCE_NUMBER.name:
-            filled = pc.fill_null(batch.column(at), file.max_sequence_number)
-            batch = batch.set_column(at, batch.schema.field(at), filled)
-    return batch
-
-
-def _row_ids(stored: pa.Array, file: DataFile, position: int) -> pa.Array:
-    if not stored.null_count:
-        return stored
-    if file.first_row_id is None:
-        raise CorruptTableError(
-            f"the file {file.file_name} has neither row ids nor a first row id", files=(file.file_name,)
-        )
-    first = file.first_row_id + position
-    return pc.coalesce(stored, pa.array(np.arange(first, first + len(stored), dtype=np.int64)))
 
 
 def _side_by_side(

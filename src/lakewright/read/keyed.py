@@ -1,0 +1,99 @@
+"""The files of one bucket of a primary-key table as keyed rows in today's schema; see `spec.keyed`.
+
+Rows come in file order, in chunks of about a row group; the values of partition columns come from the manifest, rows
+that a deletion vector deletes are left out before anybody merges, and nothing is read before the first chunk is asked
+for. Kinds and deletes stay: what they mean is for the merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.formats.deletion_vectors import live_mask
+from lakewright.metadata.store import TableStore
+from lakewright.read.files import BucketFiles
+from lakewright.read.scan import FileSchemas
+from lakewright.read.split import Deletions
+from lakewright.spec.datafile import APPEND, DataFile
+from lakewright.spec.keyed import KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate import TRUE, Predicate, assume
+from lakewright.spec.types import AtomicType, DataField
+from lakewright.spec.values import to_array
+
+POSITION: Final = DataField(-2, "_POSITION", AtomicType("BIGINT", nullable=False))  # in memory alone
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedFiles:
+    """Reads the files of one bucket of a partition; it can be shared by threads.
+
+    `columns` are columns of the table, in schema order.
+    """
+
+    store: TableStore
+    schemas: FileSchemas
+    partition: bytes
+    bucket: int
+    columns: tuple[DataField, ...]
+    deletions: Deletions = field(default_factory=dict)
+
+    def read(
+        self, file: DataFile, *, skip: Predicate = TRUE, level: bool = False, positions: bool = False
+    ) -> Generator[pa.Table]:
+        """Yield the live rows of a file, with `_LEVEL` and, last, `_POSITION` (int64) where they are asked for.
+
+        Rows that cannot fulfil `skip` may be left out. What hides other rows of its key must not be left out, so
+        where rows are merged `skip` may ask for nothing but columns of the key.
+        """
+        keys = self.store.schema.partition_keys
+        known = dict(zip(keys, self.store.partition_values(self.partition), strict=True))
+        stored = [column for column in self.columns if column.name not in known]
+        constants = {
+            column.name: to_array([known[column.name]], column.type)[0]
+            for column in self.columns
+            if column.name in known
+        }
+        files = BucketFiles(self.store, self.schemas, self.partition, self.bucket)
+        deletion = self.deletions.get((self.partition, file.file_name))
+        deleted = None if deletion is None else files.deleted(file, deletion)
+        for position, batch in files.rows(file, (*KEYED_FIELDS, *stored), assume(skip, known)):
+            rows = self._keyed(batch, file, constants, level=level)
+            if positions:
+                here = np.arange(position, position + batch.num_rows, dtype=np.int64)
+                rows = rows.append_column(POSITION.name, pa.array(here))
+            if deleted is not None:
+                live = live_mask(deleted, position, batch.num_rows)
+                rows = rows if live.all() else rows.filter(pa.array(live))
+            if rows.num_rows:
+                yield rows
+
+    def read_run(
+        self, files: Sequence[DataFile], *, skip: Predicate = TRUE, level: bool = False, positions: bool = False
+    ) -> Generator[pa.Table]:
+        """Yield the live rows of files one after the other, as those of one sorted run."""
+        for file in files:
+            yield from self.read(file, skip=skip, level=level, positions=positions)
+
+    def _keyed(
+        self, batch: pa.RecordBatch, file: DataFile, constants: Mapping[str, pa.Scalar], *, level: bool
+    ) -> pa.Table:
+        """Return a batch as a keyed table: system columns first, then the columns of the table in their order."""
+        count = batch.num_rows
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns |= {name: pa.repeat(scalar, count) for name, scalar in constants.items()}
+        columns[LEVEL.name] = pa.repeat(pa.scalar(file.level, pa.int8()), count)
+        if self._ordered_by_snapshot(file):
+            columns[SEQUENCE_NUMBER.name] = pa.repeat(pa.scalar(file.min_sequence_number, pa.int64()), count)
+        system = [*(f.name for f in KEYED_FIELDS), *([LEVEL.name] if level else [])]
+        names = [*system, *(column.name for column in self.columns)]
+        return pa.table([columns[name] for name in names], names=names)
+
+    def _ordered_by_snapshot(self, file: DataFile) -> bool:
+        """Say whether the rows of a file all have the number that its commit was given."""
+        return file.file_source == APPEND and self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)

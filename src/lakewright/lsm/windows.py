@@ -16,6 +16,19 @@ from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.keyed import LEVEL
 
 
+def windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
+    """Cut sorted runs into windows: all rows of some keys, not merged and in no order, window after window in key order.
+
+    About `memory_bytes` of rows are held at a time, and at least one table of each run.
+    """
+    sources = [_Source(run, spec) for run in runs]
+    try:
+        yield from _windows(sources, memory_bytes)
+    finally:
+        for source in sources:
+            source.close()
+
+
 def merge_runs(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
     """Merge sorted runs to one; rows that delete are still in it.
 
@@ -26,7 +39,7 @@ def merge_runs(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_by
         if len(sources) == 1:
             yield from _alone(sources[0])
         else:
-            yield from _windows(sources, spec, memory_bytes)
+            yield from map(spec.fold, _windows(sources, memory_bytes))
     finally:
         for source in sources:
             source.close()
@@ -97,14 +110,14 @@ def _alone(source: _Source) -> Iterator[pa.Table]:
             yield table.drop_columns([LEVEL.name]) if LEVEL.name in table.column_names else table
 
 
-def _windows(sources: Sequence[_Source], spec: MergeSpec, memory_bytes: int) -> Iterator[pa.Table]:
+def _windows(sources: Sequence[_Source], memory_bytes: int) -> Iterator[pa.Table]:
     while True:
         _refill(sources, memory_bytes)
         open_ends = [source.last for source in sources if not source.ended]
         bound = min(open_ends) if open_ends else None
         window = [table for source in sources for table in source.take_up_to(bound)]
         if window:
-            yield spec.fold(pa.concat_tables(window))
+            yield pa.concat_tables(window)
         if bound is None:
             return
 

@@ -92,8 +92,9 @@ class DataSplit:
 
     @property
     def row_count(self) -> int:
-        """How many rows the files hold, deleted ones included."""
-        return sum(end - start for start, end in map(self.range_of, self.row_groups()))
+        """How many rows the files hold, deleted ones included, and those of the state before."""
+        rows = sum(end - start for start, end in map(self.range_of, self.row_groups()))
+        return rows if self.before is None else rows + self.before.row_count
 
     @property
     def file_size(self) -> int:
@@ -109,7 +110,8 @@ class DataSplit:
     def needs_merge(self) -> bool:
         """Whether the files hold versions of one row that are still to be merged, or rows that delete."""
         # The columns of rows that lie in several files are put side by side, which is no merge: such rows have ids.
-        return not self.raw_convertible and all(file.first_row_id is None for file in self.files)
+        whole = not self.raw_convertible and all(file.first_row_id is None for file in self.files)
+        return whole or self.before is not None
 
     def merged_row_count(self) -> int | None:
         """Return how many rows a read without a filter gives; None where that is not known without reading."""

@@ -1,0 +1,112 @@
+"""Which rows of two tables are the same: columns of equal length in, one flag per row out.
+
+Two values are the same where a reader could not tell them apart: null equals null, a NaN equals every NaN, 0.0 and
+-0.0 differ. Arrays, maps and rows are compared to any depth; the entries of a map count in their order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Flags = npt.NDArray[np.bool_]
+
+
+def equal_rows(left: pa.Table, right: pa.Table) -> Flags:
+    """Say of each row whether the two tables, which have the same columns, agree in all of them."""
+    same = np.ones(left.num_rows, np.bool_)
+    for name in left.column_names:
+        same &= equal_values(_joined(left.column(name)), _joined(right.column(name)))
+    return same
+
+
+def equal_values(left: pa.Array, right: pa.Array) -> Flags:
+    """Say of each place whether two arrays of one type hold the same value there.
+
+    >>> equal_values(pa.array([1.0, None, float("nan")]), pa.array([1.0, None, float("nan")])).tolist()
+    [True, True, True]
+    """
+    here, there = _valid(left), _valid(right)
+    both = here & there
+    if both.all():
+        return _equal(left, right)
+    # Only rows that both have are compared: what lies under a null says nothing.
+    same: Flags = here == there
+    at = pa.array(np.flatnonzero(both))
+    same[both] = _equal(left.take(at), right.take(at))
+    return same
+
+
+def _equal(left: pa.Array, right: pa.Array) -> Flags:
+    """Compare arrays without nulls of their own."""
+    kind = left.type
+    if pa.types.is_struct(kind):
+        same = np.ones(len(left), np.bool_)
+        for mine, other in zip(left.flatten(), right.flatten(), strict=True):
+            same &= equal_values(mine, other)
+        return same
+    if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _equal_lists(left, right)
+    if pa.types.is_fixed_size_list(kind):
+        element = pa.list_(kind.value_field)
+        return _equal_lists(left.cast(element), right.cast(element))
+    if pa.types.is_floating(kind):
+        return _equal_floats(left, right)
+    if pa.types.is_null(kind):
+        return np.ones(len(left), np.bool_)
+    found: Flags = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
+
+
+def _equal_floats(left: pa.Array, right: pa.Array) -> Flags:
+    mine, other = left.to_numpy(zero_copy_only=False), right.to_numpy(zero_copy_only=False)
+    same: Flags = (mine == other) & (np.signbit(mine) == np.signbit(other))
+    same |= np.isnan(mine) & np.isnan(other)
+    return same
+
+
+def _equal_lists(left: pa.Array, right: pa.Array) -> Flags:
+    """Compare lists: those of equal length element by element, all of them in one step."""
+    (begin, lengths), (other_begin, other_lengths) = _spans(left), _spans(right)
+    same: Flags = lengths == other_lengths
+    rows = np.flatnonzero(same & (lengths > 0))
+    if len(rows) == 0:
+        return same
+    counts = lengths[rows]
+    owner = np.repeat(np.arange(len(rows)), counts)
+    inside = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    mine = _elements(left).take(pa.array(begin[rows][owner] + inside))
+    other = _elements(right).take(pa.array(other_begin[rows][owner] + inside))
+    different = np.bincount(owner[~equal_values(mine, other)], minlength=len(rows))
+    same[rows] = different == 0
+    return same
+
+
+def _spans(lists: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where each list begins among the elements, and how long it is."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return offsets[:-1], np.diff(offsets)
+
+
+def _elements(lists: pa.Array) -> pa.Array:
+    """Return all elements that the offsets count: those of a map are its entries."""
+    if not pa.types.is_map(lists.type):
+        return lists.values
+    return pa.StructArray.from_arrays([lists.keys, lists.items], names=["key", "value"])
+
+
+def _valid(array: pa.Array) -> Flags:
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    valid: Flags = array.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return valid
+
+
+def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column in one piece, dictionaries spelled out."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(whole, pa.ChunkedArray):  # pyarrow keeps chunks where a column is too long for one
+        whole = pa.concat_arrays(whole.chunks)
+    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole

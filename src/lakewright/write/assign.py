@@ -1,0 +1,204 @@
+"""Dynamic buckets as plain computation: hashes of keys in, bucket numbers out, and what the buckets hold afterwards.
+
+A key stays in the bucket it once got. New keys fill the first bucket that has room, then a bucket with the smallest
+number that is not in use. Several workers may assign at the same time if every key always goes to the same one
+(`channels_of`), and each fills only buckets of its own (`Assigner`). All work is on whole arrays: Python code runs per
+bucket, never per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.options import CoreOptions
+
+BUCKETS_MAX = 32767  # as many as the format has, numbered from 0
+_OVERLAY_MIN = 1 << 16  # so many new hashes are kept apart before they are merged with those that were there
+
+Hashes: TypeAlias = npt.NDArray[np.int32]
+Buckets: TypeAlias = npt.NDArray[np.int32]
+_Pairs: TypeAlias = npt.NDArray[np.int64]  # a hash in the high half, a bucket or a position in the low half
+
+
+@dataclass(frozen=True, slots=True)
+class Assigner:
+    """One of several workers that give buckets to new keys: those whose number modulo `count` is its own."""
+
+    number: int = 0
+    count: int = 1
+
+    def owns(self, bucket: int) -> bool:
+        """Say whether the worker may put new keys into a bucket."""
+        return bucket % self.count == self.number
+
+    def check(self, hashes: Hashes) -> None:
+        """Refuse keys that belong to another worker: it may have put them into another bucket."""
+        if self.count > 1 and not bool((_remainders(hashes, self.count) == self.number).all()):
+            raise InvalidInputError(
+                f"assigner {self.number} of {self.count} got keys of another; route rows by `channels_of` first"
+            )
+
+
+def channels_of(partition_hash: int, hashes: Hashes, *, channels: int, assigners: int) -> npt.NDArray[np.int32]:
+    """Return which of some channels takes each key of a partition, so that equal keys always go the same way.
+
+    `assigners` of the channels serve one partition, each with the number |hash mod assigners| there.
+
+    >>> channels_of(-7, np.array([5, -5, 4], np.int32), channels=4, assigners=2)
+    array([0, 0, 3], dtype=int32)
+    """
+    start = np.abs(np.fmod(np.int32(partition_hash), np.int32(channels)))
+    chosen: npt.NDArray[np.int32] = (start + _remainders(hashes, assigners)) % np.int32(channels)
+    return chosen
+
+
+def _remainders(hashes: Hashes, count: int) -> npt.NDArray[np.int32]:
+    return np.abs(np.fmod(hashes, np.int32(count)))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLimits:
+    """How many keys a bucket takes, how many buckets a partition may have, and who is asking."""
+
+    keys: int
+    buckets: int = BUCKETS_MAX
+    assigner: Assigner = Assigner()
+
+    @classmethod
+    def of_options(cls, options: CoreOptions, assigner: Assigner) -> BucketLimits:
+        """Read the limits from a table's options."""
+        wished = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+        buckets = min(wished, BUCKETS_MAX) if wished > 0 else BUCKETS_MAX
+        if not 0 <= assigner.number < assigner.count <= buckets:
+            raise InvalidInputError(
+                f"there is no assigner {assigner.number} of {assigner.count} where a partition has at most {buckets} "
+                "buckets: each needs a bucket of its own"
+            )
+        return cls(max(1, options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)), buckets, assigner)
+
+
+class Rooms:
+    """How full the buckets of one partition are."""
+
+    def __init__(self, limits: BucketLimits, counts: Mapping[int, int]) -> None:
+        self._limits = limits
+        self.counts = dict(counts)
+
+    def place(self, hashes: Hashes) -> Buckets:
+        """Return buckets for new keys, given by their hashes in order of arrival, and count them there."""
+        out = np.empty(len(hashes), np.int32)
+        done = 0
+        for bucket in self._open_buckets():
+            if done == len(out):
+                break
+            there = self.counts.get(bucket, 0)
+            take = min(self._limits.keys - there, len(out) - done)
+            out[done : done + take] = bucket
+            self.counts[bucket] = there + take
+            done += take
+        if done < len(out):
+            out[done:] = self._overfilled(hashes[done:])
+        return out
+
+    def _open_buckets(self) -> Iterator[int]:
+        """Yield the buckets with room, in the order in which they are filled."""
+        assigner, there = self._limits.assigner, sorted(self.counts)
+        yield from (b for b in there if assigner.owns(b) and self.counts[b] < self._limits.keys)
+        taken = frozenset(there)
+        yield from (b for b in range(assigner.number, self._limits.buckets, assigner.count) if b not in taken)
+
+    def _overfilled(self, hashes: Hashes) -> Buckets:
+        """Return buckets for keys that no bucket has room for: the hash decides among those there are."""
+        owned = np.array([b for b in sorted(self.counts) if self._limits.assigner.owns(b)], np.int32)
+        chosen: Buckets = owned[hashes.view(np.uint32) % np.uint32(len(owned))]
+        for bucket, more in zip(*np.unique(chosen, return_counts=True), strict=True):
+            self.counts[int(bucket)] += int(more)
+        return chosen
+
+
+class KeyHashes:
+    """The hashes of the keys of one partition, each with its bucket."""
+
+    def __init__(self, known: Mapping[int, Hashes], limits: BucketLimits) -> None:
+        self._limits = limits
+        self._rooms = Rooms(limits, {bucket: len(hashes) for bucket, hashes in known.items()})
+        # Sorted by hash. New hashes wait in a small array of their own, which is cheap to keep sorted.
+        self._base = np.sort(np.concatenate([_NO_PAIRS, *(_pairs(h, b) for b, h in known.items())]))
+        self._overlay = _NO_PAIRS
+        self._grown: set[int] = set()
+
+    def assign(self, hashes: Hashes) -> Buckets:
+        """Return the bucket of each key; keys that are new get one."""
+        self._limits.assigner.check(hashes)
+        ordered = np.sort(_pairs(hashes, np.arange(len(hashes), dtype=np.int64)))
+        values, positions = ordered >> 32, ordered & _LOW
+        first = np.concatenate((np.ones(min(1, len(values)), np.bool_), values[1:] != values[:-1]))
+        distinct = values[first]
+        found = _look_up(self._base, distinct)
+        if len(self._overlay):
+            found = np.where(found < 0, _look_up(self._overlay, distinct), found)
+        new = np.flatnonzero(found < 0)
+        if len(new):
+            found[new] = self._add(distinct[new], positions[first][new])
+        buckets = np.empty(len(hashes), np.int32)
+        buckets[positions] = found[np.cumsum(first) - 1]
+        return buckets
+
+    def grown(self) -> dict[int, Hashes]:
+        """Return all hashes, ascending, of each bucket that got new ones since `settle`."""
+        if not self._grown:
+            return {}
+        pairs = np.concatenate((self._base, self._overlay))
+        buckets = pairs & _LOW
+        pairs = pairs[np.isin(buckets, list(self._grown))]
+        pairs = np.sort((pairs & _LOW) << 32 | (pairs >> 32) - _INT_MIN)  # by bucket, then by hash
+        numbers = pairs >> 32
+        cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        parts = np.split(pairs, cuts)
+        return {int(part[0] >> 32): ((part & _LOW) + _INT_MIN).astype(np.int32) for part in parts}
+
+    def settle(self) -> None:
+        """Take what has grown so far as written."""
+        self._grown.clear()
+
+    def _add(self, hashes: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> Buckets:
+        """Give buckets to hashes that are not known, in the order of where they first stood."""
+        arrival = np.argsort(positions)
+        buckets = np.empty(len(hashes), np.int32)
+        buckets[arrival] = self._rooms.place(hashes[arrival].astype(np.int32))
+        self._grown.update(np.unique(buckets).tolist())
+        self._overlay = _merged(self._overlay, hashes << 32 | buckets)
+        if len(self._overlay) > max(_OVERLAY_MIN, len(self._base) // 8):
+            self._base = _merged(self._base, self._overlay)
+            self._overlay = _NO_PAIRS
+        return buckets
+
+
+_LOW = np.int64(0xFFFFFFFF)
+_INT_MIN = np.int64(-(2**31))
+_NO_PAIRS: _Pairs = np.empty(0, np.int64)
+
+
+def _pairs(hashes: Hashes, low: int | npt.NDArray[np.integer]) -> _Pairs:
+    pairs: _Pairs = hashes.astype(np.int64) << 32 | low
+    return pairs
+
+
+def _look_up(pairs: _Pairs, hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the low half of the pair of each hash, -1 where there is none; the hashes are sorted, as the pairs are."""
+    if len(pairs) == 0:
+        return np.full(len(hashes), -1, np.int64)
+    at = np.minimum(np.searchsorted(pairs, hashes << 32), len(pairs) - 1)
+    pair = pairs[at]
+    return np.where(pair >> 32 == hashes, pair & _LOW, -1)
+
+
+def _merged(left: _Pairs, right: _Pairs) -> _Pairs:
+    # A stable sort finds the two sorted runs and merges them in linear time.
+    return np.sort(np.concatenate((left, right)), kind="stable")

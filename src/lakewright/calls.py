@@ -19,6 +19,7 @@ from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.table import FileStoreTable
+from lakewright.write.kinds import kind_column
 from lakewright.write.writer import ArrowData, batches_of
 
 _MODES = ("append", "overwrite", "upsert", "delete")
@@ -74,6 +75,8 @@ def write_table(
 ) -> CommitResult:
     """Write Arrow data (a table, a stream, a polars or pandas frame, ...) and commit it in one snapshot.
 
+    On a table with a primary key `append` and `upsert` are the same: a row replaces the row with its key. `delete`
+    takes the keys of rows to delete.
     `overwrite` replaces the partitions of the data, or those that `partitions` names, or the whole unpartitioned table.
     `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
     """
@@ -92,7 +95,7 @@ def write_table(
     with builder.new_write() as write, builder.new_commit() as commit:
         rows = size = 0
         for batch in batches:
-            write.write_arrow(batch)
+            write.delete_arrow(batch) if mode == "delete" else write.write_arrow(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             report(rows, size)
         return commit.commit(write.prepare_commit())
@@ -103,7 +106,7 @@ def _check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> No
         raise InvalidInputError(f"{table.name}: mode {mode!r} is none of {', '.join(_MODES)}", table=table.name)
     if schema_mode not in {None, "merge"}:
         raise InvalidInputError(f"{table.name}: schema_mode {schema_mode!r} is neither None nor 'merge'")
-    if mode in {"upsert", "delete"}:
+    if mode in {"upsert", "delete"} and not table.primary_keys:
         raise UnsupportedError(f"{table.name} has no primary key: mode {mode!r} needs one", table=table.name)
 
 
@@ -111,7 +114,10 @@ def _merged(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
     """Evolve the table so that it can hold the data, and return it with its new schema."""
     known = {field.name: field for field in table.fields}
     changes = []
+    kinds = kind_column(schema.names, known, table=table.name) if table.primary_keys else None
     for field in from_arrow_schema(schema):
+        if field.name == kinds:
+            continue
         if field.name not in known:
             changes.append(SchemaChange.add_column(field.name, field.type))
         elif _is_wider(field.type, known[field.name].type):

@@ -457,7 +457,9 @@ def test_other_columns_of_such_a_table_can_be_read() -> None:
         {"file__compression": "rot13"},
         {"bucket": 1, "bucket_key": "a", "bucket_function__type": "latest"},
         {"data_file__external_paths": "s3://x", "data_file__external_paths__strategy": "round-robin"},
-        {"key": "a", "bucket": 1},
+        {"key": "a", "bucket": 1, "changelog_file__format": "csv"},
+        {"key": "a", "bucket": 1, "sequence__snapshot_ordering": "true"},
+        {"key": "a", "bucket": 1, "merge_engine": "first-row", "changelog_producer": "input"},
     ],
     ids=str,
 )

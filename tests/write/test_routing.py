@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.errors import InvalidInputError
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.rows import encode_row
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.spec.values import from_scalar, to_array
-from lakewright.write.routing import Group, Routing, refuse_nan, route
+from lakewright.write.routing import Group, Routing, route
 
 N = DataField(0, "n", AtomicType("BIGINT"))
 DAY = DataField(1, "day", AtomicType("DATE"))
@@ -142,13 +141,6 @@ def test_partition_columns_of_any_type_keep_their_values(text: str, values: list
             assert group.partition == encode_row([v for v in values if repr(v) == value][:1], [part.type])
             if "n" in table.column_names:
                 assert [repr(values[n]) for n in group.rows["n"].to_pylist()] == [value] * 2
-
-
-def test_nan_cannot_name_a_partition() -> None:
-    table = pa.table({"rate": [1.0, None, float("nan")]})
-    with pytest.raises(InvalidInputError, match="NaN") as caught:
-        refuse_nan(table, Routing("t", (RATE,)))
-    assert (caught.value.column, caught.value.row) == ("rate", 2)
 
 
 def test_many_thousand_partitions_in_one_batch() -> None:

@@ -20,11 +20,10 @@ import pytest
 
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import APPEND, EMPTY_ROW, DataFile
-from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.stats import column_stats, field_stats, parse_stats_mode
 from lakewright.storage.base import Output
 from lakewright.storage.local import LocalStorage
@@ -500,13 +499,6 @@ def test_odd_partition_values_stay_inside_the_table(tmp_path: Path, value: str |
     (path,) = paths(store, messages)
     assert Path(path).resolve().is_relative_to((tmp_path / "t").resolve())
     assert written(store, messages)["p"].to_pylist() == [value]
-
-
-def test_primary_key_tables_are_refused(tmp_path: Path) -> None:
-    store = new_store(tmp_path, SCHEMA)
-    wish = Schema.from_pyarrow_schema(SCHEMA, primary_keys=["k"], options={"bucket": "1"})
-    with pytest.raises(UnsupportedError, match="primary-key"):
-        WriteJob.new(store.with_schema(new_table_schema(wish, time_millis=1)))
 
 
 def test_a_job_works_in_another_process(tmp_path: Path) -> None:

@@ -306,8 +306,29 @@ def check_supported_for_write(schema: TableSchema) -> None:
         options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none"
     ):
         raise UnsupportedError("tables with 'data-file.external-paths' cannot be written")
-    if schema.primary_keys:  # the one place that keeps primary-key tables read-only
-        raise UnsupportedError("primary-key tables cannot be written yet")
+    if schema.primary_keys:
+        _check_keyed_write(options)
+
+
+def _check_keyed_write(options: CoreOptions) -> None:
+    """Refuse options of primary-key tables that change what a row, a file or its order means."""
+    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
+    _refuse_others("changelog file format", changelog, FILE_FORMATS)
+    codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
+    _refuse_others("changelog file compression", codecs, COMPRESSIONS)
+    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
+        raise UnsupportedError(
+            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key"
+        )
+    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
+        raise UnsupportedError(
+            "tables with 'sequence.snapshot-ordering' cannot be written: use 'sequence.field' to order rows"
+        )
+    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
+    if engine is MergeEngine.FIRST_ROW and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
+        raise UnsupportedError(
+            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup"
+        )
 
 
 def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:

@@ -8,8 +8,9 @@ that already has the right shape passes through without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
 
@@ -18,8 +19,16 @@ import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
-from lakewright.spec.types import AtomicType, DataField
-from lakewright.spec.values import cast_text, to_array
+from lakewright.spec.types import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
+from lakewright.spec.values import NestedValue, cast_text, to_array
 from lakewright.write.convert import Misfit, Mismatch, check, convert, is_constrained, trusted, validate
 
 _PIECE_BYTES = 1 << 30
@@ -50,8 +59,17 @@ def _aligner(fields: tuple[DataField, ...], table: str, write_cols: tuple[str, .
 class Aligner:
     """The alignment of many batches to one list of columns; the plan for an input schema is made once."""
 
-    def __init__(self, fields: Sequence[DataField], *, table: str, write_cols: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        fields: Sequence[DataField],
+        *,
+        table: str,
+        write_cols: Sequence[str] | None = None,
+        needed: Collection[str] | None = None,
+    ) -> None:
+        """Align to `fields`; with `needed`, the input may lack all other columns, which then hold nothing."""
         self.schema = to_arrow_schema(fields)
+        self._needed = needed
         self._fields = tuple(fields)
         self._table = table
         self._allowed = {f.name for f in fields} if write_cols is None else set(write_cols)
@@ -75,6 +93,8 @@ class Aligner:
     def _step(self, field: DataField, schema: pa.Schema, names: list[str]) -> _Step:
         default = _default(field, self._table)
         if field.name not in names:
+            if self._needed is not None and field.name not in self._needed:
+                return _Step(field, None, _nothing(field.type), ())
             if default is None and not field.type.nullable:
                 raise InvalidInputError(
                     f"table {self._table}: the input lacks the column {field.name!r} ({field.type}), which has no "
@@ -209,6 +229,38 @@ def _default(field: DataField, table: str) -> pa.Scalar | None:
             table=table,
             column=field.name,
         ) from error
+
+
+def _nothing(dtype: DataType) -> pa.Scalar | None:
+    """Return what a column holds that nobody will look at: null, or a value that adds nothing where null is forbidden.
+
+    A default of the column would not do: an aggregation takes the values of a deleted row back out.
+    """
+    return None if dtype.nullable else to_array([_zero(dtype)], dtype)[0]
+
+
+def _zero(dtype: DataType) -> NestedValue:
+    match dtype:
+        case ArrayType():
+            return []
+        case MapType() | MultisetType():
+            return {}
+        case RowType(fields=fields):
+            return tuple(None if field.type.nullable else _zero(field.type) for field in fields)
+        case AtomicType(root="BOOLEAN"):
+            return False
+        case AtomicType(root="DECIMAL"):
+            return Decimal(0)
+        case AtomicType(root="FLOAT" | "DOUBLE"):
+            return 0.0
+        case AtomicType(root="CHAR" | "VARCHAR"):
+            return ""
+        case AtomicType(root="BINARY"):
+            return bytes(dtype.length)
+        case AtomicType(root="VARBINARY"):
+            return b""
+        case _:
+            return 0
 
 
 def _first_misfit(step: _Step, chunk: pa.Array, reason: str) -> tuple[int, str]:

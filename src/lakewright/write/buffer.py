@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -41,6 +42,36 @@ class BufferLimits:
     threads: int = 1
     spillable: bool = True
     open_files_max: int = OPEN_FILES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a buffer made of the rows of one bucket."""
+
+    files: tuple[FinishedFile, ...]
+    changelog: tuple[FinishedFile, ...] = ()
+
+
+class Buffer(Protocol):
+    """Where routed rows wait until they are files. What `finish` returned is the buffer's own until `forget`."""
+
+    def add(self, groups: list[Group]) -> None:
+        """Take over the groups of one batch, and empty the list."""
+
+    def finish(self) -> dict[Place, Written]:
+        """Write everything and close every file."""
+
+    def forget(self) -> None:
+        """Start afresh: the finished files belong to somebody else now."""
+
+    def discard(self) -> list[FinishedFile]:
+        """Stop, give up open files, and return the finished ones, which nobody will name any more."""
+
+    def close(self) -> None:
+        """Let the threads go."""
+
+    def raise_failure(self) -> None:
+        """Raise what a thread ran into since the last call."""
 
 
 @dataclass(slots=True)
@@ -138,7 +169,7 @@ class WriteBuffer:
         if self._held > self._budget:
             self._shrink()
 
-    def finish(self) -> dict[Place, list[FinishedFile]]:
+    def finish(self) -> dict[Place, Written]:
         """Write everything, close every file and return the finished files by bucket. `forget` hands them over."""
         self.raise_failure()
         # One bucket with one piece of work is not worth a thread.
@@ -149,10 +180,10 @@ class WriteBuffer:
         self.close()
         self.raise_failure()
         out = {
-            place: [done for lane in bucket.lanes for done in lane.file.files]
+            place: Written(tuple(done for lane in bucket.lanes for done in lane.file.files))
             for place, bucket in self._buckets.items()
         }
-        return {place: files for place, files in out.items() if files}
+        return {place: written for place, written in out.items() if written.files}
 
     def forget(self) -> None:
         """Start afresh: the finished files belong to somebody else now."""
@@ -222,7 +253,8 @@ class WriteBuffer:
         if not places:
             return
         buckets = [self._buckets[place] for place in places]
-        spill = Spill([[piece.rows for piece in bucket.pieces] for bucket in buckets])
+        joined = ([pa.concat_tables(piece.rows for piece in bucket.pieces)] for bucket in buckets)
+        spill = Spill(joined, buckets[0].pieces[0].rows.schema)
         for number, bucket in enumerate(buckets):
             bucket.spilled.append((spill, number))
             bucket.spilled_bytes += bucket.bytes
@@ -310,7 +342,7 @@ class WriteBuffer:
                 if self._failure is None:
                     self._do(lane.file, work)
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                _name_file(error, lane.file.path)
+                name_file(error, lane.file.path)
                 self._failure = self._failure or error
             if work is not None:
                 self._release(work.pieces)
@@ -354,7 +386,8 @@ def _forget_spilled(spilled: list[tuple[Spill, int]]) -> None:
         spill.release()
 
 
-def _name_file(error: BaseException, path: str) -> None:
+def name_file(error: BaseException, path: str) -> None:
+    """Add to an error which file was being written."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         error.filename = path
     if path:

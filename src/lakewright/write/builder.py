@@ -8,7 +8,7 @@ were never handed out.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import pyarrow as pa
@@ -17,9 +17,8 @@ from lakewright.commit.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit, StreamTableCommit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
+from lakewright.write.kinds import RowKinds
 from lakewright.write.writer import ArrowData, TableWriter, WriteJob
-
-_INSERT = ("+I", 0)
 
 
 class TableWrite:
@@ -48,17 +47,23 @@ class TableWrite:
         )
         return self
 
-    def write_arrow(
-        self, data: ArrowData, bucket: int | None = None, row_kinds: Iterable[object] | None = None
-    ) -> Self:
-        """Write a table, batch, reader, a list of these, or anything that exports an Arrow stream or array."""
-        self._check_kinds(row_kinds)
-        self._open().write(data, bucket=bucket)
+    def write_arrow(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
+        """Write a table, batch, reader, a list of these, or anything that exports an Arrow stream or array.
+
+        A table with a primary key takes rows as upserts. `row_kinds` says otherwise: one of +I, -U, +U, -D (or 0 to 3)
+        for all rows, or one for each.
+        """
+        self._open().write(data, bucket=bucket, row_kinds=row_kinds)
         return self
 
-    def write_arrow_batch(self, data: ArrowData, bucket: int | None = None) -> Self:
+    def write_arrow_batch(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
         """Write one batch."""
-        return self.write_arrow(data, bucket)
+        return self.write_arrow(data, bucket, row_kinds)
+
+    def delete_arrow(self, keys: ArrowData) -> Self:
+        """Delete the rows with these keys; columns besides the primary key and the partition may be missing."""
+        self._open().delete(keys)
+        return self
 
     def write_pandas(self, dataframe: object) -> Self:
         """Write a pandas frame; its index is left out."""
@@ -91,16 +96,6 @@ class TableWrite:
 
     def _prepare(self) -> list[CommitMessage]:
         return self._open().prepare()
-
-    def _check_kinds(self, row_kinds: Iterable[object] | None) -> None:
-        for kind in () if row_kinds is None else row_kinds:
-            plain = kind.as_py() if isinstance(kind, pa.Scalar) else kind
-            if plain not in _INSERT:
-                raise InvalidInputError(
-                    f"table {self._store.name}: an append table takes only inserts (+I), not {plain!r}; make a table "
-                    "with a primary key to update and delete",
-                    table=self._store.name,
-                )
 
 
 class BatchTableWrite(TableWrite):

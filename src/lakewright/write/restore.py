@@ -1,13 +1,15 @@
 """What a writer must know of the files that are already there: bucket counts and sequence numbers.
 
 The newest snapshot is read when the first rows of a partition arrive. An overwrite replaces what is there, so it
-starts from nothing.
+starts from nothing. Others may commit in the meantime: the messages name the snapshot that the numbers go on from, and
+whoever commits them looks again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from lakewright.commit.message import snapshot_name
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore
@@ -15,9 +17,11 @@ from lakewright.spec.manifest import ManifestEntry
 
 
 class LiveBuckets:
-    """The bucket counts and highest sequence numbers of a fixed-bucket table, as far as a writer asked for them."""
+    """The bucket counts and highest sequence numbers of a table, as far as a writer asked for them."""
 
-    def __init__(self, store: TableStore, buckets: int) -> None:
+    def __init__(self, store: TableStore, buckets: int | None) -> None:
+        """Begin to know nothing; `buckets` is the number that every partition must have, None where it may grow."""
+        self.base: str | None = None  # the name of the oldest snapshot that was read since the last `forget`
         self._store = store
         self._buckets = buckets
         self._totals: dict[bytes, int] = {}
@@ -37,12 +41,19 @@ class LiveBuckets:
         for partition in partitions:
             self._check(partition)
 
+    def forget(self) -> None:
+        """Look again when the next rows arrive."""
+        self.base = None
+        self._known.clear()
+        self._complete = False
+
     def next_sequence(self, partition: bytes, bucket: int) -> int:
         """Return the first free sequence number of a bucket."""
         return self._sequences.get((partition, bucket), -1) + 1
 
     def _read(self, partitions: set[bytes] | None) -> list[ManifestEntry]:
         snapshot = self._store.snapshots.latest()
+        self.base = self.base or snapshot_name(snapshot)
         if snapshot is None:
             return []
         if partitions is None:
@@ -62,13 +73,13 @@ class LiveBuckets:
         self._sequences[place] = max(self._sequences.get(place, -1), entry.file.max_sequence_number)
 
     def _check(self, partition: bytes) -> None:
-        total = self._totals.get(partition, self._buckets)
-        if total != self._buckets:
+        total = self._totals.get(partition)
+        if total is not None and self._buckets is not None and total != self._buckets:
             name = self._store.name
             where = self._store.partition_directory(partition) or "the table"
             raise InvalidInputError(
                 f"table {name}: {where} has {total} buckets, but the option 'bucket' says {self._buckets}; overwrite "
-                f"it to change its buckets, or write with bucket={total}",
+                f"it or call rescale({self._buckets}) on the table to change its buckets, or write with bucket={total}",
                 table=name,
                 partition=where,
                 buckets=total,

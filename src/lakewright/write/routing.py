@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import InvalidInputError
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import EMPTY_ROW, IndexFile
 from lakewright.spec.options import CoreOptions
@@ -113,13 +112,6 @@ class HashRouter:
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
         """Return the rows grouped by partition and bucket."""
-        limit = self._buckets or 1
-        if bucket is not None and not 0 <= bucket < limit:
-            raise InvalidInputError(
-                f"table {self._routing.table}: there is no bucket {bucket}; it has the buckets 0 to {limit - 1}",
-                table=self._routing.table,
-                bucket=bucket,
-            )
         return route(rows, self._routing, bucket=bucket)
 
     def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - all partitions have as many
@@ -134,7 +126,7 @@ class HashRouter:
 def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> list[Group]:
     """Return the rows of an aligned table grouped by partition and bucket; `bucket` overrides the bucket function.
 
-    The partition columns hold no NaN (see `refuse_nan`).
+    The partition columns hold no NaN (see `write.intake`).
     """
     if table.num_rows == 0:
         return []
@@ -190,20 +182,6 @@ def stable_order(codes: Codes) -> Codes:
 def run_bounds(codes: Codes) -> Codes:
     """Return where runs of equal codes begin, and the number of codes."""
     return np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)]))
-
-
-def refuse_nan(table: pa.Table, routing: Routing) -> None:
-    """Raise where a partition column holds NaN, which equals nothing and so cannot name a partition."""
-    for part in filter(_is_float, routing.partition_fields):
-        row = pc.index(pc.is_nan(table.column(part.name)), value=True).as_py()
-        if row >= 0:
-            raise InvalidInputError(
-                f"table {routing.table}: the partition column {part.name!r} holds NaN in row {row} of the batch; NaN "
-                "cannot name a partition, replace it by null or a number",
-                table=routing.table,
-                column=part.name,
-                row=row,
-            )
 
 
 # ---- partitions ------------------------------------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 A `WriteJob` is a small value that travels to workers; each worker opens a `TableWriter` from it, feeds it and sends
 the messages of `prepare` home. Nothing a writer does is visible before those messages are committed. Rows in equal
-rows written, or `prepare` raises. A writer that failed half-way through a call takes no more data: closing it removes
-every file that it did not hand out.
+rows written (a primary-key table folds those of one key), or `prepare` raises. A writer that failed half-way through a
+call takes no more data: closing it removes every file that it did not hand out.
+
+Every table goes the same way, with parts of its own: an intake that aligns rows, a router that finds their buckets, a
+buffer that makes files of them.
 """
 
 from __future__ import annotations
@@ -19,23 +22,19 @@ import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.formats.rolling import (
-    FilePlan,
-    FinishedFile,
-    NewFile,
-    RollingFile,
-    SequenceNumbers,
-    wall_clock_ms,
-)
+from lakewright.formats.rolling import FilePlan, wall_clock_ms
+from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, check_supported_for_write
-from lakewright.storage.layout import check_file_name
-from lakewright.write.align import Aligner
-from lakewright.write.buffer import BufferLimits, WriteBuffer
+from lakewright.write.buffer import Written
+from lakewright.write.buffers import buffer_of
+from lakewright.write.intake import Intake, KeyedIntake
+from lakewright.write.kinds import GivenKinds, RowKinds
 from lakewright.write.restore import LiveBuckets
-from lakewright.write.routing import Routing, refuse_nan, route
-from lakewright.write.task import Place
+from lakewright.write.routers import router_of
+from lakewright.write.routing import IndexChange
+from lakewright.write.task import Place, WriteTask
 
 STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts
 
@@ -78,6 +77,8 @@ class WriteJob:
     ) -> WriteJob:
         """Check that the table can be written, and name the write."""
         check_supported_for_write(store.schema)
+        if store.schema.primary_keys:
+            MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
         return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite)
 
@@ -104,10 +105,13 @@ def _checked_columns(store: TableStore, columns: tuple[str, ...]) -> tuple[str, 
         raise InvalidInputError(
             f"table {store.name}: name each column to write once, and at least one", table=store.name
         )
-    missing = [key for key in store.schema.partition_keys if key not in columns]
-    if missing and store.options.data_evolution_enabled():
+    keys = store.schema.primary_keys
+    if store.options.data_evolution_enabled():
+        keys = store.schema.partition_keys
+    missing = [key for key in keys if key not in columns]
+    if missing:
         raise InvalidInputError(
-            f"table {store.name}: the columns to write lack the partition column {missing[0]!r}; add it",
+            f"table {store.name}: the columns to write lack the key column {missing[0]!r}; add it",
             table=store.name,
             column=missing[0],
         )
@@ -120,62 +124,44 @@ class TableWriter:
     def __init__(
         self, job: WriteJob, *, task: int = 0, attempt: int = 0, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> None:
-        schema, options = job.store.schema, job.store.options
-        check_supported_for_write(schema)
+        store = job.store
+        check_supported_for_write(store.schema)
         self._job = job
-        self._store = job.store
-        self._clock_ms = clock_ms
-        self._plan = FilePlan.of_schema(schema, job.partial_columns)
-        self._aligner = Aligner(self._plan.fields, table=job.store.name, write_cols=job.write_cols)
-        self._total_buckets = options.bucket()
-        self._fixed = schema.bucket_mode is BucketMode.HASH_FIXED
-        self._routing = Routing(
-            job.store.name,
-            schema.partition_fields,
-            schema.bucket_fields if self._fixed else (),
-            self._total_buckets,
-            options.get(CoreOptions.BUCKET_FUNCTION_TYPE),
-        )
-        self._live = LiveBuckets(job.store, self._total_buckets) if self._fixed and not job.overwrite else None
-        self._numbers: dict[Place, SequenceNumbers] = {}
-        self._counter = itertools.count()
-        self._stem = f"{job.write_id}-{task}-{attempt}"
-        check_file_name(self._plan.file_name(self._stem))
-        budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
-        self._stage_bytes = min(STAGE_BYTES, budget // 8)
+        self._store = store
+        self._task = WriteTask(store, job.write_id, task, attempt, job.overwrite, clock_ms)
+        self._intake = _intake(job)
+        self._live = _live_buckets(job)
+        self._router = router_of(self._task)
+        self._buffer = buffer_of(self._task, self._live, job.partial_columns)
+        self._stage_bytes = min(STAGE_BYTES, max(1 << 20, store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 8)
         self._stage: list[pa.Table] = []
         self._staged_bytes = 0
         self._rows: dict[Place, int] = {}
-        self._attempt = f"{task}-{attempt}"
         self._poison: BaseException | None = None
         self._closed = False
-        limits = BufferLimits(
-            budget_bytes=budget - budget // 4,  # the stage, its copy by routing and the encoders need the rest
-            threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
-            spillable=options.get(CoreOptions.WRITE_BUFFER_SPILLABLE),
-        )
-        self._buffer = WriteBuffer(self._rolling_file, limits, ordered=self._fixed)
 
-    def write(self, data: ArrowData, *, bucket: int | None = None) -> int:
-        """Take rows in any Arrow form and return how many there were; `bucket` overrides the bucket function."""
+    def write(self, data: ArrowData, *, bucket: int | None = None, row_kinds: RowKinds | None = None) -> int:
+        """Take rows in any Arrow form and return how many there were; `bucket` overrides the bucket function.
+
+        Rows of a primary-key table update the rows with their keys, or what their kinds say.
+        """
         self._check_open()
         self._check_bucket(bucket)
-        rows = 0
-        try:
-            for batch in batches_of(data, self._store.name):
-                for piece in self._pieces(batch):
-                    aligned = self._aligner.align(piece, first_row=rows)
-                    refuse_nan(aligned, self._routing)
-                    rows += aligned.num_rows
-                    self._take(aligned, bucket)
-            if bucket is not None:
-                self._unstage(bucket)
-        except BaseException as error:
-            # A call that was refused before its first row got in leaves the writer as it was.
-            if rows or not isinstance(error, InvalidInputError):
-                self._poison = error
-            raise
-        return rows
+        given = None if row_kinds is None else GivenKinds(row_kinds, table=self._store.name)
+        if given is not None and isinstance(data, pa.Table | pa.RecordBatch):
+            given.check_count(data.num_rows)
+        return self._write(data, self._intake, bucket, given)
+
+    def delete(self, keys: ArrowData) -> int:
+        """Delete the rows with these keys and return how many keys there were; other columns may be missing."""
+        self._check_open()
+        if not self._store.schema.primary_keys:
+            raise InvalidInputError(
+                f"table {self._store.name} has no primary key, so no row can be deleted by its key; delete by a "
+                "condition, or make a table with a primary key",
+                table=self._store.name,
+            )
+        return self._write(keys, _intake(self._job, keys_only=True), None, None)
 
     def prepare(self) -> list[CommitMessage]:
         """Finish all files and return one message per bucket that got rows; the writer then starts afresh."""
@@ -184,12 +170,17 @@ class TableWriter:
             self._unstage(None)
             finished = self._buffer.finish()
             self._reconcile(finished)
-            messages = [self._message(place, files) for place, files in sorted(finished.items())]
+            changes = self._router.finish()
         except BaseException as error:
             self._poison = error
             raise
+        places = sorted({*finished, *changes})
+        nothing, unchanged = Written(()), IndexChange()
+        messages = [self._message(p, finished.get(p, nothing), changes.get(p, unchanged)) for p in places]
         self._buffer.forget()  # from here on the files belong to whoever holds the messages
         self._rows = {}
+        if self._live is not None:
+            self._live.forget()
         return messages
 
     def abort(self) -> None:
@@ -214,6 +205,25 @@ class TableWriter:
         self.close()
 
     # ---- rows on their way in ----------------------------------------------------------------------------------------
+
+    def _write(self, data: ArrowData, intake: Intake, bucket: int | None, given: GivenKinds | None) -> int:
+        rows = 0
+        try:
+            for batch in batches_of(data, self._store.name):
+                for piece in self._pieces(batch):
+                    taken = intake.take(piece, given, first_row=rows)
+                    rows += piece.num_rows
+                    self._take(taken, bucket)
+            if given is not None:
+                given.check_count(rows)
+            if bucket is not None:
+                self._unstage(bucket)
+        except BaseException as error:
+            # A call that was refused before its first row got in leaves the writer as it was.
+            if rows or not isinstance(error, InvalidInputError):
+                self._poison = error
+            raise
+        return rows
 
     def _pieces(self, batch: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
         """Cut what is too large to be looked at in one go: the first piece is encoded while the next is checked."""
@@ -246,7 +256,7 @@ class TableWriter:
         table = pa.concat_tables(self._stage)
         self._stage.clear()
         self._staged_bytes = 0
-        groups = route(table, self._routing, bucket=bucket)
+        groups = self._router.route(table, bucket=bucket)
         del table
         if self._live is not None:
             self._live.look_up({group.partition for group in groups})
@@ -269,7 +279,15 @@ class TableWriter:
     def _check_bucket(self, bucket: int | None) -> None:
         if bucket is None:
             return
-        limit = self._total_buckets if self._fixed else 1
+        mode = self._store.schema.bucket_mode
+        if mode not in {BucketMode.HASH_FIXED, BucketMode.UNAWARE}:
+            raise InvalidInputError(
+                f"table {self._store.name}: a bucket can be chosen only where the table has a fixed number of them; "
+                "leave the argument 'bucket' out",
+                table=self._store.name,
+                bucket=bucket,
+            )
+        limit = self._store.options.bucket() if mode is BucketMode.HASH_FIXED else 1
         if not 0 <= bucket < limit:
             raise InvalidInputError(
                 f"table {self._store.name}: there is no bucket {bucket}; it has the buckets 0 to {limit - 1}",
@@ -278,44 +296,60 @@ class TableWriter:
             )
         self._unstage(None)
 
-    # ---- files and messages on their way out -------------------------------------------------------------------------
+    # ---- messages on their way out -----------------------------------------------------------------------------------
 
-    def _rolling_file(self, place: Place) -> RollingFile:
-        numbers = self._numbers.get(place)
-        if numbers is None:
-            first = 0 if self._live is None else self._live.next_sequence(*place)
-            numbers = self._numbers[place] = SequenceNumbers(first)
-        directory = self._store.layout.bucket_directory(self._store.partition_directory(place[0]), place[1])
-        return RollingFile(self._plan, lambda: self._new_file(directory), numbers, self._clock_ms)
-
-    def _new_file(self, directory: str) -> NewFile:
-        name = check_file_name(self._plan.file_name(f"{self._stem}-{next(self._counter)}"))
-        path = f"{directory}/{name}"
-        return NewFile(name, path, self._store.storage.open_output(path))
-
-    def _message(self, place: Place, files: list[FinishedFile]) -> CommitMessage:
+    def _message(self, place: Place, written: Written, change: IndexChange) -> CommitMessage:
         partition, bucket = place
         return CommitMessage(
             partition_bytes=partition,
             bucket=bucket,
-            total_buckets=self._total_buckets if self._fixed else None,
-            new_files=tuple(done.facts for done in files),
+            total_buckets=self._router.total_buckets(partition),
+            new_files=tuple(done.facts for done in written.files),
+            changelog_files=tuple(done.facts for done in written.changelog),
+            new_index_files=change.new_index_files,
             table=self._job.table,
             schema_id=self._store.schema.id,
             write_id=self._job.write_id,
-            attempt=self._attempt,
+            attempt=self._task.label,
             partition_types=tuple(str(dtype) for dtype in self._store.partition_types),
             rows_in=self._rows.get(place, 0),
+            base_snapshot=None if self._live is None else self._live.base,
+            hash_base=change.hash_base,
         )
 
-    def _reconcile(self, finished: dict[Place, list[FinishedFile]]) -> None:
-        written = {place: sum(done.facts.row_count for done in files) for place, files in finished.items()}
-        if written != self._rows:
+    def _reconcile(self, finished: dict[Place, Written]) -> None:
+        """Check that no row was lost; a primary-key table folds rows of one key, so it may write fewer."""
+        written = {place: sum(done.facts.row_count for done in out.files) for place, out in finished.items()}
+        if written == self._rows:
+            return
+        keyed = bool(self._store.schema.primary_keys)
+        if not keyed or any(count > self._rows.get(place, 0) for place, count in written.items()):
             raise LakewrightError(
                 f"table {self._store.name}: {sum(self._rows.values())} rows came in but {sum(written.values())} were "
                 "written; nothing was committed, write the data again",
                 table=self._store.name,
             )
+
+
+def _intake(job: WriteJob, *, keys_only: bool = False) -> Intake:
+    schema, name = job.store.schema, job.store.name
+    if schema.primary_keys:
+        return KeyedIntake(schema, table=name, write_cols=job.write_cols, keys_only=keys_only)
+    plan = FilePlan.of_schema(schema, job.partial_columns)
+    return Intake(schema, plan.fields, table=name, write_cols=job.write_cols)
+
+
+def _live_buckets(job: WriteJob) -> LiveBuckets | None:
+    """Return what must be known of the buckets that are there: nothing where rows are replaced or have no order."""
+    match job.store.schema.bucket_mode:
+        case _ if job.overwrite:
+            return None
+        case BucketMode.HASH_FIXED:
+            return LiveBuckets(job.store, job.store.options.bucket())
+        case BucketMode.HASH_DYNAMIC | BucketMode.KEY_DYNAMIC:
+            return LiveBuckets(job.store, None)
+        case _:
+            return None
 
 
 def batches_of(data: object, table: str) -> Iterator[pa.Table | pa.RecordBatch]:

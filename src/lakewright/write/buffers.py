@@ -1,0 +1,78 @@
+"""Which buffer a table needs: sorted and folded by key, or as the rows come."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lakewright.formats.rolling import FilePlan, RollingFile, SequenceNumbers
+from lakewright.lsm.merge import MergeSpec
+from lakewright.spec.options import ChangelogProducer, CoreOptions
+from lakewright.spec.schema import BucketMode
+from lakewright.storage.layout import check_file_name
+from lakewright.write.buffer import Buffer, BufferLimits, WriteBuffer
+from lakewright.write.keyed_buffer import KeyedBuffer
+from lakewright.write.restore import LiveBuckets
+from lakewright.write.task import FileNames, Place, WriteTask
+
+
+def buffer_of(task: WriteTask, live: LiveBuckets | None, partial_columns: tuple[str, ...] | None) -> Buffer:
+    """Return the buffer for one writer; numbers go on from `live`, or begin at 0."""
+    schema = task.store.schema
+    if schema.primary_keys:
+        return _keyed_buffer(task, live)
+    plan = FilePlan.of_schema(schema, partial_columns)
+    return _append_buffer(task, plan, live)
+
+
+def limits_of(options: CoreOptions, *, copies: int = 1) -> BufferLimits:
+    """Return how much a buffer may use, of the memory that the options give to a writer.
+
+    `copies` is how many times the rows may stand in memory while the buffer works on them.
+    """
+    budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
+    return BufferLimits(
+        budget_bytes=(budget - budget // 4) // copies,  # the stage, its copy by routing and the encoders need the rest
+        threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
+        spillable=options.get(CoreOptions.WRITE_BUFFER_SPILLABLE),
+    )
+
+
+def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) -> Buffer:
+    names = _names(task, plan)
+    numbers: dict[Place, SequenceNumbers] = {}
+
+    def rolling_file(place: Place) -> RollingFile:
+        if place not in numbers:
+            numbers[place] = SequenceNumbers(0 if live is None else live.next_sequence(*place))
+        return RollingFile(plan, partial(names.new_file, place, plan), numbers[place], task.clock_ms)
+
+    ordered = task.store.schema.bucket_mode is BucketMode.HASH_FIXED
+    return WriteBuffer(rolling_file, limits_of(task.store.options), ordered=ordered)
+
+
+def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
+    store = task.store
+    data = FilePlan.keyed(store.schema, level=0)
+    changelog = FilePlan.keyed(store.schema, level=0, changelog=True)
+    names = _names(task, data, changelog)
+    # An overwrite replaces rows that no changelog would mention, so it has none.
+    producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+    with_changelog = producer is ChangelogProducer.INPUT and not task.overwrite
+
+    def rolling_file(place: Place, plan: FilePlan) -> RollingFile:
+        return RollingFile(plan, partial(names.new_file, place, plan), None, task.clock_ms)
+
+    def new_files(place: Place) -> tuple[RollingFile, RollingFile | None]:
+        return rolling_file(place, data), rolling_file(place, changelog) if with_changelog else None
+
+    def first_sequence(place: Place) -> int:
+        return 0 if live is None else live.next_sequence(*place)
+
+    spec = MergeSpec.of_schema(store.schema, table=store.name)
+    return KeyedBuffer(spec, new_files, first_sequence, limits_of(store.options, copies=2))
+
+
+def _names(task: WriteTask, *plans: FilePlan) -> FileNames:
+    for plan in plans:
+        check_file_name(plan.file_name(task.stem))
+    return FileNames(task)

@@ -1,0 +1,262 @@
+"""Routed rows of a primary-key table in, level-0 files out, each with one row per key in key order.
+
+Every row gets the next sequence number of its bucket when it arrives. Rows wait in memory; over the budget all that
+waits is folded and goes to the local disk as sorted runs, one per bucket, and at the end the runs of a bucket are
+merged into its files. So one commit makes one sorted run per bucket, however much it writes. Where spilling is
+forbidden, what waits becomes files at once, and a bucket gets several runs.
+
+Buckets are folded and encoded in a few threads: sorting, gathering and encoding leave Python to others.
+
+With `changelog-producer` = input the rows also go, as they came, into changelog files, sorted by key and age. What was
+spilled together is one file: later files hold later rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.formats.rolling import FinishedFile, RollingFile
+from lakewright.lsm.merge import MergeSpec, merge_order
+from lakewright.lsm.windows import merge_runs
+from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.write.buffer import BufferLimits, Written, name_file
+from lakewright.write.routing import Group
+from lakewright.write.spill import Spill
+from lakewright.write.task import Place
+
+ROW_GROUP_BYTES = 24 << 20  # merged rows are written in pieces of at least this size
+_RUN_PART_BYTES = 1 << 20  # what a merge reads of a spilled run at a time
+_RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
+_CLOSERS = 8  # threads that close files, which is waiting for a disk or a store
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A sorted run on the local disk."""
+
+    spill: Spill
+    number: int
+
+    def parts(self) -> Iterator[pa.Table]:
+        return self.spill.parts(self.number)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The rows of one bucket that are not yet in a file, and its files."""
+
+    file: RollingFile
+    changelog: RollingFile | None
+    pieces: list[pa.Table] = field(default_factory=list)
+    runs: list[_Run] = field(default_factory=list)
+
+    def take_rows(self) -> pa.Table:
+        rows = pa.concat_tables(self.pieces)
+        self.pieces = []
+        return rows
+
+
+class KeyedBuffer:
+    """All rows of one writer of a primary-key table that are not yet in a finished file."""
+
+    def __init__(
+        self,
+        spec: MergeSpec,
+        new_files: Callable[[Place], tuple[RollingFile, RollingFile | None]],
+        first_sequence: Callable[[Place], int],
+        limits: BufferLimits,
+    ) -> None:
+        """Make a buffer; `new_files` opens a bucket's data and changelog files, `first_sequence` starts its numbers."""
+        self._spec = spec
+        self._new_files = new_files
+        self._first_sequence = first_sequence
+        self._limits = limits
+        self._next: dict[Place, int] = {}  # the sequence number of the next row of a bucket
+        self._buckets: dict[Place, _Bucket] = {}
+        self._held = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of rows the buffer keeps in memory."""
+        return self._held
+
+    def add(self, groups: list[Group]) -> None:
+        """Give the rows of one batch their numbers and keep them; spill where that is too much."""
+        for group in groups:
+            place = (group.partition, group.bucket)
+            if place not in self._buckets:
+                # Numbers that this writer gave away may not be in a snapshot yet.
+                self._next[place] = max(self._next.get(place, 0), self._first_sequence(place))
+                self._buckets[place] = _Bucket(*self._new_files(place))
+            rows = self._numbered(place, group.rows)
+            self._buckets[place].pieces.append(rows)
+            self._held += rows.nbytes
+        groups.clear()
+        if self._held > self._limits.budget_bytes:
+            self._shrink()
+
+    def finish(self) -> dict[Place, Written]:
+        """Fold and write everything, and return the finished files by bucket. `forget` hands them over."""
+        self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
+        out = {
+            place: Written(tuple(bucket.file.files), tuple(bucket.changelog.files if bucket.changelog else ()))
+            for place, bucket in self._buckets.items()
+        }
+        return {place: written for place, written in out.items() if written.files or written.changelog}
+
+    def forget(self) -> None:
+        """Start afresh: the finished files belong to somebody else now."""
+        self._buckets = {}
+
+    def discard(self) -> list[FinishedFile]:
+        """Give up everything, and return the finished files, which nobody will name any more."""
+        buckets = self._buckets.values()
+        for bucket in buckets:
+            _release(bucket.runs)
+        files = [file for bucket in buckets for file in (bucket.file, bucket.changelog) if file is not None]
+        for file in files:
+            with suppress(OSError):  # an orphan at worst
+                file.discard()
+        self._buckets = {}
+        self._held = 0
+        return [done for file in files for done in file.files]
+
+    def close(self) -> None:
+        """Do nothing: no thread outlives a call."""
+
+    def raise_failure(self) -> None:
+        """Do nothing: whatever fails, fails inside a call."""
+
+    # ---- rows in -----------------------------------------------------------------------------------------------------
+
+    def _numbered(self, place: Place, rows: pa.Table) -> pa.Table:
+        first = self._next[place]
+        self._next[place] = first + rows.num_rows
+        numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
+        return pa.table([numbers, *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
+
+    def _shrink(self) -> None:
+        """Move everything that waits out of memory: groups of one batch share their memory, so all must go."""
+        waiting = [bucket for bucket in self._buckets.values() if bucket.pieces]
+        if self._limits.spillable:
+            self._spill(waiting)
+        else:
+            self._write(waiting)
+        self._held = 0
+        pa.default_memory_pool().release_unused()
+
+    # ---- spilling ----------------------------------------------------------------------------------------------------
+
+    def _spill(self, buckets: Sequence[_Bucket]) -> None:
+        schema = buckets[0].pieces[0].schema
+        with ThreadPoolExecutor(self._limits.threads, thread_name_prefix="lakewright-fold") as pool:
+            spill = Spill((_parts(rows) for rows in pool.map(self._folded, buckets)), schema)
+        for number, bucket in enumerate(buckets):
+            bucket.runs.append(_Run(spill, number))
+            if len(bucket.runs) >= _RUNS_MAX:
+                merged = Spill([self._merged(bucket.runs)], schema)
+                _release(bucket.runs)
+                bucket.runs = [_Run(merged, 0)]
+
+    def _folded(self, bucket: _Bucket) -> pa.Table:
+        """Fold the rows that wait; those of a changelog go into their file before."""
+        rows = bucket.take_rows()
+        if bucket.changelog is not None:
+            rows = rows.take(pa.array(merge_order(rows, self._spec).order))
+            bucket.changelog.write(rows)
+            bucket.changelog.finish()
+        return self._spec.fold(rows)
+
+    def _merged(self, runs: Sequence[_Run], last: pa.Table | None = None) -> Iterator[pa.Table]:
+        streams: list[Iterable[pa.Table]] = [run.parts() for run in runs]
+        if last is not None:
+            streams.append(_parts(last))
+        memory = self._limits.budget_bytes // (4 * self._limits.threads)
+        return merge_runs(streams, self._spec, memory_bytes=memory)
+
+    # ---- files out ---------------------------------------------------------------------------------------------------
+
+    def _write(self, buckets: Sequence[_Bucket]) -> None:
+        """Write all rows of some buckets, the largest first."""
+        buckets = sorted(buckets, key=lambda bucket: -sum(piece.num_rows for piece in bucket.pieces))
+        threads = min(self._limits.threads, len(buckets))
+        if threads <= 1:
+            for bucket in buckets:
+                self._encode(bucket)
+                _close(bucket)
+        else:
+            self._write_in_threads(buckets, threads)
+        self._held = 0
+
+    def _write_in_threads(self, buckets: Sequence[_Bucket], threads: int) -> None:
+        with (
+            ThreadPoolExecutor(_CLOSERS, thread_name_prefix="lakewright-close") as closers,
+            ThreadPoolExecutor(threads, thread_name_prefix="lakewright-write") as encoders,
+        ):
+            closing: list[Future[None]] = []
+
+            def write(bucket: _Bucket) -> None:
+                self._encode(bucket)
+                closing.append(closers.submit(_close, bucket))
+
+            encoding = [encoders.submit(write, bucket) for bucket in buckets]
+            try:
+                for done in encoding:
+                    done.result()
+                for done in closing:
+                    done.result()
+            except BaseException:
+                for waiting in (*encoding, *closing):
+                    waiting.cancel()
+                raise
+
+    def _encode(self, bucket: _Bucket) -> None:
+        try:
+            rows = self._folded(bucket) if bucket.pieces else None
+            if not bucket.runs:
+                bucket.file.write(rows)
+                return
+            for table in _gathered(self._merged(bucket.runs, rows)):
+                bucket.file.write(table)
+        except BaseException as error:
+            name_file(error, bucket.file.path)
+            raise
+        _release(bucket.runs)
+        bucket.runs = []
+
+
+def _close(bucket: _Bucket) -> None:
+    try:
+        bucket.file.finish()
+    except BaseException as error:
+        name_file(error, bucket.file.path)
+        raise
+
+
+def _release(runs: Iterable[_Run]) -> None:
+    for run in runs:
+        run.spill.release()
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    """Cut a run into the parts that a merge reads one at a time."""
+    step = max(1, rows.num_rows * _RUN_PART_BYTES // max(1, rows.nbytes))
+    return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put small tables together until they make a worthwhile row group."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(part.nbytes for part in waiting) >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)

@@ -1,0 +1,140 @@
+"""Rows of deeper levels that keys of level 0 may have: files in, sorted runs of few rows out.
+
+A window of the merge finds the right row of each key; what happens here only spares it rows that cannot match. Files
+whose bounds do not meet those of level 0 are not opened, row groups without a wanted key are skipped where the keys are
+few, and of the rest only rows stay whose key columns all hold values that level 0 has too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.compact.settle import PLACE, POSITION_BITS
+from lakewright.compact.task import bounds_of, overlapping
+from lakewright.lsm.keys import KeyOrder
+from lakewright.lsm.runs import runs_of
+from lakewright.read.keyed import POSITION, KeyedFiles
+from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.keyed import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
+from lakewright.spec.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.types import DataField
+from lakewright.spec.values import from_scalar
+
+_KEYS_MAX = 4_000_000  # rows of level 0 whose keys are held in memory; beyond them every row goes into the windows
+_LITERALS_MAX = 256  # values of a key column that are worth asking row groups about one by one
+_MEMBERS = ("int", "string", "binary", "date", "time", "bool")  # Arrow types whose equality is that of keys
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What level 0 says of the keys to look up."""
+
+    members: Mapping[str, pa.Array]  # distinct values by key column, of those columns that can be asked
+    skip: Predicate  # what row groups without a wanted key do not fulfil
+
+    def filter(self, rows: pa.Table) -> pa.Table:
+        """Leave out rows that cannot be wanted."""
+        mask = None
+        for name, values in self.members.items():
+            found = pc.is_in(rows.column(name), value_set=values)
+            mask = found if mask is None else pc.and_(mask, found)
+        return rows if mask is None else rows.filter(mask)
+
+
+ANY = Wanted({}, TRUE)
+
+
+def wanted_keys(files: KeyedFiles, fresh: Sequence[DataFile], key: KeyOrder) -> Wanted:
+    """Read the keys of level 0, unless they are too many to be held."""
+    if sum(file.row_count for file in fresh) > _KEYS_MAX:
+        return ANY
+    keys = replace(files, columns=_in_schema_order(files, key))
+    askable = [field for field in key.fields if _is_askable(field)]
+    parts: dict[str, list[pa.Array]] = {field.name: [] for field in askable}
+    for file in fresh:
+        for rows in keys.read(file):
+            for name, found in parts.items():
+                found.append(pc.unique(rows.column(name)))
+    members = {name: pc.unique(pa.chunked_array(found)) for name, found in parts.items() if found}
+    asked = [_asked(field, members[field.name]) for field in askable if field.name in members]
+    return Wanted(members, and_predicates(asked))
+
+
+def lookup_runs(
+    files: KeyedFiles, deeper: Sequence[DataFile], fresh: Sequence[DataFile], key: KeyOrder, *, narrow: bool
+) -> tuple[list[Iterator[pa.Table]], list[DataFile]]:
+    """Return one run per deeper level, with `_LEVEL` and `_PLACE`, and the files that places count.
+
+    With `narrow` only the key columns are read; the others are null.
+    """
+    met = overlapping(deeper, fresh, key)
+    if not met:
+        return [], []
+    wanted = wanted_keys(files, fresh, key)
+    numbered = list(met)
+    number = {file.file_name: at for at, file in enumerate(numbered)}
+    source = replace(files, columns=_in_schema_order(files, key)) if narrow else files
+    runs = [
+        _run(source, sorted(run.files, key=lambda file: bounds_of(file, key)), number, wanted, files.columns)
+        for run in runs_of(met)
+    ]
+    return runs, numbered
+
+
+def _run(
+    source: KeyedFiles,
+    run: Sequence[DataFile],
+    number: Mapping[str, int],
+    wanted: Wanted,
+    columns: Sequence[DataField],
+) -> Iterator[pa.Table]:
+    for file in run:
+        first = number[file.file_name] << POSITION_BITS
+        for rows in source.read(file, skip=wanted.skip, level=True, positions=True):
+            kept = wanted.filter(rows)
+            if kept.num_rows:
+                places = pa.array(kept.column(POSITION.name).to_numpy() + first)
+                yield _widened(kept.drop_columns([POSITION.name]), columns).append_column(PLACE, places)
+
+
+def _widened(rows: pa.Table, columns: Sequence[DataField]) -> pa.Table:
+    """Return rows with all columns of the table; those that were not read are null."""
+    there = {*rows.column_names}
+    system = [SEQUENCE_NUMBER.name, VALUE_KIND.name, LEVEL.name]
+    arrays = [rows.column(name) for name in system]
+    for column in columns:
+        known = column.name in there
+        arrays.append(rows.column(column.name) if known else pa.nulls(rows.num_rows, to_arrow_type(column.type)))
+    return pa.table(arrays, names=[*system, *(column.name for column in columns)])
+
+
+def with_place(rows: pa.Table) -> pa.Table:
+    """Return rows of files that are compacted in the form of those that are looked up."""
+    return rows.append_column(PLACE, pa.array(np.full(rows.num_rows, -1, np.int64)))
+
+
+def _in_schema_order(files: KeyedFiles, key: KeyOrder) -> tuple[DataField, ...]:
+    return tuple(field for field in files.columns if field.name in key.names)
+
+
+def _is_askable(field: DataField) -> bool:
+    text = str(to_arrow_type(field.type))
+    return text.startswith(_MEMBERS)
+
+
+def _asked(field: DataField, members: pa.Array) -> Predicate:
+    """Return the narrowest cheap condition that all values of a column fulfil."""
+    if members.null_count:
+        return TRUE
+    few = len(members) <= _LITERALS_MAX
+    method = "in" if few else "between"
+    found = members if few else pc.min_max(members).values()
+    literals: list[Any] = [from_scalar(value, field.type) for value in found]
+    return Predicate(method, field.name, tuple(sorted(literals)), dtype=field.type, path=(field.name,))

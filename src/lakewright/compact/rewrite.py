@@ -1,0 +1,265 @@
+"""One task in, one commit message out: files of a bucket are merged and written anew, or moved to another level.
+
+Rows stream through windows of bounded memory and are written as they come. Sequence numbers and kinds stay as they are.
+Nothing is visible before the message is committed, and a task that fails leaves no file behind.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakewright.commit.message import CommitMessage
+from lakewright.compact.arrange import Manner, Merge, Move, arrange
+from lakewright.compact.lookup import lookup_runs, with_place
+from lakewright.compact.settle import POSITION_BITS, Longs, Rules, Settled, settle
+from lakewright.compact.task import CompactTask, check_compactable
+from lakewright.compact.vectors import BucketVectors
+from lakewright.formats.rolling import FilePlan, NewFile, RollingFile, wall_clock_ms
+from lakewright.lsm.merge import MergeSpec, drop_retracts
+from lakewright.lsm.windows import merge_runs, windows
+from lakewright.metadata.store import TableStore
+from lakewright.read.files import missing_files_explained
+from lakewright.read.keyed import KeyedFiles
+from lakewright.read.scan import FileSchemas
+from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
+from lakewright.spec.options import ChangelogProducer, CoreOptions
+from lakewright.storage.layout import check_file_name
+
+GROUP_BYTES = 16 << 20  # rows are handed to a file in groups of this much memory
+
+
+def run_task(
+    store: TableStore,
+    task: CompactTask,
+    *,
+    memory_bytes: int | None = None,
+    clock_ms: Callable[[], int] = wall_clock_ms,
+    new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+) -> CommitMessage:
+    """Do the work of a task and return the message to commit; about `memory_bytes` of rows are held at a time."""
+    store = newest_schema(store, task)
+    check_compactable(store)
+    memory = memory_bytes or store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+    rewrite = _Rewrite(store, task, memory, BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid))
+    try:
+        with missing_files_explained(store, task.snapshot_id):
+            return rewrite.run()
+    except BaseException:
+        rewrite.output.discard()
+        raise
+
+
+def newest_schema(store: TableStore, task: CompactTask) -> TableStore:
+    """Return the table with a schema that knows all columns of the task's files.
+
+    Files written after the handle was opened may have columns that its schema lacks; they must not be lost.
+    """
+    needed = max(file.schema_id for file in (*task.files, *task.deeper))
+    if needed <= store.schema.id:
+        return store
+    stored = store.schemas.get(store.schema.id).options
+    own = {key: value for key, value in store.schema.options.items() if stored.get(key) != value}
+    latest = store.schemas.latest() or store.schemas.get(needed)
+    return store.with_schema(latest.with_options(own))
+
+
+class BucketOutput:
+    """The new files of one bucket: names them, and can take them all back."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        place: tuple[bytes, int],
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self._store = store
+        self._directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
+        self._clock_ms = clock_ms
+        self.stem = str(new_uuid())
+        self._counter = itertools.count()
+        self._open: list[_GroupedRows] = []
+        self._other_paths: list[str] = []
+
+    def open(self, plan: FilePlan) -> _GroupedRows:
+        """Return a sink of rows that become files of a plan."""
+        rolling = RollingFile(plan, lambda: self._new_file(plan), None, self._clock_ms)
+        sink = _GroupedRows(rolling)
+        self._open.append(sink)
+        return sink
+
+    def note(self, path: str) -> None:
+        """Take a file into account that was written elsewhere."""
+        self._other_paths.append(path)
+
+    def discard(self) -> None:
+        """Remove everything that was written."""
+        for sink in self._open:
+            sink.rolling.discard()
+        finished = [done.path for sink in self._open for done in sink.rolling.files]
+        for path in (*finished, *self._other_paths):
+            # What cannot be removed is an orphan, which the removal of orphans finds.
+            with suppress(OSError):
+                self._store.storage.delete(path)
+
+    def _new_file(self, plan: FilePlan) -> NewFile:
+        name = check_file_name(plan.file_name(f"{self.stem}-{next(self._counter)}"))
+        path = f"{self._directory}/{name}"
+        return NewFile(name, path, self._store.storage.open_output(path))
+
+
+class _GroupedRows:
+    """Gathers rows, so that what comes in small pieces is not written in small row groups."""
+
+    def __init__(self, rolling: RollingFile) -> None:
+        self.rolling = rolling
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows in key order."""
+        if rows.num_rows == 0:
+            return
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> tuple[DataFile, ...]:
+        """Write what waits, close the file and return all of them."""
+        self._flush()
+        self.rolling.finish()
+        return tuple(done.facts for done in self.rolling.files)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self.rolling.write(pa.concat_tables(self._waiting))
+        self._waiting, self._bytes = [], 0
+
+
+class _Rewrite:
+    """The work of one task."""
+
+    def __init__(self, store: TableStore, task: CompactTask, memory_bytes: int, output: BucketOutput) -> None:
+        schema = store.schema
+        self.output = output
+        self._store = store
+        self._task = task
+        self._memory = memory_bytes
+        self._spec = MergeSpec.of_schema(schema, table=store.name)
+        self._manner = Manner.of(self._spec, task.output_level)
+        self._vectors = BucketVectors(store, task)
+        self._files = KeyedFiles(
+            store, FileSchemas(store), task.partition, task.bucket, schema.fields, self._vectors.deletions
+        )
+        self._data = output.open(FilePlan.keyed(schema, level=task.output_level, source=COMPACT))
+        self._changelog = output.open(FilePlan.keyed(schema, level=task.output_level, source=APPEND, changelog=True))
+
+    def run(self) -> CommitMessage:
+        """Take every step, and say what was done."""
+        task = self._task
+        before: list[DataFile] = []
+        moved: list[DataFile] = []
+        for step in arrange(task, self._manner, self._spec.key, self._vectors.masked):
+            match step:
+                case Move(file):
+                    if self._must_look_at([file]):
+                        self._settle([[file]], keeps_files=True)
+                    if file.level != task.output_level:
+                        before.append(file)
+                        moved.append(replace(file, level=task.output_level))
+                case Merge(runs):
+                    self._merge(runs)
+                    before += step.files
+        after = (*moved, *self._data.finish())
+        changelog = self._changelog.finish()
+        names = {file.file_name for file in moved}
+        index = self._vectors.write(self.output.stem, {f.file_name for f in before if f.file_name not in names})
+        if index is not None:
+            self.output.note(self._vectors.path_of(index))
+        return self._message(tuple(before), after, changelog, index)
+
+    def _must_look_at(self, files: Sequence[DataFile]) -> bool:
+        """Say whether more than the merged rows matters: rows of deeper levels, or a changelog."""
+        looks_up = self._manner.needs_deeper() and any(file.level == 0 for file in files) and self._task.deeper
+        return bool(looks_up) or self._manner.tells_changes(files, self._task)
+
+    def _merge(self, runs: Sequence[Sequence[DataFile]]) -> None:
+        files = [file for run in runs for file in run]
+        if self._must_look_at(files):
+            self._settle(runs, keeps_files=False)
+            return
+        sources = [self._files.read_run(run, level=self._spec.needs_lookup) for run in runs]
+        for rows in merge_runs(sources, self._spec, memory_bytes=self._memory):
+            self._data.write(drop_retracts(rows) if self._task.drops_deletes else rows)
+
+    def _settle(self, runs: Sequence[Sequence[DataFile]], *, keeps_files: bool) -> None:
+        """Merge with an eye on the rows that were there before; files that are kept are only looked at."""
+        files = [file for run in runs for file in run]
+        fresh = [file for file in files if file.level == 0]
+        changelog = self._manner.tells_changes(files, self._task)
+        narrow = self._manner.first_row or (self._manner.last_wins and not changelog)
+        found: list[Iterator[pa.Table]] = []
+        numbered: list[DataFile] = []
+        if fresh and self._manner.needs_deeper():
+            found, numbered = lookup_runs(self._files, self._task.deeper, fresh, self._spec.key, narrow=narrow)
+        sources = [map(with_place, self._files.read_run(run, level=True)) for run in runs]
+        rules = self._rules(changelog=changelog, narrow=narrow)
+        for rows in windows([*sources, *found], self._spec, memory_bytes=self._memory):
+            settled = settle(rows, self._spec, rules)
+            self._take(settled, keeps_files=keeps_files)
+            if self._manner.vectors:
+                self._mark(settled.outdated, numbered)
+
+    def _rules(self, *, changelog: bool, narrow: bool) -> Rules:
+        full = self._manner.producer is ChangelogProducer.FULL_COMPACTION
+        return Rules(
+            output_level=self._task.output_level,
+            old_level=self._task.deepest if full else None,
+            changelog=changelog,
+            deduplicate=self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE),
+            narrow=narrow,
+        )
+
+    def _take(self, settled: Settled, *, keeps_files: bool) -> None:
+        if not keeps_files:
+            self._data.write(drop_retracts(settled.rows) if self._task.drops_deletes else settled.rows)
+        if settled.changelog is not None:
+            self._changelog.write(settled.changelog)
+
+    def _mark(self, outdated: Longs, numbered: Sequence[DataFile]) -> None:
+        numbers = outdated >> POSITION_BITS
+        for number, file in enumerate(numbered):
+            positions = outdated[numbers == number] & ((1 << POSITION_BITS) - 1)
+            if len(positions):
+                self._vectors.mark(file.file_name, positions)
+
+    def _message(
+        self,
+        before: tuple[DataFile, ...],
+        after: tuple[DataFile, ...],
+        changelog: tuple[DataFile, ...],
+        index: IndexFile | None,
+    ) -> CommitMessage:
+        task, store = self._task, self._store
+        replaced = () if index is None or task.vectors is None else (task.vectors,)
+        return CommitMessage(
+            partition_bytes=task.partition,
+            bucket=task.bucket,
+            total_buckets=task.total_buckets,
+            compact_before=before,
+            compact_after=after,
+            compact_changelog_files=changelog,
+            compact_new_index_files=() if index is None else (index,),
+            compact_deleted_index_files=replaced,
+            table=store.identity,
+            schema_id=store.schema.id,
+            write_id=self.output.stem,
+            partition_types=tuple(str(dtype) for dtype in store.partition_types),
+        )

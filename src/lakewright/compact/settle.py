@@ -1,0 +1,122 @@
+"""What becomes of some keys: all their rows, of every level, in; rows to write and what changed for the old ones out.
+
+Pure. The rows are a window of a merge: keyed, with `_LEVEL`, complete for their keys. Rows of levels below the output
+level are there only to be looked up. They matter for keys that got a row from level 0: the nearest of them is merged
+with the new rows, and a table with deletion vectors marks it as deleted where it lies. The others are ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakewright.compact.changelog import changes
+from lakewright.lsm.merge import MergeSpec
+from lakewright.spec.keyed import LEVEL
+from lakewright.spec.options import MergeEngine
+
+PLACE: Final = "_PLACE"  # int64: number of the file and position, of rows that are looked up; -1 of the others
+POSITION_BITS: Final = 40
+
+Flags = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the windows of one compaction are settled."""
+
+    output_level: int
+    old_level: int | None  # of the rows that the changelog calls old; None: of the nearest level that is not 0
+    changelog: bool
+    deduplicate: bool  # leave keys out of the changelog whose values are as they were
+    narrow: bool  # rows below the output level have nothing but their key
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome of a window, in key order."""
+
+    rows: pa.Table  # one row per key; deletes are still in it
+    changelog: pa.Table | None
+    outdated: Longs  # the places of rows below that newer ones take the place of
+
+
+def settle(rows: pa.Table, spec: MergeSpec, rules: Rules) -> Settled:
+    """Merge the rows of a window, and say what that changes."""
+    keys = _Keys.of(rows, spec, rules)
+    folded = keys.compacted if rules.narrow else keys.compacted | keys.looked_up
+    if spec.engine is MergeEngine.FIRST_ROW:
+        # A key that has a row already keeps that one, where it is.
+        folded &= ~keys.has(keys.looked_up)
+    outdated = _places(rows, keys.looked_up)
+    plain = rows.drop_columns([PLACE]) if PLACE in rows.column_names else rows
+    if not rules.changelog:
+        return Settled(spec.fold(_select(plain, folded)), None, outdated)
+    touched = keys.touched
+    if spec.engine is MergeEngine.FIRST_ROW:
+        touched = touched & ~keys.has(keys.old | keys.looked_up)
+    after = spec.fold(_select(plain, folded & touched))
+    before = _select(plain, keys.old & touched).drop_columns([LEVEL.name])
+    changelog = changes(before, after, spec.key, deduplicate=rules.deduplicate)
+    if not (folded & ~touched).any():
+        return Settled(after, changelog, outdated)
+    both = pa.concat_tables([after, spec.fold(_select(plain, folded & ~touched))])
+    return Settled(both.take(pa.array(spec.key.order(both))), changelog, outdated)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The rows of a window by the part they play; flags are in the order of the rows."""
+
+    group: Longs  # the number of each row's key
+    compacted: Flags  # rows of the files that are compacted
+    looked_up: Flags  # rows below them that matter
+    touched: Flags  # rows of keys that got new rows
+    old: Flags  # the row of each touched key that the new rows change
+
+    @classmethod
+    def of(cls, rows: pa.Table, spec: MergeSpec, rules: Rules) -> _Keys:
+        found = spec.key.sorted(rows)
+        group = np.empty(len(rows), np.int64)
+        group[found.order] = np.cumsum(found.new) - 1
+        count = int(found.new.sum())
+        levels = rows.column(LEVEL.name).to_numpy().astype(np.int64)
+        compacted = levels <= rules.output_level
+        fresh = levels == 0 if rules.old_level is None else levels < rules.old_level
+        touched = _of_group(group, count, fresh)
+        # What is nearest may be among the compacted rows; then nothing below was visible before.
+        looked_up = ~compacted & touched & ~_of_group(group, count, compacted & (levels > 0))
+        candidates = (compacted & (levels > 0)) | looked_up
+        if rules.old_level is None:
+            nearest = np.full(count, np.iinfo(np.int64).max)
+            np.minimum.at(nearest, group[candidates], levels[candidates])
+            old = candidates & (levels == nearest[group])
+        else:
+            old = levels == rules.old_level
+        return cls(group, compacted, looked_up, touched, old & touched)
+
+    def has(self, flags: Flags) -> Flags:
+        """Say of each row whether its key has a row with the flag."""
+        return _of_group(self.group, int(self.group.max(initial=-1)) + 1, flags)
+
+
+def _of_group(group: Longs, count: int, flags: Flags) -> Flags:
+    found = np.zeros(count, np.bool_)
+    found[group[flags]] = True
+    return found[group]
+
+
+def _select(rows: pa.Table, flags: Flags) -> pa.Table:
+    return rows if flags.all() else rows.filter(pa.array(flags))
+
+
+def _places(rows: pa.Table, flags: Flags) -> Longs:
+    if PLACE not in rows.column_names or not flags.any():
+        return np.empty(0, np.int64)
+    places: Longs = rows.column(PLACE).to_numpy()[flags]
+    return places

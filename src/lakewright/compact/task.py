@@ -1,0 +1,237 @@
+"""Compaction as values: one snapshot in, one small task per bucket that is worth the work out. Reads metadata alone.
+
+A task names everything that its worker needs and nothing that is open, so it can be run by a thread, by another process
+or on another machine. It holds for the snapshot it was planned on: the commit refuses it when one of its files is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from lakewright.commit.message_body import (
+    BLOB,
+    BUCKET,
+    DATA_FILE,
+    INDEX_FILE,
+    NATURAL,
+    NATURAL_INT,
+    Codec,
+    from_bytes,
+    integer,
+    optional,
+    record,
+    to_bytes,
+    tuple_of,
+)
+from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, replaced_by_spec
+from lakewright.commit.plan import live_in
+from lakewright.errors import UnsupportedError
+from lakewright.lsm.keys import Key, KeyOrder
+from lakewright.lsm.pick import Unit, needs_lookup, pick, pick_full
+from lakewright.lsm.runs import max_level, runs_of
+from lakewright.metadata.store import TableStore
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile, IndexFile
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.rows import decode_row
+from lakewright.spec.snapshot import Snapshot
+
+Place: TypeAlias = tuple[bytes, int]  # partition and bucket
+PartitionSpec: TypeAlias = Mapping[str, object]
+Bounds: TypeAlias = tuple[Key, Key]  # the least and the greatest key of a file
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """The compaction of some files of one bucket."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    snapshot_id: int  # what it was planned on
+    files: tuple[DataFile, ...]  # to be compacted
+    deeper: tuple[DataFile, ...]  # below the output level, where keys of level 0 are looked up
+    output_level: int
+    deepest: int  # the deepest level of the bucket
+    drops_deletes: bool  # no older row of any key is left below
+    rewrites_all: bool  # also files that could stay as they are
+    vectors: IndexFile | None  # the deletion vectors of the bucket
+
+    def serialize(self) -> bytes:
+        """Return the task as bytes that `deserialize` checks."""
+        return to_bytes(self, _CODEC)
+
+    @classmethod
+    def deserialize(cls, data: bytes) -> CompactTask:
+        """Read a task."""
+        return from_bytes(data, _CODEC)
+
+
+_FLAG: Codec[bool] = Codec(int, lambda value, place: bool(integer(0, 1).decode(value, place)))
+_CODEC = record(
+    CompactTask,
+    cast(
+        "Mapping[str, Codec[object]]",
+        {
+            "partition": BLOB,
+            "bucket": BUCKET,
+            "total_buckets": BUCKET,
+            "snapshot_id": NATURAL,
+            "files": tuple_of(DATA_FILE),
+            "deeper": tuple_of(DATA_FILE),
+            "output_level": NATURAL_INT,
+            "deepest": NATURAL_INT,
+            "drops_deletes": _FLAG,
+            "rewrites_all": _FLAG,
+            "vectors": optional(INDEX_FILE),
+        },
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The live files of one bucket at one snapshot."""
+
+    place: Place
+    total_buckets: int
+    files: tuple[DataFile, ...]
+    vectors: IndexFile | None
+
+
+def plan_compaction(
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    full: bool | Callable[[Place], bool] = False,
+    partitions: Sequence[PartitionSpec] | None = None,
+    only: Collection[Place] | None = None,
+    now_ms: int | None = None,
+) -> list[CompactTask]:
+    """Return what is worth compacting: in the partitions that agree with a spec, in the places of `only`, everywhere.
+
+    `full` asks for everything to go to the deepest level, of the whole table or of single places.
+    """
+    check_compactable(store)
+    is_full = full if callable(full) else lambda _place: full
+    tasks = []
+    for bucket in live_buckets(store, snapshot, partitions=partitions, only=only):
+        unit = _unit(store.options, bucket, full=is_full(bucket.place), now_ms=now_ms)
+        if unit is not None:
+            rewrites_all = is_full(bucket.place) and store.options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
+            tasks.append(_task(store, snapshot.id, bucket, unit, rewrites_all=rewrites_all))
+    return tasks
+
+
+def check_compactable(store: TableStore) -> None:
+    """Refuse tables whose files compaction would not rewrite rightly."""
+    options = store.options
+    if not store.schema.primary_keys:
+        raise UnsupportedError(
+            f"{store.name}: compacting append tables is not supported yet; it comes later. Their rows can be rewritten "
+            "by an overwrite",
+            table=store.name,
+        )
+    if options.get(CoreOptions.RECORD_LEVEL_EXPIRE_TIME) is not None:
+        raise UnsupportedError(
+            f"{store.name}: compaction does not expire records ('record-level.expire-time'); compact the table with "
+            "another engine, or remove the option",
+            table=store.name,
+            option=CoreOptions.RECORD_LEVEL_EXPIRE_TIME.key(),
+        )
+    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
+        raise UnsupportedError(
+            f"{store.name}: 'pk-clustering-override' sorts compacted files by other columns than the key, which is not "
+            "supported; compact the table with another engine",
+            table=store.name,
+            option=CoreOptions.PK_CLUSTERING_OVERRIDE.key(),
+        )
+
+
+def selected(store: TableStore, partitions: Sequence[PartitionSpec] | None) -> Replaced:
+    """Read partition specs as users write them; None is the whole table."""
+    if partitions is None:
+        return WHOLE_TABLE
+    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+    return replaced_by_spec(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
+
+
+def live_buckets(
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    partitions: Sequence[PartitionSpec] | None = None,
+    only: Collection[Place] | None = None,
+) -> list[Bucket]:
+    """Return the buckets of a snapshot that hold files, in the order of their partitions."""
+    wanted = selected(store, partitions) if only is None else Replaced(partitions=frozenset(p for p, _ in only))
+    entries: dict[Place, list[ManifestEntry]] = {}
+    for entry in live_in(store, snapshot, wanted):
+        place = (entry.partition, entry.bucket)
+        if entry.bucket >= 0 and (only is None or place in only):
+            entries.setdefault(place, []).append(entry)
+    vectors = vectors_of(store, snapshot)
+    return [
+        Bucket(place, max(e.total_buckets for e in found), tuple(e.file for e in found), vectors.get(place))
+        for place, found in sorted(entries.items())
+    ]
+
+
+def vectors_of(store: TableStore, snapshot: Snapshot) -> dict[Place, IndexFile]:
+    """Return the index files with the deletion vectors of each bucket."""
+    if snapshot.index_manifest is None or not store.options.deletion_vectors_enabled():
+        return {}
+    index = store.manifests.read_index(snapshot.index_manifest)
+    return {(e.partition, e.bucket): e.file for e in index if e.file.index_type == DELETION_VECTORS}
+
+
+def bounds_of(file: DataFile, key: KeyOrder) -> Bounds:
+    """Return the least and the greatest key of a file."""
+    types = [field.type for field in key.fields]
+    return key.key_of(decode_row(file.min_key, types)), key.key_of(decode_row(file.max_key, types))
+
+
+def overlapping(files: Iterable[DataFile], others: Iterable[DataFile], key: KeyOrder) -> tuple[DataFile, ...]:
+    """Return the files that may hold a key which lies between the bounds of one of the others."""
+    ranges = [bounds_of(other, key) for other in others]
+    found = []
+    for file in files:
+        low, high = bounds_of(file, key)
+        if any(low <= other_high and other_low <= high for other_low, other_high in ranges):
+            found.append(file)
+    return tuple(found)
+
+
+def _unit(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None) -> Unit | None:
+    runs = runs_of(bucket.files)
+    deepest = max_level(options, bucket.files)
+    if not full:
+        return pick(runs, options, max_level=deepest, now_ms=now_ms)
+    masked = {r.data_file for r in (bucket.vectors.deletion_ranges or () if bucket.vectors else ())}
+    rewrite_all = options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
+    return pick_full(runs, max_level=deepest, masked=masked, rewrite_all=rewrite_all)
+
+
+def _task(store: TableStore, snapshot_id: int, bucket: Bucket, unit: Unit, *, rewrites_all: bool) -> CompactTask:
+    options = store.options
+    fresh = [file for file in unit.files if file.level == 0]
+    deeper: tuple[DataFile, ...] = ()
+    if fresh and needs_lookup(options):
+        below = [file for file in bucket.files if file.level > unit.output_level]
+        deeper = overlapping(below, fresh, KeyOrder(store.schema.trimmed_primary_key_fields))
+    lowest = max(file.level for file in bucket.files)
+    return CompactTask(
+        partition=bucket.place[0],
+        bucket=bucket.place[1],
+        total_buckets=bucket.total_buckets,
+        snapshot_id=snapshot_id,
+        files=unit.files,
+        deeper=deeper,
+        output_level=unit.output_level,
+        deepest=max_level(options, bucket.files),
+        drops_deletes=unit.output_level > 0 and (unit.output_level >= lowest or options.deletion_vectors_enabled()),
+        rewrites_all=rewrites_all,
+        vectors=bucket.vectors,
+    )

@@ -1,0 +1,101 @@
+"""A table must read like a dict whatever is compacted when, and its changelog must replay to the same dict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lakewright.compact.job import compact_table
+from lakewright.metadata.store import TableStore
+from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
+from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, levels, live, read
+
+Model = dict[int, tuple[int | None, str | None]]
+VECTORS = {"deletion-vectors.enabled": "true"}
+LOOKUP = {"changelog-producer": "lookup"}
+FULL = {"changelog-producer": "full-compaction"}
+DEDUPE = {"changelog-producer.row-deduplicate": "true"}
+BITMAP64 = {"deletion-vectors.bitmap64": "true"}
+SMALL = {"target-file-size": "1 kb", "num-sorted-run.compaction-trigger": "3", "num-levels": "4"}
+
+
+def _batch(rng: np.random.Generator, *, deletes: bool) -> list[Change]:
+    size = int(rng.integers(1, 12))
+    keys = rng.choice(40, size=size, replace=False).tolist()
+    kinds = [DELETE if deletes and rng.random() < 0.3 else INSERT for _ in keys]
+    return [(kind, k, int(rng.integers(0, 3)), f"t{rng.integers(0, 3)}") for kind, k in zip(kinds, keys, strict=True)]
+
+
+def _apply(model: Model, batch: list[Change], *, first_row: bool) -> None:
+    for kind, k, v, w in batch:
+        if kind == DELETE:
+            model.pop(k, None)
+        elif not (first_row and k in model):
+            model[k] = (v, w)
+
+
+def _replay(store: TableStore, state: Model, first: int, last: int) -> None:
+    for _, kind, k, v, w in changelog_of(store, first, last):
+        if kind in {INSERT, UPDATE_AFTER}:
+            assert kind == UPDATE_AFTER or k not in state
+            state[k] = (v, w)  # type: ignore[assignment]
+        else:
+            assert state.pop(k) == (v, w)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"compaction.force-up-level-0": "true"},
+        VECTORS,
+        {**VECTORS, **BITMAP64},
+        LOOKUP,
+        {**LOOKUP, **DEDUPE},
+        {**LOOKUP, **VECTORS},
+        {"force-lookup": "true"},
+        FULL,
+        {**FULL, **DEDUPE},
+        {"merge-engine": "first-row"},
+        {"merge-engine": "first-row", **LOOKUP},
+        {**SMALL},
+        {**SMALL, **VECTORS},
+        {**SMALL, **LOOKUP, **VECTORS},
+        {"file.format": "avro"},
+        {"file.format": "orc", **VECTORS},
+        {"file.format.per.level": "0:avro", **VECTORS},
+    ],
+    ids=str,
+)
+def test_like_a_dict(tmp_path: Path, options: dict[str, str], seed: int) -> None:
+    store = keyed_store(tmp_path / "t", options)
+    rng = np.random.default_rng(seed)
+    first_row = options.get("merge-engine") == "first-row"
+    producer = options.get("changelog-producer")
+    model: Model = {}
+    replayed: Model = {}
+    seen = 0
+    for _ in range(14):
+        batch = _batch(rng, deletes=not first_row)
+        published = commit_rows(store, batch)
+        _apply(model, batch, first_row=first_row)
+        full = bool(rng.random() < 0.25)
+        hidden = first_row or "deletion-vectors.enabled" in options
+        if hidden or full or rng.random() < 0.8:
+            compact_table(store, full=full)
+        assert read(store) == model
+        newest = store.snapshots.latest()
+        assert newest is not None
+        _replay(store, replayed, seen + 1, newest.id)
+        seen = newest.id
+        if producer == "lookup" and newest.id > published.id:
+            assert replayed == model
+        if producer == "full-compaction" and full:
+            assert replayed == model
+    assert len(live(store)) < 14
+    compact_table(store, full=True)
+    assert read(store) == model
+    assert set(levels(store)) <= {store.options.num_levels() - 1}

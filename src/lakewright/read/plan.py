@@ -1,8 +1,9 @@
 """From live files to splits: which files are read together, by whom, and with which deletion vectors.
 
-Files of one bucket stay in the order of their sequence numbers and are packed into bins of `source.split.target-size`.
-In tables with data evolution several files hold columns of the same rows; such a group is never torn apart. Plans are
-deterministic: the same entries give the same splits, so shards and slices that are planned apart fit together.
+Files of one bucket stay in the order of their sequence numbers, those of primary-key tables in the order of their keys,
+and are packed into bins of `source.split.target-size`. In tables with data evolution several files hold columns of the
+same rows, in primary-key tables those of one section hold versions of the same rows; such files are never torn apart.
+Plans are deterministic: the same entries give the same splits, so shards and slices planned apart fit together.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
+from lakewright.read.scan import keys_are_once
 from lakewright.read.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
@@ -30,26 +34,66 @@ class Packing:
     target_bytes: int
     open_file_bytes: int
 
+    @classmethod
+    def of(cls, options: CoreOptions) -> Packing:
+        """Read from options how splits are packed."""
+        return cls(
+            options.get(CoreOptions.SOURCE_SPLIT_TARGET_SIZE), options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST)
+        )
+
     def weight(self, files: Iterable[DataFile]) -> int:
         """Return what files weigh in a bin."""
         return sum(max(file.file_size, self.open_file_bytes) for file in files)
 
 
 def plan_splits(
-    store: TableStore, snapshot_id: int, entries: Sequence[ManifestEntry], deletions: Deletions
+    store: TableStore,
+    snapshot_id: int,
+    entries: Sequence[ManifestEntry],
+    deletions: Deletions,
+    *,
+    apart: bool = False,
 ) -> list[DataSplit]:
-    """Pack live files into splits, bucket by bucket in the order in which the manifests first name them."""
+    """Pack live files into splits, bucket by bucket in the order in which the manifests first name them.
+
+    A split whose rows are merged cannot be cut. For shares of equal size `apart` makes a split of each section.
+    """
     options = store.options
-    packing = Packing(
-        options.get(CoreOptions.SOURCE_SPLIT_TARGET_SIZE), options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST)
-    )
+    packing = Packing.of(options)
     evolves = options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
     splits: list[DataSplit] = []
     for key, files in _by_bucket(entries).items():
-        groups = row_id_groups(files) if evolves else [(file,) for file in in_sequence(files)]
-        bins = pack(groups, packing.weight, packing.target_bytes)
-        splits.extend(_split(store, snapshot_id, key, packed, deletions) for packed in bins)
+        if store.schema.primary_keys:
+            bins = _keyed_bins(store, files, packing, apart=apart)
+        else:
+            groups = row_id_groups(files) if evolves else [(file,) for file in in_sequence(files)]
+            bins = pack(groups, packing.weight, packing.target_bytes)
+        splits.extend(split_of(store, snapshot_id, key, packed, deletions) for packed in bins)
     return splits
+
+
+def _keyed_bins(
+    store: TableStore, files: Sequence[DataFile], packing: Packing, *, apart: bool
+) -> Iterator[list[tuple[DataFile, ...]]]:
+    """Pack the files of a bucket of a primary-key table, in key order; files that must be merged stay together."""
+    found = sections(files, [field.type for field in store.schema.trimmed_primary_key_fields])
+    groups = [section.files for section in found]
+    if keys_are_once(store) and not any(_must_merge((file,)) for file in files):
+        groups = [(file,) for group in groups for file in group]
+    # Where sections are planned apart, only what can be cut again is packed together.
+    runs = groupby(groups, key=_must_merge) if apart else [(False, groups)]
+    for alone, some in runs:
+        target = 0 if alone else packing.target_bytes
+        yield from pack(some, lambda group: max(packing.open_file_bytes, _bytes(group)), target)
+
+
+def _bytes(files: Iterable[DataFile]) -> int:
+    return sum(file.file_size for file in files)
+
+
+def _must_merge(files: Sequence[DataFile]) -> bool:
+    """Say whether files of one section hold versions of one row, or rows that delete."""
+    return len(files) > 1 or bool(files[0].delete_row_count)
 
 
 def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketKey, list[DataFile]]:
@@ -114,13 +158,14 @@ def pack(items: Iterable[T], weight: Callable[[T], int], target: int) -> Iterato
         yield current
 
 
-def _split(
+def split_of(
     store: TableStore,
     snapshot_id: int,
     key: BucketKey,
     groups: Sequence[tuple[DataFile, ...]],
     deletions: Deletions,
 ) -> DataSplit:
+    """Return the split of some files of one bucket, group after group, with their deletion vectors."""
     partition, bucket, total_buckets = key
     directory = store.partition_directory(partition)
     files = tuple(file for group in groups for file in group)
@@ -134,7 +179,7 @@ def _split(
         partition_bytes=partition,
         partition_types=store.partition_types,
         bucket_path=store.layout.bucket_directory(directory, bucket),
-        raw_convertible=all(len(group) == 1 for group in groups),
+        raw_convertible=not any(_must_merge(group) for group in groups),
         deletion_files=found if any(found) else (),
     )
 

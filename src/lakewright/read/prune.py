@@ -1,15 +1,17 @@
 """Which manifests and files may hold matching rows: a predicate and recorded facts in, yes or no out.
 
-Every answer is conservative: what is pruned cannot hold a matching row. A file is described by its own schema, so a
-predicate is first said in the words of that schema (`devolve`); what cannot be said safely is left out.
+Every answer is conservative: what is pruned holds no matching row, and none that hides another version of its key. A
+file is described by its own schema, so a predicate is first said in the words of that schema (`devolve`); what cannot
+be said safely is left out.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lakewright.lsm.runs import sections
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
@@ -113,7 +115,7 @@ class EntryPruner:
     asks_partitions: bool = field(init=False)  # or the predicate is the same for all of them
     _residuals: dict[bytes, Predicate] = field(default_factory=dict)
     _buckets: dict[tuple[bytes, int], frozenset[int] | None] = field(default_factory=dict)
-    _devolved: dict[tuple[bytes, int, tuple[str, ...] | None], Predicate] = field(default_factory=dict)
+    _devolved: dict[tuple[bytes, int, tuple[str, ...] | None, bool], Predicate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.predicate = normalise(self.predicate)
@@ -145,26 +147,92 @@ class EntryPruner:
     def stats_may_match(self, entry: ManifestEntry, file_fields: Sequence[DataField]) -> bool:
         """Say whether the file's statistics allow a matching row; `file_fields` are those the file was written with."""
         file = entry.file
-        key = entry.partition, file.schema_id, file.write_cols
-        predicate = self._devolved.get(key)
-        if predicate is None:
-            predicate = devolve(
-                self.residual(entry.partition), self.read_fields, written_fields(file_fields, file.write_cols)
-            )
-            self._devolved[key] = predicate
-        return file_may_match(predicate, file, file_fields)
+        predicate = self._asked(entry, file_fields)
+        if predicate == TRUE:
+            return True
+        return may_match(predicate, lambda name: _stats_of(file, name, file_fields), file.row_count)
+
+    def key_may_match(
+        self, entry: ManifestEntry, file_fields: Sequence[DataField], key_fields: Sequence[DataField]
+    ) -> bool:
+        """Say whether the file of a primary-key table may hold a matching key; all versions of a row have one key."""
+        predicate = self._asked(entry, file_fields, key_fields)
+        if predicate in (TRUE, FALSE):
+            return predicate == TRUE
+        file = entry.file
+        by_id = {f.id: f for f in file_fields}
+        stored = [by_id[f.id] for f in key_fields]  # under the names they had then
+        keys = replace(file, value_stats=file.key_stats, value_stats_cols=None, write_cols=None)
+        return may_match(
+            predicate, lambda name: _stats_of(keys, name, stored) or _stats_of(file, name, file_fields), file.row_count
+        )
+
+    def _asked(
+        self, entry: ManifestEntry, file_fields: Sequence[DataField], columns: Sequence[DataField] | None = None
+    ) -> Predicate:
+        """Return what to ask of a file's statistics, of some columns alone or of all."""
+        file = entry.file
+        key = entry.partition, file.schema_id, file.write_cols, columns is None
+        found = self._devolved.get(key)
+        if found is None:
+            residual = self.residual(entry.partition)
+            asked = residual if columns is None else project(residual, [f.name for f in columns])
+            written = written_fields(file_fields, file.write_cols)
+            found = self._devolved[key] = devolve(asked, self.read_fields, written)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRules:
+    """What of a primary-key table decides which of its files may be left out."""
+
+    key_fields: tuple[DataField, ...]
+    key_is_once: bool  # no two visible files hold live rows of one key
+    row_wins_whole: bool  # a merged row is one of those it was merged from
+
+
+def prune_keyed(
+    entries: Sequence[ManifestEntry],
+    pruner: EntryPruner,
+    rules: KeyedRules,
+    fields_of: Callable[[int], Sequence[DataField]],
+) -> list[ManifestEntry]:
+    """Return the files of a primary-key table that are needed to give every matching row as it is after merging."""
+    in_reach = [e for e in entries if pruner.key_may_match(e, fields_of(e.file.schema_id), rules.key_fields)]
+    keys = {f.name for f in rules.key_fields}
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in in_reach:
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    kept: set[int] = set()
+    for (partition, _), found in buckets.items():
+        if pruner.residual(partition).columns() <= keys:
+            kept |= {id(entry) for entry in found}
+            continue
+        matching = {e.file.file_name for e in found if pruner.stats_may_match(e, fields_of(e.file.schema_id))}
+        needed = matching if rules.key_is_once else _needed(found, matching, rules)
+        kept |= {id(entry) for entry in found if entry.file.file_name in needed}
+    return [entry for entry in in_reach if id(entry) in kept]
+
+
+def _needed(entries: Sequence[ManifestEntry], matching: set[str], rules: KeyedRules) -> set[str]:
+    """Return the files of a bucket that matching rows are merged from.
+
+    Only files of one section share keys. A file that is alone in its section decides about its keys alone: if no row of
+    it matches it can go, and rows of it that delete have nothing left to hide, for nothing else holds their keys. Of
+    several files all or none are needed: one without a matching row may hold the version that hides a matching one.
+    None are needed where no version matches, unless the merged row is put together from several versions.
+    """
+    needed: set[str] = set()
+    for section in sections([entry.file for entry in entries], [f.type for f in rules.key_fields]):
+        names = {file.file_name for file in section.files}
+        if not names.isdisjoint(matching) or (len(names) > 1 and not rules.row_wins_whole):
+            needed |= names
+    return needed
 
 
 def written_fields(file_fields: Sequence[DataField], write_cols: Sequence[str] | None) -> tuple[DataField, ...]:
     """Return the columns that a file holds, of those of its schema."""
     return tuple(f for f in file_fields if write_cols is None or f.name in write_cols)
-
-
-def file_may_match(predicate: Predicate, file: DataFile, file_fields: Sequence[DataField]) -> bool:
-    """Say whether a file may hold a row that fulfils a predicate in the words of its own schema."""
-    if predicate == TRUE:
-        return True
-    return may_match(predicate, lambda name: _stats_of(file, name, file_fields), file.row_count)
 
 
 def _stats_of(file: DataFile, name: str, file_fields: Sequence[DataField]) -> ColumnStats | None:

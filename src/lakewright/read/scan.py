@@ -13,12 +13,14 @@ from datetime import datetime
 
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.read.prune import EntryPruner, manifest_may_match
+from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_keyed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project
+from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
+from lakewright.storage.layout import POSTPONE_BUCKET
 
 _TRAVEL = tuple(
     option.key()
@@ -31,7 +33,6 @@ _TRAVEL = tuple(
         CoreOptions.SCAN_WATERMARK,
     )
 )
-_INCREMENTAL = (CoreOptions.INCREMENTAL_BETWEEN.key(), CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key())
 _LATEST_MODES = frozenset({"default", "latest-full", "full", "latest"})
 _SNAPSHOT_MODES = frozenset({"from-snapshot", "from-snapshot-full"})
 
@@ -59,13 +60,6 @@ class ScanResult:
 def pick_snapshot(store: TableStore) -> Snapshot | None:
     """Return the snapshot that the `scan.` options name, the newest without them; None: the table was never written."""
     options = store.options
-    for key in _INCREMENTAL:
-        if key in options.values:
-            raise UnsupportedError(
-                f"{store.name}: lakewright does not read between snapshots yet; remove {key!r}",
-                table=store.name,
-                option=key,
-            )
     given = [key for key in _TRAVEL if key in options.values]
     if len(given) > 1:
         raise InvalidInputError(
@@ -108,7 +102,7 @@ def _travel(store: TableStore) -> Snapshot:
     if (millis := options.get(CoreOptions.SCAN_TIMESTAMP_MILLIS)) is not None:
         return store.snapshots.at_timestamp(millis)
     if (text := options.get(CoreOptions.SCAN_TIMESTAMP)) is not None:
-        return store.snapshots.at_timestamp(_local_millis(text))
+        return store.snapshots.at_timestamp(local_millis(text, CoreOptions.SCAN_TIMESTAMP.key()))
     if (watermark := options.get(CoreOptions.SCAN_WATERMARK)) is not None:
         return store.snapshots.at_watermark(watermark)
     return _version(store, str(options.get(CoreOptions.SCAN_VERSION)))
@@ -131,12 +125,13 @@ def _version(store: TableStore, version: str) -> Snapshot:
     )
 
 
-def _local_millis(text: str) -> int:
+def local_millis(text: str, option: str) -> int:
+    """Return the moment that the text of an option names, in epoch milliseconds."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidInputError(
-            f"'scan.timestamp' must look like 2026-01-31 12:00:00, not {text!r}", option="scan.timestamp"
+            f"{option!r} must look like 2026-01-31 12:00:00, not {text!r}", option=option
         ) from None
     return round(moment.timestamp() * 1000)  # a time without a zone is one of the local zone
 
@@ -166,15 +161,16 @@ def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> 
         return pruner.residual(partition) != FALSE
 
     live = store.manifests.live(snapshot, keep=keep if pruner.asks_partitions else None, keep_manifest=keep_manifest)
-    in_bucket = [entry for entry in live if pruner.bucket_may_match(entry)]
+    shown = visible(store, live) if store.schema.primary_keys else live
+    in_bucket = [entry for entry in shown if pruner.bucket_may_match(entry)]
     left = in_bucket if predicate == TRUE else _prune_by_stats(store, in_bucket, pruner)
     return ScanResult(
         tuple(left),
         Funnel(
             manifests_total=len(seen),
             manifests_read=sum(kept for _, kept in seen),
-            files_total=sum(files for files, _ in seen),
-            files_after_partition=len(live),
+            files_total=sum(files for files, _ in seen) - len(live) + len(shown),
+            files_after_partition=len(shown),
             files_after_bucket=len(in_bucket),
             files_after_stats=len(left),
         ),
@@ -185,20 +181,48 @@ def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
     """Return what decides about the entries of a table."""
     schema = store.schema
     function = store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
-    return EntryPruner(predicate, schema.partition_fields, schema.bucket_fields, function, schema.fields)
+    # Elsewhere the bucket of a key is where it was put first, not what a function says.
+    bucket_fields = schema.bucket_fields if schema.bucket_mode is BucketMode.HASH_FIXED else ()
+    return EntryPruner(predicate, schema.partition_fields, bucket_fields, function, schema.fields)
 
 
 def check_readable(store: TableStore) -> None:
-    """Refuse, in this one place, the tables whose rows cannot be read yet."""
-    if store.schema.primary_keys:
-        raise UnsupportedError(f"{store.name}: primary-key tables cannot be read yet", table=store.name)
+    """Refuse, in this one place, what cannot be planned."""
+    if bool(store.schema.primary_keys) and store.options.get(CoreOptions.POSTPONE_MERGE_ON_READ):
+        raise UnsupportedError(
+            f"{store.name}: rows that still wait for their bucket cannot be merged on read; remove "
+            "'postpone.merge-on-read', or compact the table first",
+            table=store.name,
+            option=CoreOptions.POSTPONE_MERGE_ON_READ.key(),
+        )
+
+
+def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """Return the files that a batch read of a primary-key table sees: rows that wait for their bucket are not yet seen.
+
+    Nor is level 0 where keys are made unique when files are compacted: what is fresh may hold a key once more.
+    """
+    lowest = 1 if keys_are_once(store) else 0
+    return [entry for entry in entries if entry.bucket != POSTPONE_BUCKET and entry.file.level >= lowest]
+
+
+def keys_are_once(store: TableStore) -> bool:
+    """Say whether no two files that a batch read sees hold live rows of one key."""
+    options = store.options
+    if options.merge_engine() is MergeEngine.FIRST_ROW:
+        return True
+    return options.deletion_vectors_enabled() and not options.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)
 
 
 def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner: EntryPruner) -> list[ManifestEntry]:
+    schemas = FileSchemas(store)
+    if store.schema.primary_keys:
+        wins = store.options.merge_engine() in {MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW}
+        rules = KeyedRules(store.schema.trimmed_primary_key_fields, keys_are_once(store), wins)
+        return prune_keyed(entries, pruner, rules, schemas.fields_of)
     if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
         # The columns of one row lie in several files, of which a newer one replaces values of an older one.
         return list(entries)
-    schemas = FileSchemas(store)
     return [entry for entry in entries if pruner.stats_may_match(entry, schemas.fields_of(entry.file.schema_id))]
 
 

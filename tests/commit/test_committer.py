@@ -18,7 +18,6 @@ from lakewright.errors import (
     InvalidInputError,
     InvalidMessageError,
     LakewrightWarning,
-    UnsupportedError,
 )
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
@@ -749,10 +748,3 @@ def test_a_hint_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
     hooks.replace = replace_file  # type: ignore[attr-defined]
     assert committer(store).commit([message(store, "a")])
     assert live_names(plain) == ["a"]
-
-
-def test_primary_key_tables_are_refused(tmp_path: Path) -> None:
-    store = new_store(tmp_path)
-    store = store.with_schema(replace(store.schema, primary_keys=("v",)))
-    with pytest.raises(UnsupportedError, match="primary-key"):
-        committer(store).commit([])

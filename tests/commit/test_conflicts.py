@@ -11,12 +11,15 @@ from lakewright.commit.conflicts import (
     conflict_error,
     find_conflict,
     mixed_buckets,
+    moved_hashes,
+    overlapping_files,
     repeated_files,
     stale_vectors,
     vanished_files,
 )
 from lakewright.errors import CommitConflictError
-from lakewright.spec.datafile import DELETION_VECTORS, HASH, DeletionRange, IndexFile
+from lakewright.lsm.keys import Key
+from lakewright.spec.datafile import DELETION_VECTORS, HASH, DataFile, DeletionRange, IndexFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.commits import data_file
@@ -66,9 +69,49 @@ def test_what_is_deleted_must_be_live_and_what_is_added_must_not() -> None:
 
 def test_only_an_overwrite_may_change_the_buckets() -> None:
     change = Change((entry(DELETE, "a", total=2), entry(ADD, "b", total=4)))
-    live = [entry(ADD, "a", total=2)]
-    assert find_conflict(change, CommitKind.OVERWRITE, live) is None
-    assert find_conflict(change, CommitKind.COMPACT, live) is not None
+    live = [entry(ADD, "a", total=2), entry(ADD, "c", total=2)]
+    assert find_conflict(change, live, replaces=True) is None
+    assert find_conflict(change, live, replaces=False) is not None
+    # Whoever takes away all files of a partition may give it another number of buckets.
+    assert find_conflict(change, live[:1], replaces=False) is None
+
+
+def keyed(kind: int, name: str, low: int, high: int, *, level: int = 1, bucket: int = 0) -> ManifestEntry:
+    file = data_file(name, level=level, min_key=bytes([low]), max_key=bytes([high]))
+    return ManifestEntry(kind, P, bucket, 2, file)
+
+
+def key_range(file: DataFile) -> tuple[Key, Key]:
+    return ((file.min_key,),), ((file.max_key,),)
+
+
+def test_files_of_a_level_must_not_share_keys() -> None:
+    live = [keyed(ADD, "a", 0, 10), keyed(ADD, "b", 11, 20), keyed(ADD, "fresh", 0, 99, level=0)]
+    assert overlapping_files([keyed(ADD, "c", 21, 30)], live, key_range) is None
+    assert overlapping_files([keyed(ADD, "c", 5, 30, level=2)], live, key_range) is None
+    assert overlapping_files([keyed(ADD, "c", 5, 30, level=0)], live, key_range) is None
+    assert overlapping_files([keyed(ADD, "c", 5, 30, bucket=1)], live, key_range) is None
+    for low, high in ((20, 30), (12, 13), (0, 99), (10, 10)):
+        conflict = overlapping_files([keyed(ADD, "c", low, high)], live, key_range)
+        assert conflict is not None
+        assert "c" in conflict.files
+    assert overlapping_files([keyed(DELETE, "b", 11, 20), keyed(ADD, "c", 12, 30)], live, key_range) is None
+    pair = [keyed(ADD, "c", 30, 40), keyed(ADD, "d", 40, 50)]
+    assert overlapping_files(pair, live, key_range) is not None
+    moved = [keyed(DELETE, "fresh", 0, 99, level=0), keyed(ADD, "fresh", 0, 99, level=3)]
+    assert find_conflict(Change(tuple(moved)), live, replaces=False, key_range=key_range) is None
+    down = [keyed(DELETE, "fresh", 0, 99, level=0), keyed(ADD, "fresh", 0, 99, level=1)]
+    assert find_conflict(Change(tuple(down)), live, replaces=False, key_range=key_range) is not None
+
+
+def test_buckets_chosen_by_hashes_need_the_same_hashes() -> None:
+    there = [index(ADD, "h1", type_=HASH), index(ADD, "v", "a"), index(ADD, "h2", type_=HASH, partition=Q)]
+    assert moved_hashes([(P, ("h1",)), (Q, ("h2",))], there) is None
+    assert moved_hashes([(b"new", ())], there) is None
+    for base in ((P, ()), (P, ("h0",)), (P, ("h1", "h2")), (b"new", ("h1",))):
+        conflict = moved_hashes([base], there)
+        assert conflict is not None
+        assert "write the data again" in conflict.advice
 
 
 def test_a_vector_must_speak_of_a_live_file() -> None:
@@ -94,7 +137,11 @@ def test_index_files_of_a_bucket_are_replaced_as_a_whole() -> None:
     after = combine_index(before, [index(ADD, "h2", type_=HASH), index(ADD, "v3", "a")], bucketed=True)
     assert isinstance(after, tuple)
     assert sorted(e.file.file_name for e in after) == ["h2", "v3", "w"]
-    assert isinstance(combine_index([], [index(DELETE, "gone", type_=HASH)], bucketed=True), tuple)
+    # Whoever names what it replaces must have seen the newest; of two new files one would be lost.
+    stale = [index(DELETE, "u"), index(ADD, "v4", "a")]
+    twice = [index(ADD, "h2", type_=HASH), index(ADD, "h3", type_=HASH)]
+    for changes in ([index(DELETE, "gone", type_=HASH)], stale, twice):
+        assert isinstance(combine_index(before, changes, bucketed=True), Conflict)
 
 
 def test_index_files_without_buckets_stand_for_themselves() -> None:

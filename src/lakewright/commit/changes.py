@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
-from lakewright.spec.datafile import APPEND, DELETION_VECTORS, DataFile, IndexFile
+from lakewright.spec.datafile import APPEND, COMPACT, DELETION_VECTORS, DataFile, IndexFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import CommitKind
 from lakewright.storage.layout import check_file_name
@@ -111,6 +111,11 @@ def written_index_files(message: CommitMessage) -> Iterator[IndexFile]:
     yield from message.compact_new_index_files
 
 
+def hash_bases_of(messages: Iterable[CommitMessage]) -> frozenset[tuple[bytes, tuple[str, ...]]]:
+    """Return the partitions whose buckets were chosen by key hashes, and the index files that held these."""
+    return frozenset((m.partition_bytes, m.hash_base) for m in messages if m.hash_base is not None)
+
+
 def schema_ids_of(messages: Sequence[CommitMessage]) -> frozenset[int]:
     """Return the ids of the schemas that the files of messages were written with."""
     written = {f.schema_id for m in messages for f in written_files(m)}
@@ -147,6 +152,21 @@ def check_messages(messages: Sequence[CommitMessage], receiver: Receiver) -> Non
         _check_files(message, receiver)
     for name, select in _LISTS.items():
         _check_named_once(messages, name, select, receiver)
+
+
+def order_by_snapshot(entries: Sequence[ManifestEntry], snapshot_id: int) -> tuple[ManifestEntry, ...]:
+    """Give the rows of new files the snapshot's id as their sequence number: all of a commit at once, by commit order.
+
+    The numbers inside the files stay as they are; readers put the file's number in their place.
+    """
+
+    def numbered(entry: ManifestEntry) -> ManifestEntry:
+        if entry.kind != ADD or entry.file.file_source == COMPACT:
+            return entry
+        file = replace(entry.file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+        return replace(entry, file=file)
+
+    return tuple(numbered(entry) for entry in entries)
 
 
 def assign_row_ids(

@@ -16,18 +16,27 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeAlias
 
 from lakewright.commit.changes import (
+    POSTPONE,
     Change,
     Receiver,
     append_change,
     check_messages,
     check_table,
     compact_change,
+    hash_bases_of,
     schema_ids_of,
 )
 from lakewright.commit.files import WrittenFile, delete_written, files_of
 from lakewright.commit.message import CommitMessage
-from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, files_outside, replaced_by_files, replaced_by_spec
-from lakewright.commit.plan import Intent, Notes, partition_selector
+from lakewright.commit.overwrite import (
+    WHOLE_TABLE,
+    Replaced,
+    files_outside,
+    replaced_by_files,
+    replaced_by_spec,
+    upgraded,
+)
+from lakewright.commit.plan import Intent, Notes, Numbering, key_range_of, partition_selector
 from lakewright.commit.publish import Publisher, SnapshotFiles
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
 from lakewright.commit.run import Run, World
@@ -90,6 +99,12 @@ class Committer:
         appended = None
         if not append.is_empty or (compact.is_empty and not ignore_empty):
             intent = self._intent(messages, identifier, append, kind=append.kind, notes=notes)
+            intent = replace(
+                intent,
+                check_live=self._may_clash(append),
+                hash_bases=hash_bases_of(messages),
+                numbering=self._numbering(messages, append),
+            )
             appended = self._publish(intent, files_of(self.store, messages))
         return self._compact(messages, identifier, compact, appended)
 
@@ -115,6 +130,7 @@ class Committer:
             tuple(e for e in appended.entries if e.kind == ADD), (), tuple(e for e in appended.index if e.kind == ADD)
         )
         replaced = self._replaced(new, static_partition, dynamic=dynamic)
+        new = self._upgraded(new)
         snapshot = None
         if replaced is not None:
             intent = self._intent(
@@ -218,7 +234,6 @@ class Committer:
             change=change,
             marker=marker_of(messages, identifier, change, kind),
             replaced=replaced,
-            check_buckets=self._buckets_changed(),
             notes=notes,
         )
 
@@ -227,13 +242,27 @@ class Committer:
         user = batch_user(messages) or self.new_uuid()
         return f"{prefix}_{user}" if prefix else user
 
-    def _buckets_changed(self) -> bool:
-        """Say whether an append may meet partitions of another number of buckets."""
+    def _may_clash(self, append: Change) -> bool:
+        """Say whether an append may not fit what is there: the number of buckets, or keys of files beyond level 0."""
         buckets = self.store.options.bucket()
+        if self.store.schema.primary_keys and any(e.file.level > 0 for e in append.entries):
+            return True
+        if buckets == POSTPONE:  # every partition has a number of buckets of its own
+            return any(e.total_buckets > 0 for e in append.entries)
         if buckets < 1:
             return False
         with self._nothing_published():
             return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
+
+    def _numbering(self, messages: Sequence[CommitMessage], append: Change) -> Numbering | None:
+        """Return what keeps new rows in the order of the commits, None where something else does or there is no key."""
+        schema, options = self.store.schema, self.store.options
+        if not schema.primary_keys or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
+            return None
+        bases = {m.base_snapshot for m in messages if m.new_files}
+        vectors = (place.data_file for e in append.index for place in e.file.deletion_ranges or ())
+        compacted = (file.file_name for m in messages for file in m.compact_before)
+        return Numbering(bases.pop() if len(bases) == 1 else None, frozenset((*vectors, *compacted)))
 
     @contextmanager
     def _nothing_published(self) -> Iterator[None]:
@@ -272,6 +301,13 @@ class Committer:
                 stacklevel=4,
             )
         return replaced_by_files(new) if new.entries else None
+
+    def _upgraded(self, new: Change) -> Change:
+        """Return the new files of an overwrite on the level where they are seen at once."""
+        schema, options = self.store.schema, self.store.options
+        if not schema.primary_keys or not options.get(CoreOptions.OVERWRITE_UPGRADE):
+            return new
+        return replace(new, entries=upgraded(new.entries, options.num_levels() - 1, key_range_of(self.store)))
 
     def _by_spec(self, specs: Sequence[PartitionSpec]) -> Replaced:
         return replaced_by_spec(

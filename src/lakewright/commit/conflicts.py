@@ -7,18 +7,24 @@ the commit is about to extend. A plain append is checked by none of them: append
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
 
 from lakewright.commit.changes import Change
 from lakewright.errors import CommitConflictError
-from lakewright.spec.datafile import DELETION_VECTORS, HASH
+from lakewright.lsm.keys import Key
+from lakewright.spec.datafile import DELETION_VECTORS, HASH, DataFile
 from lakewright.spec.manifest import ADD, DELETE, FileIdentity, IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 PLAN_AGAIN = "plan the work again on the newest snapshot"
+WRITE_AGAIN = "write the data again on the newest snapshot"
 OVERWRITE_BUCKETS = "the number of buckets of a partition changes only by overwriting it"
 _NAMES_SHOWN = 5
+
+KeyRange: TypeAlias = Callable[[DataFile], tuple[Key, Key]]  # the first and the last key of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,21 @@ class Conflict:
     advice: str = PLAN_AGAIN
 
 
-def find_conflict(change: Change, kind: CommitKind, live: Collection[ManifestEntry]) -> Conflict | None:
-    """Return the first conflict of a change with the live files of its partitions."""
+def find_conflict(
+    change: Change, live: Collection[ManifestEntry], *, replaces: bool, key_range: KeyRange | None = None
+) -> Conflict | None:
+    """Return the first conflict of a change with the live files of its partitions.
+
+    `replaces` says that it empties its partitions, which may then get another number of buckets. With a `key_range`
+    the files of a level, from level 1 on, must not share keys.
+    """
     conflict = repeated_files(change.entries) or vanished_files(change.entries, live)
-    if conflict is None and kind is not CommitKind.OVERWRITE:
-        conflict = mixed_buckets(change.entries, live)
+    if conflict is None and not replaces:
+        gone = {e.identity for e in change.entries if e.kind == DELETE}
+        added = (e for e in change.entries if e.kind == ADD)
+        conflict = mixed_buckets(added, (e for e in live if e.identity not in gone))
+    if conflict is None and key_range is not None:
+        conflict = overlapping_files(change.entries, live, key_range)
     return conflict
 
 
@@ -82,6 +98,46 @@ def vanished_files(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntr
     return None
 
 
+def overlapping_files(
+    entries: Collection[ManifestEntry], live: Iterable[ManifestEntry], key_range: KeyRange
+) -> Conflict | None:
+    """Refuse a change after which two files of one level share keys: from level 1 on a level is one sorted run."""
+    gone = {e.identity for e in entries if e.kind == DELETE}
+    levels: dict[tuple[bytes, int, int], list[DataFile]] = {
+        (e.partition, e.bucket, e.file.level): [] for e in entries if e.kind == ADD and e.file.level > 0
+    }
+    if not levels:
+        return None
+    for entry in (*live, *(e for e in entries if e.kind == ADD)):
+        found = levels.get((entry.partition, entry.bucket, entry.file.level))
+        if found is not None and entry.identity not in gone:
+            found.append(entry.file)
+    for (_, bucket, level), files in levels.items():
+        ranges = sorted((*key_range(file), file.file_name) for file in files)
+        for (_, last, name), (first, _, other) in pairwise(ranges):
+            if not last < first:
+                reason = f"two files of level {level} in bucket {bucket} would share keys"
+                return Conflict(reason, (name, other))
+    return None
+
+
+def moved_hashes(bases: Iterable[tuple[bytes, tuple[str, ...]]], index: Iterable[IndexEntry]) -> Conflict | None:
+    """Refuse rows that were routed by key hashes which are not those of their partition any more.
+
+    Two writers that grow one index at the same time may put one key into two buckets.
+    """
+    there: dict[bytes, list[str]] = {}
+    for entry in index:
+        if entry.file.index_type == HASH:
+            there.setdefault(entry.partition, []).append(entry.file.file_name)
+    for partition, names in bases:
+        now = there.get(partition, [])
+        if sorted(now) != sorted(names):
+            changed = tuple(sorted({*now} ^ {*names}))
+            return Conflict("another writer chose buckets of the same partition at the same time", changed, WRITE_AGAIN)
+    return None
+
+
 def stale_vectors(index: Iterable[IndexEntry], change: Change, live: Iterable[ManifestEntry]) -> Conflict | None:
     """Refuse a change after which a deletion vector speaks of a data file that is not live any more.
 
@@ -110,20 +166,22 @@ def combine_index(
     """Return the whole live set of index files after some changes, or why they do not fit.
 
     Key hashes, and the deletion vectors of tables with buckets, are one file per bucket, replaced as a whole. Other
-    index files stand for themselves: what is deleted must be there, and a data file has one vector at most.
+    index files stand for themselves: a data file has one vector at most. What is deleted must be there.
     """
     left = {_index_key(e, bucketed=bucketed): e for e in previous}
+    added: set[tuple[object, ...]] = set()
     for change in changes:
         key = _index_key(change, bucketed=bucketed)
-        replaced = len(key) > 1
+        name = change.file.file_name
         if change.kind == DELETE:
-            if key not in left and not replaced:
-                return Conflict("an index file to delete is gone", (change.file.file_name,))
-            left.pop(key, None)
-        elif key in left and not replaced:
-            return Conflict("an index file to add is in the table already", (change.file.file_name,))
+            there = left.pop(key, None)
+            if there is None or there.file.file_name != name:
+                return Conflict("an index file to delete is gone", (name,))
+        elif key in added or (key in left and len(key) == 1):
+            return Conflict("an index file to add is in the table already", (name,))
         else:
             left[key] = change
+            added.add(key)
     vectors = Counter(
         (entry.partition, entry.bucket, vector.data_file)
         for entry in left.values()

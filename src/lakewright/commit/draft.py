@@ -14,14 +14,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 from uuid import UUID
 
-from lakewright.commit.changes import assign_row_ids, record_count
+from lakewright.commit.changes import assign_row_ids, order_by_snapshot, record_count
 from lakewright.commit.plan import Intent, Plan
 from lakewright.errors import AlreadyExistsError, NotFoundError
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.snapshot import MIN_LONG, Snapshot
+from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot
 
 T = TypeVar("T")
 _MARKER_TRIES_MAX = 5
@@ -71,7 +71,18 @@ class Drafts:
     def can_claim(self) -> bool:
         """Say whether the manifest of the new files is the same whatever the base, so that it can be written first."""
         intent = self.intent
-        return intent.only_adds and bool(intent.change.entries) and not self.store.options.row_tracking_enabled()
+        return intent.only_adds and bool(intent.change.entries) and not self._numbers_anew
+
+    @property
+    def _numbers_anew(self) -> bool:
+        """Say whether the entries depend on the snapshot that the commit becomes."""
+        options = self.store.options
+        return options.row_tracking_enabled() or self._orders_by_snapshot
+
+    @property
+    def _orders_by_snapshot(self) -> bool:
+        ordered = self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
+        return ordered and bool(self.store.schema.primary_keys) and self.intent.kind is not CommitKind.COMPACT
 
     def claim(self) -> bool:
         """Write the manifest of the new files, and say whether nobody had written it before."""
@@ -144,6 +155,8 @@ class Drafts:
         # Carried forward even by commits that assign nothing: an absent value would hand out row ids again.
         start = 0 if plan.base is None else plan.base.next_row_id or 0
         options = self.store.options
+        if self._orders_by_snapshot:
+            return order_by_snapshot(plan.change.entries, snapshot_id), start
         if not options.row_tracking_enabled():
             return plan.change.entries, start
         by_partition = options.get(CoreOptions.ROW_TRACKING_PARTITION_GROUP_ON_COMMIT)
@@ -174,10 +187,12 @@ class Drafts:
 
     def _write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
         """Write the delta list, and the manifests that are not written yet."""
-        if self.store.options.row_tracking_enabled():
+        ours = len(entries) - len(self.intent.change.entries)
+        # Entries that only this base gives are of no use to other drafts. If the manifest of the original ones was
+        # written before, it stays for the sake of its name: without it a replay would not look for this commit.
+        if self._numbers_anew or tuple(entries[ours:]) != self.intent.change.entries:
             files = self._write_manifests(entries, self._written, marked=True)
             return self._write_list(files, self._written)
-        ours = len(entries) - len(self.intent.change.entries)
         if self._new_files is None:
             self._new_files = self._write_manifests(entries[ours:], self._kept, marked=True)
         if self.intent.replaced is None:
@@ -188,11 +203,16 @@ class Drafts:
         return self._write_list((*gone, *self._new_files), self._written)
 
     def _write_changelog(self, plan: Plan) -> tuple[str, int] | None:
+        if plan.change.changelog != self.intent.change.changelog:
+            return self._write_changelog_list(plan.change.changelog, self._written)
         if plan.change.changelog and self._changelog_list is None:
-            files = tuple(self._manifests.write(plan.change.changelog, schema_id=self._schema_id))
-            self._kept += [m.file_name for m in files]
-            self._changelog_list = self._write_list(files, self._kept)
+            self._changelog_list = self._write_changelog_list(plan.change.changelog, self._kept)
         return self._changelog_list
+
+    def _write_changelog_list(self, entries: Sequence[ManifestEntry], note: list[str]) -> tuple[str, int] | None:
+        if not entries:
+            return None
+        return self._write_list(self._write_manifests(entries, note, marked=False), note)
 
     def _write_index(self, entries: Sequence[IndexEntry]) -> str:
         """Write the index manifest, which is the marker of a commit that changes index files only."""

@@ -124,7 +124,7 @@ class CommitMessage(FileChanges):
 def snapshot_name(snapshot: Snapshot | None) -> str:
     """Return what tells a snapshot from every other, also after a rollback; the empty text where there is none.
 
-    Ids are given again after a rollback and not every implementation writes uuids, but manifest lists have unique names.
+    Ids are given again after a rollback and not everybody writes uuids, but manifest lists have unique names.
     """
     return "" if snapshot is None else snapshot.delta_manifest_list
 

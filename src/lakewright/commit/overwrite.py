@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from lakewright.commit.changes import POSTPONE, Change
+from lakewright.commit.conflicts import KeyRange, overlapping_files
 from lakewright.errors import InvalidInputError
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
 from lakewright.spec.types import DataField, Value
@@ -82,6 +83,30 @@ def overwrite_change(
         (),
         (*index_gone, *(e for e in new.index if e.kind == ADD)),
     )
+
+
+def upgraded(entries: tuple[ManifestEntry, ...], level: int, key_range: KeyRange) -> tuple[ManifestEntry, ...]:
+    """Put new files on the deepest level, bucket by bucket, where they are all of level 0 and share no keys.
+
+    They replace all that was there, so they are as good as compacted. Deletes have no place on the deepest level, and
+    files in the postpone bucket have no order.
+    """
+    places: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        places.setdefault((entry.partition, entry.bucket), []).append(entry)
+
+    def fit(place: tuple[bytes, int]) -> bool:
+        found = places[place]
+        if place[1] < 0 or any(e.file.level or e.file.delete_row_count for e in found):
+            return False
+        return overlapping_files([_on_level(e, level) for e in found], (), key_range) is None
+
+    fitting = {place for place in places if level > 0 and fit(place)}
+    return tuple(_on_level(e, level) if (e.partition, e.bucket) in fitting else e for e in entries)
+
+
+def _on_level(entry: ManifestEntry, level: int) -> ManifestEntry:
+    return replace(entry, file=replace(entry.file, level=level))
 
 
 def files_outside(new: Change, selects: Callable[[bytes], bool]) -> tuple[ManifestEntry, ...]:

@@ -14,15 +14,19 @@ from itertools import islice, takewhile
 from lakewright.commit.changes import Change
 from lakewright.commit.conflicts import (
     Conflict,
+    KeyRange,
     combine_index,
     conflict_error,
     find_conflict,
     mixed_buckets,
+    moved_hashes,
     stale_vectors,
 )
 from lakewright.commit.overwrite import Replaced, overwrite_change
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
+from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.metadata.store import TableStore
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile
 from lakewright.spec.manifest import DELETE, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
@@ -41,6 +45,14 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbering:
+    """What must be known of new rows with keys, so that those of the later commit have the higher numbers."""
+
+    since: str | None  # the snapshot whose numbers all writers went on from; None: not known
+    fixed: frozenset[str] = frozenset()  # new files that other parts of the commit name: they cannot get other names
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """What is to become one snapshot, whatever the table looks like by then."""
 
@@ -51,7 +63,9 @@ class Intent:
     marker: str  # names the manifest of the new files, so that a replay of the same messages meets it
     replaced: Replaced | None = None  # of an overwrite: the partitions emptied at commit time
     unchanged_since: int | None = None  # of an overwrite: refuse if they changed after this snapshot
-    check_buckets: bool = False  # of an append: the table had another number of buckets once
+    check_live: bool = False  # of an append: it may not fit every base, so that it is checked like other changes
+    hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and the HASH files built upon
+    numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
     notes: Notes = field(default_factory=Notes)
 
     @property
@@ -75,8 +89,10 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
     _refuse_unsafe(store, intent, base, change.partitions)
     adds_only = intent.replaced is not None
     conflict = mixed_buckets((e for e in change.entries if not (adds_only and e.kind == DELETE)), ())
-    if conflict is None and not (intent.only_adds and not intent.check_buckets):
-        conflict = find_conflict(change, intent.kind, live)
+    if conflict is None and not (intent.only_adds and not intent.check_live):
+        conflict = find_conflict(
+            change, live, replaces=adds_only, key_range=key_range_of(store) if store.schema.primary_keys else None
+        )
     if conflict is not None:
         raise _error(store, intent, base, conflict)
     return Plan(base, change, _index_on(store, intent, base, change, live))
@@ -95,7 +111,7 @@ def partition_selector(store: TableStore, replaced: Replaced) -> Callable[[bytes
 def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tuple[Change, list[ManifestEntry]]:
     """Return the whole change, and the live files it was (or is to be) checked against."""
     if intent.replaced is None:
-        if base is None or (intent.only_adds and not intent.check_buckets):
+        if base is None or (intent.only_adds and not intent.check_live):
             return intent.change, []
         return intent.change, live_in(store, base, Replaced(partitions=intent.change.partitions))
     selects = partition_selector(store, intent.replaced)
@@ -111,16 +127,31 @@ def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tupl
 def _index_on(
     store: TableStore, intent: Intent, base: Snapshot | None, change: Change, live: Iterable[ManifestEntry]
 ) -> tuple[IndexEntry, ...] | None:
-    if not change.index and not any(e.kind == DELETE for e in change.entries):
+    takes = any(e.kind == DELETE for e in change.entries)
+    takes = takes or any(e.file.index_type == DELETION_VECTORS for e in change.index)
+    if not (change.index or takes or intent.hash_bases):
         return None
     previous = _index_of(store, base)
-    combined = combine_index(previous, change.index, bucketed=store.options.bucket() > 0)
+    # Buckets of a primary-key table have one file of each kind of index, also where their number is not fixed.
+    bucketed = store.options.bucket() > 0 or bool(store.schema.primary_keys)
+    combined = moved_hashes(intent.hash_bases, previous) or combine_index(previous, change.index, bucketed=bucketed)
     if isinstance(combined, Conflict):
         raise _error(store, intent, base, combined)
-    conflict = stale_vectors(combined, change, live)
+    conflict = stale_vectors(combined, change, live) if takes else None
     if conflict is not None:
         raise _error(store, intent, base, conflict)
     return combined if change.index else None
+
+
+def key_range_of(store: TableStore) -> KeyRange:
+    """Return what tells the first and the last key of a data file."""
+    fields = store.schema.trimmed_primary_key_fields
+    types, order = [field.type for field in fields], KeyOrder(fields)
+
+    def key_range(file: DataFile) -> tuple[Key, Key]:
+        return order.key_of(decode_row(file.min_key, types)), order.key_of(decode_row(file.max_key, types))
+
+    return key_range
 
 
 def live_in(store: TableStore, base: Snapshot, partitions: Replaced) -> list[ManifestEntry]:

@@ -19,15 +19,19 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 from lakewright.commit.changes import Change, written_files
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import Replaced
 from lakewright.commit.plan import Intent, live_in
+from lakewright.commit.renumber import origin_name
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import ADD, ManifestEntry
+from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
 from lakewright.spec.snapshot import Snapshot
+
+_Trace: TypeAlias = tuple[int, str, int | None]  # added or deleted, the file's name, its level where that matters
 
 _NAMESPACE = uuid.UUID("6d2c1f0e-58a4-4f0b-9d57-0d6e1f7c3b52")
 _YOUNG_MILLIS = 10 * 60 * 1000
@@ -70,7 +74,7 @@ def is_published(store: TableStore, names: frozenset[str], partitions: frozenset
 
 
 def _files_of(entry: ManifestEntry) -> tuple[str, ...]:
-    return (entry.file.file_name, *entry.file.extra_files)
+    return (entry.file.file_name, origin_name(entry.file.file_name), *entry.file.extra_files)
 
 
 @dataclass(slots=True)
@@ -121,7 +125,7 @@ class Search:
             if self._is_ours(snapshot) or (marked and self._holds(snapshot)):
                 return snapshot
             found = ours & self._names_in(snapshot) if marked else frozenset()
-            if any(kind == ADD for kind, _ in found):
+            if any(kind == ADD for kind, _, _ in found):
                 raise self._partly_committed(snapshot, found)
             if snapshot.time_millis < earliest_millis(created, self.now_millis):
                 return None
@@ -129,10 +133,10 @@ class Search:
             self._search_expired(oldest, ours)
         return None
 
-    def _search_expired(self, oldest: Snapshot, ours: frozenset[tuple[int, str]]) -> None:
+    def _search_expired(self, oldest: Snapshot, ours: frozenset[_Trace]) -> None:
         """Raise if an expired snapshot published the files: then they are live in the oldest one that is left."""
         live = live_in(self.store, oldest, Replaced(partitions=self.intent.change.partitions))
-        if any((ADD, e.file.file_name) in ours for e in live):
+        if any(trace in ours for e in live for trace in _traces(e)):
             raise self._unknown("a snapshot that has expired added these files already; do not commit them again")
 
     def _is_ours(self, snapshot: Snapshot) -> bool:
@@ -157,11 +161,11 @@ class Search:
             return False
         return added <= {e.file.file_name for e in self.store.manifests.read_index(snapshot.index_manifest)}
 
-    def _names_in(self, snapshot: Snapshot) -> frozenset[tuple[int, str]]:
-        return frozenset((e.kind, e.file.file_name) for e in self.store.manifests.delta(snapshot))
+    def _names_in(self, snapshot: Snapshot) -> frozenset[_Trace]:
+        return frozenset(trace for e in self.store.manifests.delta(snapshot) for trace in _traces(e))
 
-    def _partly_committed(self, snapshot: Snapshot, found: frozenset[tuple[int, str]]) -> InvalidMessageError:
-        files = tuple(sorted(name for _, name in found))
+    def _partly_committed(self, snapshot: Snapshot, found: frozenset[_Trace]) -> InvalidMessageError:
+        files = tuple(sorted({name for _, name, _ in found}))
         return InvalidMessageError(
             f"{self.store.name}: {len(files)} of the new files were committed by snapshot {snapshot.id} already "
             f"({files[0]}, ...); commit only the messages that are new",
@@ -182,8 +186,21 @@ class Search:
         )
 
 
-def _names(change: Change, *, adds_only: bool) -> frozenset[tuple[int, str]]:
-    return frozenset((e.kind, e.file.file_name) for e in change.entries if e.kind == ADD or not adds_only)
+def _names(change: Change, *, adds_only: bool) -> frozenset[_Trace]:
+    """Return the traces that a change leaves in the snapshot that publishes it.
+
+    An upgrade deletes and adds the same name, as do the commits that made the file and that take it away, so its level
+    must be asked for. Elsewhere the level is left out: an overwrite may choose it by options that change.
+    """
+    gone = {e.file.file_name for e in change.entries if e.kind == DELETE}
+    upgraded = gone & change.added_names
+    return frozenset(_traces(e)[e.file.file_name in upgraded] for e in change.entries if e.kind == ADD or not adds_only)
+
+
+def _traces(entry: ManifestEntry) -> tuple[_Trace, _Trace]:
+    """Return what an entry says of a file, without and with its level; renumbered files count as what they were."""
+    name = origin_name(entry.file.file_name)
+    return (entry.kind, name, None), (entry.kind, name, entry.file.level)
 
 
 def _write_ids(messages: Sequence[CommitMessage]) -> list[str]:

@@ -1,6 +1,7 @@
 """One intent in, one published snapshot out: the bounded loop that every commit goes through.
 
-    look for a commit that landed -> plan on the newest snapshot -> write metadata -> publish -> wait and try again
+    look for a commit that landed -> plan on the newest snapshot -> renumber rows if need be -> write metadata
+    -> publish -> wait and try again
 
 Always holds: metadata of an attempt is deleted only when the attempt is known to have lost. While any attempt is in
 doubt the loop ends in success or in `CommitUnknownError`, never in an error that says nothing was published.
@@ -15,6 +16,7 @@ from lakewright.commit.draft import Draft, Drafts
 from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
 from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
+from lakewright.commit.renumber import Renumbering
 from lakewright.commit.replay import Search
 from lakewright.errors import CommitContentionError, CommitUnknownError
 from lakewright.metadata.store import TableStore
@@ -49,11 +51,13 @@ class Run:
     world: World
     search: Search = field(init=False)
     drafts: Drafts = field(init=False)
+    renumbering: Renumbering = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts that may be, or may still become, visible
     cause: Exception | None = None  # of the last doubt
 
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.store, self.intent, self.world.clock, self.world.new_uuid)
+        self.renumbering = Renumbering(self.store, self.intent, self.world.random, self.world.new_uuid)
         claim = self.drafts.claim if self.drafts.can_claim else None
         self.search = Search(self.store, self.intent, self.world.clock(), claim)
 
@@ -64,6 +68,7 @@ class Run:
         except CommitUnknownError:
             if not self.search.tried:  # the doubt is about somebody else's attempt, so what we wrote is of no use
                 self.drafts.discard_rest(keep_marker=True)
+                self.renumbering.give_up()
             raise
         except Exception as error:
             if self.doubts:
@@ -71,6 +76,7 @@ class Run:
             if isinstance(error, OSError):
                 raise self._not_published(f"storage failed before anything was published: {error}") from error
             self.drafts.discard_rest()
+            self.renumbering.give_up()
             raise
 
     def _publish(self) -> Snapshot:
@@ -89,11 +95,14 @@ class Run:
             self._settle(base)
             if attempt == 0:
                 check_written(self.store, self.files)
-            draft = self.drafts.draft(plan_on(self.store, self.intent, base))
+            plan = self.renumbering.apply(plan_on(self.store, self.intent, base), keep=bool(self.doubts))
+            draft = self.drafts.draft(plan)
+            self.renumbering.note(draft.snapshot, plan)
             match self._hand_in(draft):
                 case Published():
                     self._settle(draft.snapshot, published=True)
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
+                    self.renumbering.settle(draft.snapshot)
                     return draft.snapshot
                 case LostRace(winner_id):
                     self.drafts.discard(draft)
@@ -123,6 +132,7 @@ class Run:
         if landed.uuid not in self.search.tried:
             # The manifest of new files stays: it tells whoever comes next that the messages were committed.
             self.drafts.discard_rest(keep_marker=True)
+        self.renumbering.settle(landed)
         return landed
 
     def _settle(self, newest: Snapshot | None, *, published: bool = False) -> None:
@@ -160,6 +170,7 @@ class Run:
         # The marker stays: whoever holds the same messages may have met it and published them under another name, and
         # without it the next try would not look for that. Nothing else names it, so orphan removal takes it in time.
         self.drafts.discard_rest(keep_marker=True)
+        self.renumbering.give_up()
         return CommitContentionError(
             f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) was not "
             f"published: {why}; commit the same messages again",

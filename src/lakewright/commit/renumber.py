@@ -1,0 +1,350 @@
+"""Commit order wins: rows with keys whose sequence numbers came too late get higher ones before they are published.
+
+Of two rows with one key the one with the higher sequence number counts. A writer numbers its rows above those it found
+in the bucket; if somebody else committed to the bucket since, both may have used the same numbers. So every attempt
+compares the lowest number of each bucket's new files with the highest that the base has, and where it is not above, the
+new files of that bucket (and their changelog) are written again, all shifted by one constant. Nothing else changes.
+
+Always holds: the original files are deleted only after a snapshot that names their copies in their stead is published,
+and a copy only when no snapshot names it or can still come to do so. The name of a copy tells what it is a copy of, so
+that a replay of the same messages finds the commit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.commit.changes import Change
+from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
+from lakewright.commit.message import snapshot_name
+from lakewright.commit.plan import Intent, Plan
+from lakewright.errors import InvalidMessageError, NotFoundError
+from lakewright.formats.base import FileReader, FileWriter, file_format_of
+from lakewright.formats.open import open_reader, open_writer
+from lakewright.formats.rolling import FilePlan
+from lakewright.metadata.manifest_merge import may_hold
+from lakewright.metadata.store import TableStore
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.keyed import KEYED_FIELDS, SEQUENCE_NUMBER
+from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
+from lakewright.spec.schema import KEY_PREFIX, TableSchema
+from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
+from lakewright.spec.stats import NONE
+
+Place: TypeAlias = tuple[bytes, int]  # a partition and a bucket
+
+_COPY = re.compile(r"-r[0-9a-f]{12}(?=\.|$)")
+_DELTAS_MAX = 16  # beyond so many snapshots reading all live files of the buckets is cheaper
+# Room for those who commit while the copies are written: without it a slow commit could be overtaken again and again.
+# It differs from commit to commit, so that of several that were overtaken not all are overtaken by the next.
+_ROOM_BITS, _ROOM_BITS_MORE = 20, 12
+_CHUNK_BYTES = 64 << 20
+_THREADS = 4
+
+
+def origin_name(name: str) -> str:
+    """Return the name of the file that a renumbered file is a copy of; any other name as it is.
+
+    >>> origin_name("data-7-0-r0123456789ab.zst.parquet"), origin_name("data-7-0.parquet")
+    ('data-7-0.zst.parquet', 'data-7-0.parquet')
+    """
+    return _COPY.sub("", name)
+
+
+def copy_name(name: str, unique: str) -> str:
+    """Return the name of a renumbered copy.
+
+    >>> copy_name("data-7-0.parquet", "0123456789ab")
+    'data-7-0-r0123456789ab.parquet'
+    """
+    stem, dot, ending = name.partition(".")
+    return f"{stem}-r{unique}{dot}{ending}"
+
+
+class Floors:
+    """The highest sequence numbers of some buckets, on one snapshot after the other."""
+
+    def __init__(self, store: TableStore, places: frozenset[Place], since: str | None) -> None:
+        self._store = store
+        self._places = places
+        self._since = since  # what was added up to this snapshot is in `_highest`, or known to be low enough
+        self._highest: dict[Place, int] = {}
+
+    def on(self, base: Snapshot) -> Mapping[Place, int]:
+        """Return the highest number of each bucket in a snapshot; buckets that cannot be too high may be missing."""
+        with suppress(NotFoundError):  # a snapshot expired while its delta was read
+            between = self._between(base)
+            if between is not None:
+                for snapshot in between:
+                    # Compaction moves numbers, it makes none.
+                    if snapshot.commit_kind is not CommitKind.COMPACT:
+                        self._note(self._store.manifests.delta(snapshot, keep=self._keep))
+                self._since = snapshot_name(base)
+                return self._highest
+        self._highest = {}
+        self._note(self._store.manifests.live(base, keep=self._keep, keep_manifest=self._may_name))
+        self._since = snapshot_name(base)
+        return self._highest
+
+    def _between(self, base: Snapshot) -> list[Snapshot] | None:
+        """Return the snapshots after the one that is known; None where it is too far away or gone."""
+        if self._since is None:
+            return None
+        found: list[Snapshot] = []
+        for snapshot in self._back_from(base):
+            if snapshot_name(snapshot) == self._since:
+                return found
+            if len(found) == _DELTAS_MAX:
+                return None
+            found.append(snapshot)
+        return found if not self._since and found[-1].id == 1 else None
+
+    def _back_from(self, base: Snapshot) -> Iterator[Snapshot]:
+        yield base
+        yield from self._store.snapshots.walk_back(base.id - 1)
+
+    def _note(self, entries: Sequence[ManifestEntry]) -> None:
+        for entry in entries:
+            if entry.kind == ADD:
+                place, highest = (entry.partition, entry.bucket), entry.file.max_sequence_number
+                self._highest[place] = max(self._highest.get(place, highest), highest)
+
+    def _keep(self, partition: bytes, bucket: int, _total: int, _level: int) -> bool:
+        return (partition, bucket) in self._places
+
+    def _may_name(self, manifest: ManifestFile) -> bool:
+        low, high = manifest.min_bucket, manifest.max_bucket
+        places = [p for p in self._places if low is None or high is None or low <= p[1] <= high]
+        values = [self._store.partition_values(partition) for partition, _ in places]
+        return may_hold(manifest.partition_stats, values, self._store.partition_types)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """The new files of one bucket, renumbered."""
+
+    lowest: int  # number of their rows
+    files: Mapping[str, DataFile]  # by the names of the originals
+
+
+@dataclass(slots=True)
+class Renumbering:
+    """Keeps the new rows of one intent above those of every base it is planned on."""
+
+    store: TableStore
+    intent: Intent
+    random: Callable[[], float]
+    new_uuid: Callable[[], str]
+    _places: Mapping[Place, tuple[ManifestEntry, ...]] = field(init=False)
+    _floors: Floors | None = field(init=False)
+    _copies: dict[Place, _Copies] = field(default_factory=dict)
+    _made: dict[str, str] = field(default_factory=dict)  # every copy that is there: its path by its name
+    _named: dict[str, Change] = field(default_factory=dict)  # what was handed in for publishing, by snapshot
+
+    def __post_init__(self) -> None:
+        numbering = self.intent.numbering
+        self._places = {} if numbering is None else _by_place(self.intent.change.entries)
+        since = None if numbering is None else numbering.since
+        self._floors = Floors(self.store, frozenset(self._places), since) if self._places else None
+
+    def apply(self, plan: Plan, *, keep: bool) -> Plan:
+        """Return the plan with files whose numbers are above those of its base.
+
+        Copies that are overtaken are deleted at once, unless an attempt in doubt may name them (`keep`).
+        """
+        if self._floors is None or plan.base is None:
+            return plan
+        floors = self._floors.on(plan.base)
+        for place, entries in self._places.items():
+            floor = floors.get(place)
+            copies = self._copies.get(place)
+            if copies is not None and (floor is None or copies.lowest > floor):
+                continue
+            self._copies.pop(place, None)
+            if not keep:
+                self._delete([] if copies is None else [file.file_name for file in copies.files.values()])
+            lowest = min(e.file.min_sequence_number for e in entries)
+            if floor is not None and lowest <= floor:
+                self._copies[place] = self._renumbered(place, entries, plan.base, floor + 1 - lowest)
+        if not self._copies:
+            return plan
+        entries, changelog = self._substituted(plan.change.entries), self._substituted(plan.change.changelog)
+        return replace(plan, change=replace(plan.change, entries=entries, changelog=changelog))
+
+    def note(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Remember which files a snapshot names that is about to be handed in."""
+        if self._made:
+            self._named[snapshot_name(snapshot)] = plan.change
+
+    def settle(self, published: Snapshot) -> None:
+        """Delete what a published snapshot made useless: copies that it does not name, and originals it has copies of.
+
+        Where somebody else published the messages, only the copies are ours to delete.
+        """
+        change = self._named.get(snapshot_name(published), Change())
+        named = {e.file.file_name for e in (*change.entries, *change.changelog)}
+        replaced = [e for e in (*change.entries, *change.changelog) if e.file.file_name in self._made]
+        self._delete([name for name in self._made if name not in named])
+        for entry in replaced:
+            original = replace(entry.file, file_name=origin_name(entry.file.file_name))
+            with suppress(OSError):
+                self.store.storage.delete(self._path(entry, original))
+
+    def give_up(self) -> None:
+        """Delete all copies, once it is known that nothing was published and nothing will be."""
+        self._delete(list(self._made))
+
+    def _renumbered(self, place: Place, entries: Sequence[ManifestEntry], base: Snapshot, shift: int) -> _Copies:
+        """Write the files of one bucket again, with higher numbers."""
+        self._check_free(entries, base)
+        changelog = tuple(e for e in self.intent.change.changelog if (e.partition, e.bucket) == place)
+        shift += int(2 ** (_ROOM_BITS + _ROOM_BITS_MORE * self.random()))
+        originals = [(entry, False) for entry in entries] + [(entry, True) for entry in changelog]
+        if max(entry.file.max_sequence_number for entry, _ in originals) + shift > MAX_LONG:
+            raise InvalidMessageError(
+                f"{self.store.name}: no sequence numbers are left above those of bucket {place[1]}; compact the table "
+                "and write the data again",
+                table=self.store.name,
+            )
+        unique = self.new_uuid().replace("-", "")[:12]
+
+        def copied(original: tuple[ManifestEntry, bool]) -> DataFile:
+            entry, is_changelog = original
+            name = copy_name(entry.file.file_name, unique)
+            path = self._path(entry, replace(entry.file, file_name=name))
+            self._made[name] = path  # before it exists: what is not there can be deleted all the same
+            source = self._path(entry, entry.file)
+            size = _copy(self.store, entry.file, (source, path), shift=shift, changelog=is_changelog)
+            return _shifted(replace(entry.file, file_name=name, file_size=size), shift)
+
+        if sum(entry.file.file_size for entry, _ in originals) < _CHUNK_BYTES:
+            copies = [copied(original) for original in originals]
+        else:
+            with ThreadPoolExecutor(min(_THREADS, len(originals))) as pool:
+                copies = list(pool.map(copied, originals))
+        files = {entry.file.file_name: copy for (entry, _), copy in zip(originals, copies, strict=True)}
+        return _Copies(min(copy.min_sequence_number for copy in copies), files)
+
+    def _check_free(self, entries: Sequence[ManifestEntry], base: Snapshot) -> None:
+        fixed = frozenset() if self.intent.numbering is None else self.intent.numbering.fixed
+        named = tuple(e.file.file_name for e in entries if e.file.file_name in fixed)
+        if named:
+            conflict = Conflict("the new rows must come after those of another commit", named, WRITE_AGAIN)
+            intent = self.intent
+            raise conflict_error(conflict, table=self.store.name, user=intent.user, kind=intent.kind, other=base)
+
+    def _substituted(self, entries: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+        return tuple(self._substitute(entry) for entry in entries)
+
+    def _substitute(self, entry: ManifestEntry) -> ManifestEntry:
+        copies = self._copies.get((entry.partition, entry.bucket))
+        file = None if copies is None or entry.kind != ADD else copies.files.get(entry.file.file_name)
+        return entry if file is None else replace(entry, file=file)
+
+    def _path(self, entry: ManifestEntry, file: DataFile) -> str:
+        return self.store.layout.data_file(self.store.partition_directory(entry.partition), entry.bucket, file)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """Delete copies that nobody names. What cannot be deleted is left to the removal of orphans."""
+        for name in names:
+            with suppress(OSError):
+                self.store.storage.delete(self._made.pop(name))
+
+
+def _by_place(entries: Sequence[ManifestEntry]) -> dict[Place, tuple[ManifestEntry, ...]]:
+    places: dict[Place, tuple[ManifestEntry, ...]] = {}
+    for entry in entries:
+        # What waits in the postpone bucket gets its numbers when it is distributed.
+        if entry.kind == ADD and entry.bucket >= 0:
+            place = (entry.partition, entry.bucket)
+            places[place] = (*places.get(place, ()), entry)
+    return places
+
+
+def _shifted(file: DataFile, shift: int) -> DataFile:
+    low, high = file.min_sequence_number + shift, file.max_sequence_number + shift
+    return replace(file, min_sequence_number=low, max_sequence_number=high)
+
+
+def _copy(store: TableStore, file: DataFile, paths: tuple[str, str], *, shift: int, changelog: bool) -> int:
+    """Write a file again with all its sequence numbers shifted; return the size of the copy."""
+    source, target = paths
+    schema = _schema_of(store, file)
+    plan = FilePlan.keyed(schema, level=file.level, changelog=changelog)
+    file_format = file_format_of(file.file_name)
+    options = replace(plan.options, stats=tuple(NONE for _ in plan.fields))
+    fields = (*KEYED_FIELDS, *schema.fields)
+    reader = open_reader(file_format, store.storage.open_input(source), path=source, size=file.file_size, fields=fields)
+    try:
+        writer = open_writer(file_format, store.storage.open_output(target), plan.fields, options)
+        try:
+            columns = [field.name.removeprefix(KEY_PREFIX) for field in plan.fields]
+            _pour(reader, writer, _Shift(store.name, file, columns, to_arrow_schema(plan.fields), shift))
+        except BaseException:
+            writer.discard()
+            raise
+        return writer.close().size
+    finally:
+        reader.close()
+
+
+def _schema_of(store: TableStore, file: DataFile) -> TableSchema:
+    if file.schema_id == store.schema.id:
+        return store.schema
+    return store.schemas.get(file.schema_id).with_options(store.schema.options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """How the rows of one file become those of its copy."""
+
+    table: str
+    file: DataFile
+    columns: Sequence[str]  # of the file, under the names of the columns they hold
+    schema: pa.Schema
+    shift: int
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """Return rows as the copy stores them."""
+        numbers = rows.column(SEQUENCE_NUMBER.name)
+        bounds = pc.min_max(numbers).as_py()
+        low, high = self.file.min_sequence_number, self.file.max_sequence_number
+        if bounds["min"] is None or bounds["min"] < low or bounds["max"] > high:
+            self.refuse(f"has sequence numbers from {bounds['min']} to {bounds['max']}, not from {low} to {high}")
+        place = rows.column_names.index(SEQUENCE_NUMBER.name)
+        rows = rows.set_column(place, SEQUENCE_NUMBER.name, pc.add_checked(numbers, self.shift))
+        return pa.Table.from_arrays([rows.column(name) for name in self.columns], schema=self.schema)
+
+    def refuse(self, what: str) -> None:
+        """Refuse a file that is not as its message says."""
+        raise InvalidMessageError(
+            f"{self.table}: {self.file.file_name} {what}, as its message says; write the data again",
+            table=self.table,
+            files=(self.file.file_name,),
+        )
+
+
+def _pour(reader: FileReader, writer: FileWriter, shift: _Shift) -> None:
+    """Move all rows from one file to another, in parts that make row groups of a good size."""
+    count, held_bytes = 0, 0
+    held: list[pa.RecordBatch] = []
+    for _, batch in reader.batches():
+        count += batch.num_rows
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= _CHUNK_BYTES:
+            writer.write(shift.apply(pa.Table.from_batches(held)))
+            held, held_bytes = [], 0
+    if held:
+        writer.write(shift.apply(pa.Table.from_batches(held)))
+    if count != shift.file.row_count:
+        shift.refuse(f"has {count} rows, not {shift.file.row_count}")

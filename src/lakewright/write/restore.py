@@ -53,7 +53,7 @@ class LiveBuckets:
 
     def _read(self, partitions: set[bytes] | None) -> list[ManifestEntry]:
         snapshot = self._store.snapshots.latest()
-        self.base = self.base or snapshot_name(snapshot)
+        self.base = snapshot_name(snapshot) if self.base is None else self.base
         if snapshot is None:
             return []
         if partitions is None:

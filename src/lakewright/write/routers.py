@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakewright.errors import UnsupportedError
 from lakewright.spec.schema import BucketMode
+from lakewright.write.cross_partition import CrossPartitionRouter
 from lakewright.write.dynamic import DynamicRouter
 from lakewright.write.routing import HashRouter, Router
 from lakewright.write.task import WriteTask
@@ -17,6 +18,8 @@ def router_of(task: WriteTask) -> Router:
             return HashRouter(schema, table=task.store.name)
         case BucketMode.HASH_DYNAMIC:
             return DynamicRouter(task)
+        case BucketMode.KEY_DYNAMIC:
+            return CrossPartitionRouter(task)
         case mode:
             raise UnsupportedError(
                 f"table {task.store.name}: tables of the bucket mode {mode.value} cannot be written yet",

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Self
 
 import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
-from lakewright.commit.table_commit import BatchTableCommit, StreamTableCommit
+from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit
+from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.write.kinds import RowKinds
@@ -176,7 +178,12 @@ class BatchWriteBuilder:
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""
-        return BatchTableCommit(self._store, commit_user=self._commit_user, overwrite=self._static_partition)
+        return BatchTableCommit(
+            self._store,
+            commit_user=self._commit_user,
+            overwrite=self._static_partition,
+            after_commit=_compaction_of(self._store),
+        )
 
 
 class StreamWriteBuilder:
@@ -202,4 +209,9 @@ class StreamWriteBuilder:
 
     def new_commit(self) -> StreamTableCommit:
         """Open the commit."""
-        return StreamTableCommit(self._store, commit_user=self._commit_user)
+        return StreamTableCommit(self._store, commit_user=self._commit_user, after_commit=_compaction_of(self._store))
+
+
+def _compaction_of(store: TableStore) -> AfterCommit | None:
+    """Return what follows the commits of a primary-key table."""
+    return partial(after_commit, store) if store.schema.primary_keys else None

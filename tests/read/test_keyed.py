@@ -15,7 +15,7 @@ from lakewright.read.scan import FileSchemas, pick_snapshot
 from lakewright.spec.datafile import COMPACT, EMPTY_ROW
 from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
 from lakewright.spec.predicate import PredicateBuilder
-from support.keyed_tables import KeyedBucket, keyed_rows, new_keyed_table
+from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 from support.read_tables import golden_store
 
 SCHEMA = pa.schema([("v", pa.string()), ("k", pa.int32())])

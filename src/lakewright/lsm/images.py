@@ -1,15 +1,16 @@
-"""Order images: columns in, unsigned 64-bit words out that compare as the rows do; and the sort that uses them.
+"""Order images: columns in, unsigned 64-bit words out that compare as the rows do.
 
 A column becomes parts: numbers of a known width whose order is the order of the column (nulls first, bytes unsigned,
 floats as Java compares them). Neighbouring parts that fit 64 bits together share a word, so most keys are one word per
-row. Of the later words only those rows are ever made that the earlier ones could not tell apart.
+row. A part makes the words of any rows it is asked for, so whoever sorts asks for the later words of those rows alone
+that the earlier ones did not tell apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import UnsupportedError
-from lakewright.spec.rows import fixed_values, null_mask, plain_column, text_layout
+from lakewright.spec.rows import fixed_values, null_mask, plain_column
 from lakewright.spec.types import BYTES_ROOTS, FLOAT_ROOTS, TEXT_ROOTS, AtomicType, DataType
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 Longs: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Offsets: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+_Values: TypeAlias = npt.NDArray[np.generic]
 
 WORD_BITS = 64
 WORD_BYTES = 8
 COMPACT_DECIMAL_MAX = 18  # decimals up to this precision fit 64 bits
-_TEXT_WORDS = 4  # texts that are equal so far are left to Arrow
+_TEXT_WORDS = 16  # texts that are equal for so many words are left to Arrow
+_SAMPLES = 32
+_PREFIX_MAX = 1 << 12
+_MANY = 8  # one row of so many is many
+_ALL_BITS = (1 << WORD_BITS) - 1
+_LEADING = np.array([_ALL_BITS ^ (_ALL_BITS >> 8 * kept) for kept in range(WORD_BYTES + 1)], np.uint64)
 _INTEGERS = {
     "TINYINT": "<i1",
     "SMALLINT": "<i2",
@@ -38,7 +47,6 @@ _INTEGERS = {
     "TIMESTAMP": "<i8",
     "TIMESTAMP_LTZ": "<i8",
 }
-_LOW_MASKS = np.array([(0xFFFFFFFFFFFFFFFF << 8 * (8 - kept)) & 0xFFFFFFFFFFFFFFFF for kept in range(9)], np.uint64)
 
 
 class Part(Protocol):
@@ -49,7 +57,10 @@ class Part(Protocol):
         """How many bits the largest takes; 0 where all rows are the same."""
 
     def words(self, rows: Longs | None) -> Words:
-        """Return the numbers of some rows, None for all, in memory that the caller may change."""
+        """Return the numbers of some rows, None for all, in memory that the caller may change.
+
+        Only numbers that were asked for together can be compared.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +84,36 @@ class Layer:
 
 
 def layers_of(parts: Sequence[Part]) -> list[Layer]:
-    """Put parts that fit one word together."""
-    groups: list[list[Part]] = []
+    """Put neighbouring parts that fit one word together."""
+    layers: list[Layer] = []
     for part in parts:
         if part.bits == 0:
             continue
-        if groups and sum(p.bits for p in groups[-1]) + part.bits <= WORD_BITS:
-            groups[-1].append(part)
+        if layers and layers[-1].bits + part.bits <= WORD_BITS:
+            layers[-1] = Layer((*layers[-1].parts, part))
         else:
-            groups.append([part])
-    return [Layer(tuple(group)) for group in groups]
+            layers.append(Layer((part,)))
+    return layers
 
 
 def column_parts(
     column: pa.Array | pa.ChunkedArray, dtype: DataType, *, descending: bool = False, name: str = ""
 ) -> list[Part]:
-    """Return the parts of a column, nulls first in both directions."""
+    """Return the parts of a column; its nulls come first in both directions."""
     if not isinstance(dtype, AtomicType):
         raise UnsupportedError(f"the column {name!r} of the type {dtype} has no order", column=name)
     plain = plain_column(column, dtype)
     nulls = null_mask(plain)
-    head: list[Part] = [] if nulls is None else [_numbers(np.logical_not(nulls).view(np.uint8))]
+    head: list[Part] = [] if nulls is None else [number_part(np.logical_not(nulls).view(np.uint8))]
     if dtype.root in TEXT_ROOTS or dtype.root in BYTES_ROOTS:
-        return [*head, *_text_parts(plain, descending=descending)]
+        return [*head, *_text_parts(plain, nulls, descending=descending)]
     values = _raw_values(plain, dtype, name)
     if nulls is not None:
         values = [np.where(nulls, np.zeros(1, v.dtype), v) for v in values]
-    return [*head, *(_numbers(v, descending=descending) for v in values)]
+    return [*head, *(number_part(v, descending=descending) for v in values)]
 
 
-def _raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[npt.NDArray[np.generic]]:
+def _raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[_Values]:
     """Return a column of fixed width as integers, high ones first, that order as its values do."""
     root = dtype.root
     if root == "BOOLEAN":
@@ -113,51 +124,107 @@ def _raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[npt.NDAr
         return [_float_image(fixed_values(column, "<f4" if root == "FLOAT" else "<f8"))]
     if root == "DECIMAL":
         halves = fixed_values(column, "<u8", 2).reshape(-1, 2)
-        low = halves[:, 0]
         if dtype.precision <= COMPACT_DECIMAL_MAX:
-            return [low.view(np.int64)]
-        return [halves[:, 1].view(np.int64), low]
+            return [halves[:, 0].view(np.int64)]
+        return [halves[:, 1].view(np.int64), halves[:, 0]]
     raise UnsupportedError(f"the column {name!r} of the type {dtype} has no order", column=name)
 
 
-def _float_image(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def _float_image(values: _Values) -> _Values:
     """Return signed integers in the order of Java's compare: -0.0 below 0.0, one NaN above everything."""
-    nan = np.isnan(values)
     whole: npt.NDArray[np.signedinteger] = values.view(f"<i{values.dtype.itemsize}")
+    nan = np.isnan(values)
     if nan.any():
         whole = np.where(nan, np.full(1, np.nan, values.dtype).view(whole.dtype), whole)
-    mask = np.array(np.iinfo(whole.dtype).max, whole.dtype)
-    return np.where(whole < 0, whole ^ mask, whole)
+    return np.where(whole < 0, whole ^ np.array(np.iinfo(whole.dtype).max, whole.dtype), whole)
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     """Integers of any width, counted from their least, or from their greatest where descending."""
 
-    values: npt.NDArray[np.generic]
+    values: _Values
     origin: int
     bits: int
     descending: bool
 
     def words(self, rows: Longs | None) -> Words:
-        found = self.values if rows is None else self.values[rows]
-        out = found.astype(np.uint64)
+        found = self.values if rows is None else self.values.take(rows)
+        unsigned = found.view(np.uint64) if found.itemsize == WORD_BYTES else found.astype(np.uint64)
         origin = np.uint64(self.origin % (1 << WORD_BITS))
-        return np.subtract(origin, out, out=out) if self.descending else np.subtract(out, origin, out=out)
+        return origin - unsigned if self.descending else unsigned - origin
 
 
-def _numbers(values: npt.NDArray[np.generic], *, descending: bool = False) -> _Numbers:
+def number_part(values: _Values, *, descending: bool = False) -> Part:
+    """Return the part that integers of any width make."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     return _Numbers(values, high if descending else low, (high - low).bit_length(), descending)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Where texts lie: text `i` is `data[ends[i]:ends[i + 1]]`, or empty where it is null."""
+
+    ends: _Offsets
+    lengths: _Offsets
+    data: _Bytes  # at least eight bytes
+    shortest: int
+    longest: int
+
+    @classmethod
+    def of(cls, column: pa.Array, nulls: Flags | None) -> _Texts:
+        large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+        ends = _view(column.buffers()[1], np.int64 if large else np.int32, column.offset, len(column) + 1)
+        lengths = np.diff(ends)
+        if nulls is not None:
+            lengths[nulls] = 0
+        data = _view(column.buffers()[2], np.uint8, 0, int(ends[-1]) if len(ends) else 0)
+        if len(data) < WORD_BYTES:
+            data = np.append(data, np.zeros(WORD_BYTES, np.uint8))
+        bounds = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
+        return cls(ends, lengths, data, *bounds)
+
+    def words(self, skip: int, rows: Longs | None) -> Words:
+        """Return eight bytes of each text from a position on, those behind its end as zeros."""
+        count = len(self.lengths)
+        if rows is not None and len(rows) > count // _MANY:
+            return self.words(skip, None).take(rows)  # bytes are read faster from front to end than here and there
+        last = len(self.data) - WORD_BYTES
+        if rows is None and self.shortest == self.longest and int(self.ends[count - 1]) + skip <= last:
+            at_once = np.ndarray((count,), ">u8", self.data, int(self.ends[0]) + skip, (self.longest,))
+            out = at_once.astype(np.uint64)
+        else:
+            at = (self.ends[:-1] if rows is None else self.ends.take(rows)).astype(np.int64) + skip
+            out = self._words_at(at, last)
+        if self.shortest < skip + WORD_BYTES:
+            lengths = self.lengths if rows is None else self.lengths.take(rows)
+            out &= _LEADING[np.clip(lengths - skip, 0, WORD_BYTES)]
+        return out
+
+    def _words_at(self, at: Longs, last: int) -> Words:
+        """Return the bytes at positions; near the end of all data, those that would lie behind it are zeros."""
+        anywhere = np.ndarray((last + 1,), ">u8", self.data, strides=(1,))
+        over = np.flatnonzero(at > last)
+        if len(over) == 0:
+            return anywhere[at].astype(np.uint64)
+        out = anywhere[np.minimum(at, last)].astype(np.uint64)
+        out[over] <<= np.minimum(8 * (at[over] - last), WORD_BITS - 1).astype(np.uint64)
+        return out
+
+
+def _view(buffer: pa.Buffer | None, dtype: npt.DTypeLike, offset: int, count: int) -> npt.NDArray[Any]:
+    """Return a part of a buffer as numpy sees it; Arrow leaves out the buffers of an array without rows."""
+    size = np.dtype(dtype).itemsize
+    if buffer is None or buffer.size < (offset + count) * size:
+        return np.zeros(count, dtype)
+    return np.frombuffer(buffer.slice(offset * size, count * size), dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class _TextWord:
     """Up to eight bytes of each text, from one position on."""
 
-    starts: Longs
-    lengths: Longs
-    data: npt.NDArray[np.uint8]
+    texts: _Texts
     skip: int
     size: int
     descending: bool
@@ -167,11 +234,7 @@ class _TextWord:
         return 8 * self.size
 
     def words(self, rows: Longs | None) -> Words:
-        starts, lengths = (self.starts, self.lengths) if rows is None else (self.starts[rows], self.lengths[rows])
-        anywhere = np.ndarray((len(self.data) - 7,), ">u8", self.data, strides=(1,))
-        found = anywhere[np.minimum(starts + self.skip, len(self.data) - 8)]
-        out = found.astype(np.uint64)
-        out &= _LOW_MASKS[np.clip(lengths - self.skip, 0, WORD_BYTES)]
+        out = self.texts.words(self.skip, rows)
         if self.descending:
             np.invert(out, out=out)
         if self.size < WORD_BYTES:
@@ -181,11 +244,14 @@ class _TextWord:
 
 @dataclass(frozen=True, slots=True)
 class _TextRank:
-    """The place of each text among those asked for."""
+    """The place of each text among those that are asked for."""
 
     column: pa.Array
-    bits: int
     descending: bool
+
+    @property
+    def bits(self) -> int:
+        return len(self.column).bit_length()
 
     def words(self, rows: Longs | None) -> Words:
         texts = self.column if rows is None else self.column.take(pa.array(rows))
@@ -194,61 +260,30 @@ class _TextRank:
         return out
 
 
-def _text_parts(column: pa.Array, *, descending: bool) -> list[Part]:
-    starts, lengths, data = text_layout(column)
-    longest = int(lengths.max()) if len(lengths) else 0
-    parts: list[Part] = []
-    for skip in range(0, min(longest, _TEXT_WORDS * WORD_BYTES), WORD_BYTES):
-        size = min(WORD_BYTES, longest - skip)
-        parts.append(_TextWord(starts, lengths, data, skip, size, descending))
-    if longest <= _TEXT_WORDS * WORD_BYTES:
-        return [*parts, _numbers(lengths, descending=descending)]
-    binary = pa.large_binary() if column.type in (pa.large_string(), pa.large_binary()) else pa.binary()
-    return [*parts, _TextRank(column.cast(binary), len(column).bit_length(), descending)]
+def _text_parts(column: pa.Array, nulls: Flags | None, *, descending: bool) -> list[Part]:
+    binary = column.cast(pa.large_binary() if column.type == pa.large_string() else pa.binary())
+    texts = _Texts.of(column, nulls)
+    begin = _shared_prefix(binary)
+    end = min(texts.longest, begin + _TEXT_WORDS * WORD_BYTES)
+    parts: list[Part] = [
+        _TextWord(texts, skip, min(WORD_BYTES, end - skip), descending) for skip in range(begin, end, WORD_BYTES)
+    ]
+    if end < texts.longest:
+        return [*parts, _TextRank(binary, descending)]
+    # A text that is the beginning of another is told from it by its length alone, as both may go on with zeros.
+    return [*parts, number_part(texts.lengths, descending=descending)]
 
 
-@dataclass(slots=True)
-class Sorted:
-    """Rows in order: their positions, and which of them differ from the one before."""
-
-    order: Longs
-    new: Flags
-
-    def refine(self, layer: Layer) -> None:
-        """Order the rows that are equal so far by one more word; rows that are still equal keep their order."""
-        at = _tied(self.new)
-        if len(at) == 0:
-            return
-        rows, first = self.order[at], self.new[at]
-        words = layer.words(rows)
-        if not bool(np.all((words[1:] >= words[:-1]) | first[1:])):
-            inner = np.lexsort((words, np.cumsum(first)))
-            rows, words = rows[inner], words[inner]
-            self.order[at] = rows
-        self.new[at[1:]] |= words[1:] != words[:-1]
+def _shared_prefix(column: pa.Array) -> int:
+    """Return how many bytes all texts have in common at their beginning, which therefore order nothing."""
+    at = np.linspace(0, len(column) - 1, min(_SAMPLES, len(column))).astype(np.int64)
+    seen = [text for text in column.take(pa.array(at)).to_pylist() if text is not None]
+    if not seen or _common_bytes(min(seen), max(seen)) == 0:
+        return 0  # as in most columns; reading it all was not needed to see that
+    bounds = pc.min_max(column).as_py()
+    return _common_bytes(bounds["min"], bounds["max"])
 
 
-def _tied(new: Flags) -> Longs:
-    """Return the places of the rows that have an equal neighbour."""
-    tied = np.logical_not(new)
-    tied[:-1] |= tied[1:]
-    return np.flatnonzero(tied)
-
-
-def sort_layers(layers: Sequence[Layer], count: int) -> Sorted:
-    """Sort rows by words, the most significant first; equal rows keep their order."""
-    new = np.zeros(count, np.bool_)
-    new[:1] = True
-    if not layers or count == 0:
-        return Sorted(np.arange(count), new)
-    words = layers[0].words()
-    if bool(np.all(words[1:] >= words[:-1])):
-        order = np.arange(count)
-    else:
-        order = np.argsort(words, kind="stable")
-        words = words[order]
-    new[1:] = words[1:] != words[:-1]
-    out = Sorted(order, new)
-    for layer in layers[1:]:
-        out.refine(layer)
-    return out
+def _common_bytes(one: bytes, other: bytes) -> int:
+    pairs = zip(one[:_PREFIX_MAX], other[:_PREFIX_MAX], strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other), _PREFIX_MAX))

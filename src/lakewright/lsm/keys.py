@@ -15,7 +15,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lakewright.lsm.images import Longs, Part, Sorted, column_parts, layers_of, sort_layers
+from lakewright.lsm.images import Layer, Longs, Part, column_parts, layers_of
+from lakewright.lsm.sorting import Sorted, ascends, changes, sort_layers
 from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import from_scalar
 
@@ -77,17 +78,11 @@ class KeyOrder:
 
     def starts(self, table: pa.Table, order: Longs | None = None) -> Longs:
         """Return where each key begins in rows that are sorted, or that `order` sorts."""
-        new = np.zeros(len(table), np.bool_)
-        new[:1] = True
-        for layer in layers_of(table_parts(table, self.columns)):
-            words = layer.words(order)
-            new[1:] |= words[1:] != words[:-1]
-        return np.flatnonzero(new)
+        return np.flatnonzero(changes(self._layers(table), len(table), order))
 
     def is_ascending(self, table: pa.Table) -> bool:
         """Say whether each row has a higher key than the one before."""
-        found = self.sorted(table)
-        return bool(found.new.all()) and bool(np.all(found.order[1:] > found.order[:-1]))
+        return ascends(self._layers(table), len(table))
 
     def key_at(self, table: pa.Table, row: int) -> Key:
         """Return the key of one row."""
@@ -100,6 +95,9 @@ class KeyOrder:
     def count_up_to(self, table: pa.Table, key: Key) -> int:
         """Return how many rows of a sorted table have a key that is not above the given one."""
         return bisect_right(range(len(table)), key, key=lambda row: self.key_at(table, row))
+
+    def _layers(self, table: pa.Table) -> list[Layer]:
+        return layers_of(table_parts(table, self.columns))
 
 
 def _comparable(value: Value) -> object:

@@ -12,19 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.lsm.aggregation import Aggregation
 from lakewright.lsm.groups import Groups, MergeFunction
-from lakewright.lsm.images import Flags, Longs, Sorted, column_parts, layers_of
+from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
+from lakewright.lsm.partial_update import PartialUpdate
+from lakewright.lsm.sorting import Sorted
 from lakewright.spec.keyed import DELETE, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine, SortOrder
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import DataField
 
 # Engines that compute a row from several, each made from the schema of a table: one line each.
-FUNCTIONS: Mapping[MergeEngine, Callable[[TableSchema], MergeFunction]] = {}
+FUNCTIONS: Mapping[MergeEngine, Callable[[TableSchema], MergeFunction]] = {
+    MergeEngine.PARTIAL_UPDATE: PartialUpdate.of_schema,
+    MergeEngine.AGGREGATION: Aggregation.of_schema,
+}
 _WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})  # engines where one row of a key wins
 
 
@@ -98,7 +103,7 @@ def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:
         _order_by_age(found, rows, spec)
     if LEVEL.name in rows.column_names:
         rows = rows.drop_columns([LEVEL.name])
-    return Groups(rows, found.order, starts, np.append(starts[1:], len(found.order)))
+    return Groups(rows, found.order, starts, np.append(starts, len(found.order))[1:])
 
 
 def drop_retracts(rows: pa.Table) -> pa.Table:
@@ -116,9 +121,8 @@ def _retracts(rows: pa.Table) -> Flags:
 def _order_by_age(found: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
     """Put the rows of each key from the oldest to the latest."""
     parts = table_parts(rows, spec.sequence)
-    parts += column_parts(rows.column(SEQUENCE_NUMBER.name), SEQUENCE_NUMBER.type)
-    adds = pc.invert(pc.is_in(rows.column(VALUE_KIND.name), pa.array([UPDATE_BEFORE, DELETE], pa.int8())))
-    parts += column_parts(adds.cast(pa.int8()), VALUE_KIND.type)
+    parts.append(number_part(rows.column(SEQUENCE_NUMBER.name).to_numpy()))
+    parts.append(number_part(np.logical_not(_retracts(rows)).view(np.uint8)))
     inner = Sorted(found.order, found.new.copy())
     for layer in layers_of(parts):
         inner.refine(layer)
@@ -126,42 +130,51 @@ def _order_by_age(found: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
 
 def _nearest(found: Sorted, levels: Longs) -> Sorted:
     """Keep of each key the rows of level 0 and the row of the lowest other level: it has the deeper ones inside."""
-    sorted_levels = levels[found.order].astype(np.int16)
-    deep = sorted_levels > 0
+    in_order = levels.take(found.order)
+    deep = in_order > 0
     if not deep.any():
         return found
-    group = np.cumsum(found.new) - 1
-    nearest = np.full(int(group[-1]) + 1, np.iinfo(np.int16).max, np.int16)
-    np.minimum.at(nearest, group[deep], sorted_levels[deep])
-    keep = ~deep | (sorted_levels == nearest[group])
-    group = group[keep]
+    starts = np.flatnonzero(found.new)
+    nearest = np.minimum.reduceat(np.where(deep, in_order, np.iinfo(in_order.dtype).max), starts)
+    keep = ~deep
+    keep |= in_order == np.repeat(nearest, np.diff(starts, append=len(in_order)))
+    if keep.all():
+        return found
+    group = np.cumsum(found.new)[keep]
     new = np.ones(len(group), np.bool_)
-    new[1:] = group[1:] != group[:-1]
+    np.not_equal(group[1:], group[:-1], out=new[1:])
     return Sorted(found.order[keep], new)
 
 
 def _winners(groups: Groups, spec: MergeSpec) -> Longs:
-    """Return the position of the row that wins each key; a key whose retracts are all ignored has none."""
-    retracts = _retracts(groups.rows)[groups.order]
+    """Return the position of the row that wins each key; a key of several rows that are all ignored has none."""
     first_row = spec.engine is MergeEngine.FIRST_ROW
-    if not retracts.any() or not (first_row or spec.ignore_delete):
-        return groups.order[groups.starts if first_row else groups.ends - 1]
-    single = np.repeat(groups.ends - groups.starts == 1, groups.ends - groups.starts)
-    skipped = retracts & ~single
-    if skipped.any() and not spec.ignore_delete:
-        raise InvalidInputError(
-            f"the table {spec.table!r} keeps the first row of each key (merge-engine first-row), but a row of kind -U or -D"
-            " came: leave such rows out, or set 'ignore-delete' = true",
-            table=spec.table,
-        )
-    at = np.flatnonzero(~skipped)
+    ignored = _ignored(groups, spec) if first_row or spec.ignore_delete else None
+    if ignored is None:
+        return groups.order.take(groups.starts if first_row else groups.ends - 1)
+    at = np.flatnonzero(~ignored)
     group = np.searchsorted(groups.starts, at, side="right")
     edge = np.ones(len(at), np.bool_)
-    if first_row:
-        edge[1:] = group[1:] != group[:-1]
-    else:
-        edge[:-1] = group[1:] != group[:-1]
-    return groups.order[at[edge]]
+    np.not_equal(group[1:], group[:-1], out=edge[1:] if first_row else edge[:-1])
+    return groups.order.take(at[edge])
+
+
+def _ignored(groups: Groups, spec: MergeSpec) -> Flags | None:
+    """Say which places in the order hold retracts that do not count; None where there are none."""
+    retracts = _retracts(groups.rows)
+    if not retracts.any():
+        return None
+    counts = groups.ends - groups.starts
+    ignored = retracts.take(groups.order) & np.repeat(counts > 1, counts)
+    if not ignored.any():
+        return None
+    if not spec.ignore_delete:
+        raise InvalidInputError(
+            f"the table {spec.table!r} keeps the first row of each key (merge-engine first-row), but a row of kind -U"
+            " or -D came: leave such rows out, or set 'ignore-delete' = true",
+            table=spec.table,
+        )
+    return ignored
 
 
 def _computed(groups: Groups, function: MergeFunction) -> pa.Table:
@@ -183,10 +196,10 @@ def _computed(groups: Groups, function: MergeFunction) -> pa.Table:
 
 
 def _take(rows: pa.Table, positions: Longs) -> pa.Table:
-    """Return rows at positions, without copying where they follow each other."""
+    """Return the rows at positions, without a copy where they follow each other."""
     if len(positions) == 0:
         return rows.slice(0, 0)
-    first = int(positions[0])
-    if bool(np.all(np.diff(positions) == 1)):
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first == len(positions) - 1 and bool(np.all(positions[1:] > positions[:-1])):
         return rows.slice(first, len(positions))
     return rows.take(pa.array(positions))

@@ -17,7 +17,7 @@ from lakewright.spec.keyed import LEVEL
 
 
 def windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
-    """Cut sorted runs into windows: all rows of some keys, not merged and in no order, window after window in key order.
+    """Cut sorted runs into windows: all rows of some keys, not merged and in no order; windows come in key order.
 
     About `memory_bytes` of rows are held at a time, and at least one table of each run.
     """

@@ -1,0 +1,174 @@
+"""Sorting by order images: layers of 64-bit words in, positions of the rows in order out.
+
+The first word orders all rows, each later one the rows that are equal so far; equal rows keep the order they came in.
+Sorted rows cost a comparison per row, and a few sorted runs behind each other cost little more than their merge: a sort
+that finds runs (numpy's stable one) is best there, while radix passes over 16 bits are best on rows in no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakewright.lsm.images import WORD_BITS, Flags, Layer, Longs, Words
+
+_FEW_ROWS = 1 << 13  # so few are sorted by comparison
+_FEW_RUNS = 48  # so many sorted runs merge faster than they are sorted anew
+_MANY = 8  # one row of so many is many
+_DIGIT_BITS = 16
+_RADIX_BITS = 2 * _DIGIT_BITS
+_INT32_ROWS = 1 << 31
+
+
+@dataclass(slots=True)
+class Sorted:
+    """Rows in order: their positions, and which of them differ from the one before."""
+
+    order: Longs
+    new: Flags
+
+    def refine(self, layer: Layer) -> None:
+        """Order the rows that are equal so far by one more word; rows that are still equal keep their order."""
+        at = _tied(self.new)
+        if len(at) == 0:
+            return
+        rows, first = self.order.take(at), self.new.take(at)
+        words = layer.words(rows)
+        wrong = _disordered(words, first)
+        if len(wrong):
+            inner = wrong.take(_order_inside(words.take(wrong), first.take(wrong)))
+            words[wrong] = words.take(inner)
+            self.order[at.take(wrong)] = rows.take(inner)
+        self.new[at[1:]] |= words[1:] != words[:-1]
+
+
+def sort_layers(layers: Sequence[Layer], count: int) -> Sorted:
+    """Sort rows by words, the most significant first; equal rows keep their order."""
+    if not layers or count == 0:
+        return Sorted(np.arange(count), _first_alone(count))
+    words = layers[0].words()
+    order = _argsort(words)
+    if order is None:
+        order = np.arange(count)
+    else:
+        words = words.take(order)
+    new = _first_alone(count)
+    np.not_equal(words[1:], words[:-1], out=new[1:])
+    out = Sorted(order, new)
+    for layer in layers[1:]:
+        out.refine(layer)
+    return out
+
+
+def changes(layers: Sequence[Layer], count: int, order: Longs | None) -> Flags:
+    """Say which rows, in an order that brings equal ones together, differ from the one before."""
+    new = _first_alone(count)
+    same = np.arange(1, count)  # the places of rows that are equal to the one before so far
+    for depth, layer in enumerate(layers):
+        below, above = _neighbours(layer, same, order, whole=depth == 0)
+        differs = above != below
+        new[same[differs]] = True
+        same = same[~differs]
+    return new
+
+
+def ascends(layers: Sequence[Layer], count: int) -> bool:
+    """Say whether each row is above the one before."""
+    same = np.arange(1, count)
+    for depth, layer in enumerate(layers):
+        below, above = _neighbours(layer, same, None, whole=depth == 0)
+        if bool((above < below).any()):
+            return False
+        same = same[above == below]
+        if len(same) == 0:
+            return True
+    return len(same) == 0
+
+
+def _neighbours(layer: Layer, places: Longs, order: Longs | None, *, whole: bool) -> tuple[Words, Words]:
+    """Return the words of the rows before some places, and at them; `whole`: the places are all but the first."""
+    if whole:
+        words = layer.words(order)
+        return words[:-1], words[1:]
+    pairs = np.concatenate([places - 1, places])  # asked for together: only such words can be compared
+    words = layer.words(pairs if order is None else order.take(pairs))
+    return words[: len(places)], words[len(places) :]
+
+
+def _first_alone(count: int) -> Flags:
+    new = np.zeros(count, np.bool_)
+    new[:1] = True
+    return new
+
+
+def _tied(new: Flags) -> Longs:
+    """Return the places of the rows that have an equal neighbour."""
+    tied = np.logical_not(new)
+    tied[:-1] |= tied[1:]
+    return np.flatnonzero(tied)
+
+
+def _disordered(words: Words, first: Flags) -> Longs:
+    """Return the places in groups whose words do not ascend; `first` marks where a group begins."""
+    falls = words[1:] < words[:-1]
+    falls &= ~first[1:]
+    if not falls.any():
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(first)
+    at = np.flatnonzero(falls)
+    if len(at) > len(words) // _MANY:
+        return np.arange(len(words))
+    group = np.unique(np.searchsorted(starts, at, side="right")) - 1
+    marks = np.zeros(len(words) + 1, np.int8)
+    marks[starts[group]] = 1
+    marks[np.append(starts, len(words))[group + 1]] -= 1
+    return np.flatnonzero(np.cumsum(marks[:-1], dtype=np.int8))
+
+
+def _order_inside(words: Words, first: Flags) -> Longs:
+    """Return the order that sorts groups of rows each by its words."""
+    group = np.cumsum(first, dtype=np.uint64)
+    low = words.min()
+    bits = int(words.max() - low).bit_length()
+    if bits + int(group[-1]).bit_length() <= WORD_BITS:
+        group <<= np.uint64(bits)
+        group |= words - low
+        return np.argsort(group, kind="stable")  # groups are in order already, which this sort turns to account
+    by_word = _argsort(words)
+    if by_word is None:
+        return np.arange(len(words))
+    by_group = _argsort(group.take(by_word))
+    return by_word if by_group is None else by_word.take(by_group)
+
+
+def _argsort(words: Words) -> Longs | None:
+    """Return the positions of words in ascending order, equal ones in the order they came in; None: they are sorted."""
+    runs = 1 + int(np.count_nonzero(words[1:] < words[:-1]))
+    if runs == 1:
+        return None
+    if runs <= _FEW_RUNS or len(words) <= _FEW_ROWS:
+        return np.argsort(words, kind="stable")
+    # The bits in front of the first one that varies are the same in all words.
+    bits = (int(words.max()) ^ int(words.min())).bit_length()
+    if bits <= _RADIX_BITS:
+        return _radix_order(words.astype(np.uint32), bits)
+    order = _radix_order((words >> np.uint64(bits - _RADIX_BITS)).astype(np.uint32), _RADIX_BITS)
+    nearly = words.take(order)
+    if not bool((nearly[1:] < nearly[:-1]).any()):
+        return order
+    # Now only rows near each other are out of order, which again is what numpy's stable sort is good at.
+    return order.take(np.argsort(nearly, kind="stable"))
+
+
+def _radix_order(words: np.ndarray[tuple[int], np.dtype[np.uint32]], bits: int) -> Longs:
+    """Sort by the lower bits of words, digit by digit: numpy sorts 16-bit numbers by counting them."""
+    order = np.argsort(words.astype(np.uint16), kind="stable")
+    if bits <= _DIGIT_BITS:
+        return order
+    high = (words >> np.uint32(_DIGIT_BITS)).astype(np.uint16)
+    after = np.argsort(high.take(order), kind="stable")
+    if len(words) < _INT32_ROWS:  # half the memory to jump about in
+        return order.astype(np.int32).take(after).astype(np.int64)
+    return order.take(after)

@@ -47,14 +47,33 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     snapshot_id: int | None = None,
     tag: str | None = None,
     timestamp: int | None = None,
+    incremental: str | tuple[int | str, int | str] | None = None,
+    incremental_mode: str | None = None,
+    row_kinds: bool = False,
 ) -> pa.Table:
-    """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time (epoch ms) is given."""
+    """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
+
+    `incremental=(3, 7)` reads what changed after snapshot 3 up to snapshot 7, tags do as well; `incremental_mode` is
+    delta, changelog or diff. `row_kinds` puts a column `_row_kind` first, and rows that went away are read with it.
+    """
     source = open_table(table) if isinstance(table, str) else table
-    travel = {"scan.snapshot-id": snapshot_id, "scan.tag-name": tag, "scan.timestamp-millis": timestamp}
+    between = incremental if incremental is None or isinstance(incremental, str) else ",".join(map(str, incremental))
+    travel = {
+        "scan.snapshot-id": snapshot_id,
+        "scan.tag-name": tag,
+        "scan.timestamp-millis": timestamp,
+        "incremental-between": between,
+    }
     given = {key: str(value) for key, value in travel.items() if value is not None}
     if len(given) > 1:
-        raise InvalidInputError(f"{source.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
+        raise InvalidInputError(
+            f"{source.name}: give one of snapshot_id, tag, timestamp and incremental, not {len(given)}"
+        )
+    if incremental_mode is not None:
+        given["incremental-between-scan-mode"] = incremental_mode
     builder = (source.copy(given) if given else source).new_read_builder()
+    if row_kinds:
+        builder = builder.with_include_row_kind()
     if filter is not None:
         builder = builder.with_filter(filter)
     if columns is not None:

@@ -70,7 +70,6 @@ def test_the_options_name_the_snapshot() -> None:
         ({"scan.mode": "from-snapshot"}, InvalidInputError, "needs one of"),
         ({"scan.mode": "latest-full", "scan.snapshot-id": "1"}, InvalidInputError, "does not go together"),
         ({"scan.mode": "from-file-creation-time"}, UnsupportedError, "scan.mode"),
-        ({"incremental-between": "1,2"}, UnsupportedError, "incremental-between"),
     ],
 )
 def test_options_that_name_none(options: dict[str, str], error: type[Exception], message: str) -> None:

@@ -20,10 +20,12 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
+from lakewright.read.changes import units_of
 from lakewright.read.explain import ExplainResult, explain
+from lakewright.read.incremental import asks_for_changes, plan_between
 from lakewright.read.lanes import in_order
 from lakewright.read.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
-from lakewright.read.projection import ROW_TRACKING_FIELDS, Projection, plan_projection
+from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
@@ -91,17 +93,25 @@ class TableScan:
     def plan(self) -> Plan:
         """Pick the snapshot and plan its splits; the plan of a table that was never written has none."""
         check_readable(self._store)
+        if asks_for_changes(self._store.options):
+            changes = plan_between(self._store, self._predicate)
+            return self._plan(changes.snapshot, list(changes.splits), changes.funnel)
         snapshot = pick_snapshot(self._store)
         if snapshot is None:
             return Plan(None, ())
         result = scan_snapshot(self._store, snapshot, self._predicate)
         index = [] if snapshot.index_manifest is None else self._store.manifests.read_index(snapshot.index_manifest)
-        splits = plan_splits(self._store, snapshot.id, result.entries, deletions_of(self._store, index))
+        deletions = deletions_of(self._store, index)
+        splits = plan_splits(self._store, snapshot.id, result.entries, deletions, apart=bool(self._shapes))
+        return self._plan(snapshot, splits, result.funnel)
+
+    def _plan(self, snapshot: Snapshot | None, splits: list[DataSplit], funnel: Funnel) -> Plan:
+        """Give splits the shapes that were asked for, and stop where they surely hold enough rows."""
         for shape in self._shapes:
             splits = shape(splits)
         if self._limit is not None and self._predicate == TRUE:
             splits = limited(splits, self._limit)
-        return Plan(snapshot.id, tuple(splits), snapshot, result.funnel)
+        return Plan(None if snapshot is None else snapshot.id, tuple(splits), snapshot, funnel)
 
 
 class TableRead:
@@ -174,7 +184,7 @@ class TableRead:
         if splits is None:
             splits = self._scan.plan().splits()
         reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
-        sources = [unit for split in splits for unit in reader.units(split)]
+        sources = [unit for split in splits for unit in units_of(reader, split)]
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
@@ -190,12 +200,18 @@ class ReadBuilder:
         self._columns: Sequence[str] | Mapping[str, str] | None = None
         self._limit: int | None = None
         self._shard: tuple[int, int] | None = None
+        self._kind_column: str | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: a builder holds nothing open."""
+
+    @property
+    def predicate(self) -> Predicate:
+        """What the rows must fulfil."""
+        return self._predicate
 
     def with_filter(self, predicate: Predicate | str | None) -> Self:
         """Keep rows that fulfil a predicate, or a filter text such as `id > 3 AND name LIKE 'a%'`; calls add up."""
@@ -222,6 +238,15 @@ class ReadBuilder:
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
         """Read the share of one of several workers only."""
         self._shard = (idx_of_this_subtask, number_of_para_subtasks)
+        return self
+
+    def with_include_row_kind(self, include: bool = True, column: str = ROW_KIND) -> Self:  # noqa: FBT001, FBT002 - pypaimon's signature
+        """Begin the result with a column that says what happened to a row: `+I`, `-U`, `+U` or `-D`.
+
+        Reads of what changed give rows that went away only where this column can say so.
+        """
+        self._kind_column = column if include else None
+        self._projection()  # a column of that name is refused here
         return self
 
     def new_predicate_builder(self) -> PredicateBuilder:
@@ -259,7 +284,9 @@ class ReadBuilder:
         return stream
 
     def _projection(self) -> Projection:
-        return plan_projection(self._store.schema.fields, self._columns, self._predicate, hidden=self._hidden_fields())
+        fields = self._store.schema.fields
+        made = plan_projection(fields, self._columns, self._predicate, hidden=self._hidden_fields())
+        return made if self._kind_column is None else made.with_kinds(self._kind_column)
 
     def _hidden_fields(self) -> tuple[DataField, ...]:
         return ROW_TRACKING_FIELDS if self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED) else ()

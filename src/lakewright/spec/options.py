@@ -427,6 +427,7 @@ class CoreOptions:
     TAG_DEFAULT_TIME_RETAINED = _unset("tag.default-time-retained", _TIME)
     TAG_NUM_RETAINED_MAX = _unset("tag.num-retained-max", _COUNT)
     CONSUMER_ID = _unset("consumer-id", _TEXT)
+    CONSUMER_IGNORE_PROGRESS = ConfigOption("consumer.ignore-progress", _BOOL, default=False)
     CONSUMER_EXPIRATION_TIME = _unset("consumer.expiration-time", _TIME)
     CONSUMER_CHANGELOG_ONLY = ConfigOption("consumer.changelog-only", _BOOL, default=False)
 

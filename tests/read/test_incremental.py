@@ -1,0 +1,319 @@
+"""What changed between snapshots: the golden tables' own events, differences of their states, and the ways to ask."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.java_split import from_java, to_java
+from lakewright.read.split import DataSplit
+from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+from support.read_tables import append, golden_store, new_table
+
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("x", pa.float64())])
+TABLES = sorted(name for name, spec in expected().items() if not spec.get("mayRefuse"))
+KEYED = [name for name in TABLES if expected()[name]["primaryKeys"]]
+APPEND = [name for name in TABLES if not expected()[name]["primaryKeys"]]
+
+
+def between(name: str, start: object, end: object, mode: str = "auto", **options: str) -> TableStore:
+    given = {"incremental-between": f"{start},{end}", "incremental-between-scan-mode": mode, **options}
+    return golden_store(name, given)
+
+
+def rows_of(table: pa.Table, store: TableStore) -> list[list[Any]]:
+    values = spelled(table, store.schema.fields)
+    return [[kind, *row] for kind, row in zip(table["_row_kind"].to_pylist(), values, strict=True)]
+
+
+def changes(store: TableStore) -> list[list[Any]]:
+    return rows_of(ReadBuilder(store).with_include_row_kind().new_read().to_arrow(), store)
+
+
+def told(spec: dict[str, Any], events: Iterable[tuple[str, int]], store: TableStore) -> list[list[Any]]:
+    """Return the events of `expected.json` as rows that begin with their kind."""
+    found = [(kind, expected_rows(spec, [number])) for kind, number in events]
+    return [[kind, *normalised(rows, store.schema.fields)[0]] for kind, rows in found]
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_events_of_every_snapshot_are_those_java_reads(name: str) -> None:
+    spec = expected()[name]
+    for snapshot, mode in itertools.product(spec["snapshots"], ("delta", "changelog")):
+        if mode not in snapshot:
+            continue
+        store = between(name, snapshot["id"] - 1, snapshot["id"], mode)
+        want = told(spec, snapshot[mode], store)
+        builder = ReadBuilder(store).with_include_row_kind()
+        splits = builder.new_scan().plan().splits()
+        parts = [rows_of(builder.new_read().to_arrow([split]), store) for split in splits]
+        assert in_order(itertools.chain(*parts)) == in_order(want)
+        for part in parts:  # the order of buckets has no meaning, that of the rows of a bucket has
+            left = iter(want)
+            assert all(row in left for row in part)
+
+
+@pytest.mark.parametrize("name", [name for name in KEYED if name != "pk.rescaled_bucket"])
+def test_differences_of_states_of_keyed_tables(name: str) -> None:
+    spec = expected()[name]
+    same_columns = [s for s in spec["snapshots"] if "columns" not in s]
+    for first, second in itertools.combinations(same_columns, 2):
+        store = between(name, first["id"], second["id"], "diff")
+        fields = store.schema.fields
+        keys = [n for n, f in enumerate(fields) if f.name in {*store.schema.primary_keys, *store.schema.partition_keys}]
+        before, after = (
+            {json.dumps([row[n] for n in keys]): row for row in normalised(expected_rows(spec, s["rows"]), fields)}
+            for s in (first, second)
+        )
+        want = [["-D", *before[key]] for key in before.keys() - after.keys()]
+        want += [["+I", *after[key]] for key in after.keys() - before.keys()]
+        loose = [n for n, f in enumerate(fields) if f.name in spec.get("unorderedArrays", ())]
+        for key in before.keys() & after.keys():
+            if in_order([before[key]], loose) != in_order([after[key]], loose):
+                want += [["-U", *before[key]], ["+U", *after[key]]]
+        assert in_order(changes(store), [n + 1 for n in loose]) == in_order(want, [n + 1 for n in loose])
+
+
+@pytest.mark.parametrize("name", APPEND)
+def test_differences_and_added_rows_of_append_tables(name: str) -> None:
+    spec = expected()[name]
+    same_columns = [s for s in spec["snapshots"] if "columns" not in s]
+    for first, second in itertools.combinations(same_columns, 2):
+        store = between(name, first["id"], second["id"], "diff")
+        before, after = (
+            Counter(in_order(normalised(expected_rows(spec, s["rows"]), store.schema.fields))) for s in (first, second)
+        )
+        want = [["-D", *json.loads(row)] for row in (before - after).elements()]
+        want += [["+I", *json.loads(row)] for row in (after - before).elements()]
+        assert in_order(changes(store)) == in_order(want)
+        if second["id"] == first["id"] + 1 and second["kind"] == "APPEND" and name != "track.evolution":
+            assert in_order(changes(between(name, first["id"], second["id"]))) == in_order(want)
+
+
+def test_an_update_of_some_columns_is_no_event_but_a_difference() -> None:
+    first = golden_store("track.evolution", {"scan.snapshot-id": "1"})
+    whole = ReadBuilder(first).with_include_row_kind().new_read().to_arrow()
+    assert changes(between("track.evolution", 0, 1, "delta")) == rows_of(whole, first)
+    with pytest.raises(UnsupportedError, match="diff"):
+        changes(between("track.evolution", 1, 2, "delta"))
+
+
+def test_the_difference_from_nothing_is_everything() -> None:
+    spec = expected()["pk.dedup_deletes"]
+    store = between("pk.dedup_deletes", 0, 3, "diff")
+    assert in_order(changes(store)) == in_order(["+I", *row] for row in expected_rows(spec, spec["rows"]))
+
+
+def test_keys_that_moved_with_the_bucket_count_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="2 and 3 buckets"):
+        changes(between("pk.rescaled_bucket", 1, 2, "diff"))
+
+
+# How to ask.
+
+
+def test_the_mode_follows_the_producer_and_two_tags_are_compared() -> None:
+    assert changes(between("changelog.lookup", 0, 4)) == changes(between("changelog.lookup", 0, 4, "changelog"))
+    assert changes(between("changelog.lookup", 0, 4)) != changes(between("changelog.lookup", 0, 4, "delta"))
+    assert changes(between("pk.dedup_level0", 0, 2)) == changes(between("pk.dedup_level0", 0, 2, "delta"))
+    spec = expected()["meta.tags"]
+    first, latest = (expected_rows(spec, spec["tags"][tag]) for tag in ("first", "latest"))
+    want = in_order(["+I", *row] for row in latest if row not in first)
+    assert in_order(changes(between("meta.tags", "first", "latest"))) == want
+    assert in_order(changes(between("meta.tags", "first", "latest", "delta"))) == want
+    assert in_order(changes(between("meta.tags", "first", 3))) == want
+
+
+def test_without_a_kind_column_only_rows_that_stay_are_read() -> None:
+    for mode in ("delta", "changelog", "diff"):
+        store = between("changelog.input", 1, 3, mode)
+        plain = spelled(ReadBuilder(store).new_read().to_arrow(), store.schema.fields)
+        assert plain == [row[1:] for row in changes(store) if row[0] in {"+I", "+U"}]
+        assert len(plain) < len(changes(store)) or mode == "diff"
+
+
+def test_changelogs_outlive_their_snapshots() -> None:
+    store = between("changelog.decoupled", 0, 3)
+    spec = expected()["changelog.decoupled"]
+    kept = [told(spec, snapshot["changelog"], store) for snapshot in spec["snapshots"]]
+    got = changes(store)
+    assert got[4:] == [row for rows in kept for row in rows]
+    assert [row[0] for row in got[:4]] == ["+I"] * 4
+    with pytest.raises(NotFoundError, match="snapshot 1 has expired") as caught:
+        changes(between("changelog.decoupled", 0, 3, "delta"))
+    assert caught.value.earliest_snapshot_id == 2
+
+
+def test_times_name_the_snapshots_between_them() -> None:
+    store = golden_store("pk.dedup_deletes")
+    times = [store.snapshots.get(number).time_millis for number in (1, 2, 3)]
+    assert times == sorted(set(times)), "the snapshots of this table have different times"
+
+    def at(start: object, end: object) -> list[list[Any]]:
+        return changes(golden_store("pk.dedup_deletes", {"incremental-between-timestamp": f"{start},{end}"}))
+
+    assert at(times[0], times[2]) == changes(between("pk.dedup_deletes", 1, 3))
+    assert at(times[0] - 1, times[1]) == changes(between("pk.dedup_deletes", 0, 2))
+    assert at(0, times[2] + 10) == changes(between("pk.dedup_deletes", 0, 3))
+    assert at(times[2], times[2] + 10) == []
+    assert at("2020-01-01 00:00:00", "2100-01-01") == changes(between("pk.dedup_deletes", 0, 3))
+    diff = golden_store(
+        "pk.dedup_deletes",
+        {"incremental-between-timestamp": f"{times[0]},{times[2]}", "incremental-between-scan-mode": "diff"},
+    )
+    assert changes(diff) == changes(between("pk.dedup_deletes", 1, 3, "diff"))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("pk.dedup_deletes", {"incremental-between": "3,1"}, InvalidInputError, "from the older to the newer"),
+        ("pk.dedup_deletes", {"incremental-between": "1,9"}, NotFoundError, "no snapshot 9 yet; the newest is 3"),
+        ("pk.dedup_deletes", {"incremental-between": "1"}, InvalidInputError, "two ends"),
+        ("pk.dedup_deletes", {"incremental-between": "1,2,3"}, InvalidInputError, "two ends"),
+        ("pk.dedup_deletes", {"incremental-between": "-1,2"}, NotFoundError, "neither a snapshot id nor a tag"),
+        ("meta.tags", {"incremental-between": "first,nope"}, NotFoundError, "first, latest, with ttl"),
+        ("meta.expired", {"incremental-between": "1,4"}, NotFoundError, "snapshot 2 has expired.*left is 3"),
+        (
+            "meta.expired",
+            {"incremental-between": "2,4", "incremental-between-scan-mode": "diff"},
+            NotFoundError,
+            "no snapshot 2: it has expired",
+        ),
+        ("append.no_snapshot", {"incremental-between": "0,1"}, NotFoundError, "the newest is none"),
+        ("meta.expired", {"incremental-between-timestamp": "1,4000000000000"}, NotFoundError, "before 3.*expired"),
+        ("meta.expired", {"incremental-between-timestamp": "7,3"}, InvalidInputError, "from the older"),
+        ("meta.expired", {"incremental-between-timestamp": "x,3"}, InvalidInputError, "must look like"),
+        (
+            "meta.expired",
+            {"incremental-between": "3,4", "incremental-between-timestamp": "1,3"},
+            InvalidInputError,
+            "give one of",
+        ),
+        (
+            "meta.expired",
+            {"incremental-between": "3,4", "incremental-between-scan-mode": "sideways"},
+            InvalidInputError,
+            "auto, delta, changelog or diff",
+        ),
+    ],
+)
+def test_ranges_that_cannot_be_read(
+    name: str, options: Mapping[str, str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        ReadBuilder(golden_store(name, options)).new_scan().plan()
+
+
+def test_ranges_without_snapshots_and_the_oldest_that_is_left() -> None:
+    assert changes(between("pk.dedup_deletes", 2, 2)) == []
+    assert changes(between("pk.dedup_deletes", 2, 2, "diff")) == []
+    assert changes(between("append.no_snapshot", 0, 0)) == []
+    assert changes(between("append.no_snapshot", 0, 0, "diff")) == []
+    assert len(changes(between("meta.expired", 2, 4))) == 2
+
+
+# Filters, columns, shares, other processes.
+
+
+@pytest.mark.parametrize("mode", ["delta", "changelog", "diff"])
+def test_filters_and_columns(mode: str) -> None:
+    store = between("changelog.input", 1, 3, mode)
+    whole = changes(store)
+    for text, keep in (
+        ("k = 2", lambda row: row[1] == 2),
+        ("v = 'b' OR v = 'a3'", lambda row: row[2] in {"b", "a3"}),
+        ("v > 'zzz'", lambda _: False),
+    ):
+        found = ReadBuilder(store).with_filter(text).with_include_row_kind().new_read().to_arrow()
+        assert rows_of(found, store) == [row for row in whole if keep(row)]
+    some = ReadBuilder(store).with_filter("k > 1").with_projection(["v"]).with_include_row_kind().new_read().to_arrow()
+    assert some.schema.names == ["_row_kind", "v"]
+    assert [list(row.values()) for row in some.to_pylist()] == [[row[0], row[2]] for row in whole if row[1] > 1]
+    none = ReadBuilder(store).with_projection([]).new_read().to_arrow()
+    assert none.num_rows == sum(row[0] in {"+I", "+U"} for row in whole)
+
+
+def test_files_without_a_matching_row_are_not_planned() -> None:
+    builder = ReadBuilder(between("pk.dedup_levels", 0, 8))
+    whole = builder.new_scan().plan()
+    pruned = builder.with_filter("k < 0").new_scan().plan()
+    assert len(whole.splits()[0].files) == 5
+    assert pruned.splits() == []
+    assert pruned.funnel.files_after_stats == 0
+
+
+@pytest.mark.parametrize("mode", ["delta", "diff"])
+@pytest.mark.parametrize("name", ["pk.dedup_deletes", "append.unaware_compacted", "dv.append_compacted"])
+def test_splits_travel_and_can_be_shared_out(name: str, mode: str) -> None:
+    store = between(name, 1, expected()[name]["snapshots"][-1]["id"], mode)
+    builder = ReadBuilder(store).with_include_row_kind()
+    splits = builder.new_scan().plan().splits()
+    assert splits
+    for split in splits:
+        assert DataSplit.deserialize(split.serialize()) == split
+        assert pickle.loads(pickle.dumps(split)) == split  # noqa: S301 - our own
+        if split.before is None:
+            assert from_java(to_java(split), split.partition_types) == split
+        else:
+            with pytest.raises(UnsupportedError, match="two snapshots"):
+                to_java(split)
+    travelled = [pickle.loads(pickle.dumps(split)) for split in splits]  # noqa: S301
+    assert rows_of(builder.new_read().to_arrow(travelled), store) == changes(store)
+    shares = [builder.new_scan().with_shard(n, 3).plan().splits() for n in range(3)]
+    parts = [rows_of(builder.new_read().to_arrow(share), store) for share in shares]
+    assert in_order(itertools.chain(*parts)) == in_order(changes(store))
+    first = builder.with_limit(2).new_read().to_arrow()
+    assert rows_of(first, store) == changes(store)[:2]
+
+
+def test_states_of_a_plain_read_are_inserts_in_the_kind_column() -> None:
+    store = golden_store("pk.dedup_deletes")
+    whole = ReadBuilder(store).with_include_row_kind().new_read().to_arrow()
+    assert whole.schema.field(0) == pa.field("_row_kind", pa.string())
+    assert set(whole["_row_kind"].to_pylist()) == {"+I"}
+    counted = ReadBuilder(store).with_include_row_kind().with_projection([]).new_read().to_arrow()
+    assert counted["_row_kind"].to_pylist() == whole["_row_kind"].to_pylist()
+
+
+def test_a_column_of_the_kind_columns_name_is_refused(tmp_path: Path) -> None:
+    store = new_table(tmp_path, pa.schema([("_row_kind", pa.string()), ("a", pa.int64())]))
+    with pytest.raises(InvalidInputError, match="_row_kind"):
+        ReadBuilder(store).with_include_row_kind()
+    assert ReadBuilder(store).with_projection(["a"]).with_include_row_kind().read_type()[0].name == "_row_kind"
+
+
+def test_deltas_of_an_append_table_come_in_commit_order(tmp_path: Path) -> None:
+    store = new_table(tmp_path, SCHEMA, ["p"])
+    for n in range(5):
+        append(store, pa.table({"id": [n, n], "p": ["a", "b"], "x": [n / 2, None]}, schema=SCHEMA))
+    some = store.with_schema(store.schema.with_options({"incremental-between": "1,4"}))
+    found = ReadBuilder(some).with_filter("p = 'b'").new_read().to_arrow()
+    assert found["id"].to_pylist() == [1, 2, 3]
+    plan = ReadBuilder(some).with_filter("p = 'b'").new_scan().plan()
+    assert plan.snapshot_id == 4
+    assert [split.partition for split in plan.splits()] == [("b",)]
+    assert "Snapshot:           4" in str(ReadBuilder(some).explain())
+
+
+def test_one_call_reads_what_changed() -> None:
+    table = lw.open_table(str(WAREHOUSE / "changelog.db" / "input"))
+    whole = lw.read_table(table, incremental=(1, 3), row_kinds=True)
+    assert rows_of(whole, table.store) == changes(between("changelog.input", 1, 3))
+    assert lw.read_table(table, incremental="1,3").equals(lw.read_table(table, incremental=("1", 3)))
+    diff = lw.read_table(table, incremental=(1, 3), incremental_mode="diff", columns=["k"], filter="k > 2")
+    assert diff.to_pylist() == [{"k": 4}]
+    with pytest.raises(InvalidInputError, match="give one of"):
+        lw.read_table(table, incremental=(1, 3), snapshot_id=2)

@@ -11,12 +11,14 @@ import pyarrow as pa
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
 from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
 from lakewright.spec.keyed import VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
+from lakewright.write.builder import BatchWriteBuilder
 from lakewright.write.routing import IndexChange
 from lakewright.write.task import Place, WriteTask
 
@@ -71,3 +73,20 @@ def commit_index(store: TableStore, changes: Mapping[Place, IndexChange], *, ove
     """Commit index files alone."""
     with BatchTableCommit(store, overwrite={} if overwrite else None, commit_user=str(uuid.uuid4())) as commit:
         commit.commit(index_messages(store, changes))
+
+
+def committed(
+    builder: BatchWriteBuilder, rows: pa.Table, row_kinds: Sequence[str] | str | None = None
+) -> list[CommitMessage]:
+    """Write and commit rows, and return the messages."""
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(rows, row_kinds=row_kinds)
+        messages = write.prepare_commit()
+        commit.commit(messages)
+    return messages
+
+
+def read_all(store: TableStore) -> pa.Table:
+    """Read a whole table."""
+    builder = ReadBuilder(store)
+    return builder.new_read().to_arrow(builder.new_scan().plan().splits())

@@ -11,6 +11,7 @@ from lakewright.spec.schema import BucketMode
 from lakewright.storage.layout import check_file_name
 from lakewright.write.buffer import Buffer, BufferLimits, WriteBuffer
 from lakewright.write.keyed_buffer import KeyedBuffer
+from lakewright.write.postpone import postpone_plan
 from lakewright.write.restore import LiveBuckets
 from lakewright.write.task import FileNames, Place, WriteTask
 
@@ -18,6 +19,8 @@ from lakewright.write.task import FileNames, Place, WriteTask
 def buffer_of(task: WriteTask, live: LiveBuckets | None, partial_columns: tuple[str, ...] | None) -> Buffer:
     """Return the buffer for one writer; numbers go on from `live`, or begin at 0."""
     schema = task.store.schema
+    if schema.bucket_mode is BucketMode.POSTPONE and not task.real_buckets:
+        return _append_buffer(task, postpone_plan(task), live)
     if schema.primary_keys:
         return _keyed_buffer(task, live)
     plan = FilePlan.of_schema(schema, partial_columns)
@@ -46,7 +49,7 @@ def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) ->
             numbers[place] = SequenceNumbers(0 if live is None else live.next_sequence(*place))
         return RollingFile(plan, partial(names.new_file, place, plan), numbers[place], task.clock_ms)
 
-    ordered = task.store.schema.bucket_mode is BucketMode.HASH_FIXED
+    ordered = task.store.schema.bucket_mode is not BucketMode.UNAWARE
     return WriteBuffer(rolling_file, limits_of(task.store.options), ordered=ordered)
 
 

@@ -26,10 +26,9 @@ from lakewright.write.writer import ArrowData, TableWriter, WriteJob
 class TableWrite:
     """Writes rows of one table; nothing is visible before the messages of `prepare_commit` are committed."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False) -> None:
+    def __init__(self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False) -> None:
         self._store = store
-        self._overwrite = overwrite
-        self._job = WriteJob.new(store, overwrite=overwrite)
+        self._job = WriteJob.new(store, overwrite=overwrite, real_buckets=real_buckets)
         self._writer: TableWriter | None = None
         self._closed = False
 
@@ -45,7 +44,11 @@ class TableWrite:
                 f"table {self._store.name}: choose the columns to write before the first write", table=self._store.name
             )
         self._job = WriteJob.new(
-            self._store, write_id=self._job.write_id, write_cols=write_cols, overwrite=self._overwrite
+            self._store,
+            write_id=self._job.write_id,
+            write_cols=write_cols,
+            overwrite=self._job.overwrite,
+            real_buckets=self._job.real_buckets,
         )
         return self
 
@@ -103,8 +106,8 @@ class TableWrite:
 class BatchTableWrite(TableWrite):
     """A write that is prepared once."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False) -> None:
-        super().__init__(store, overwrite=overwrite)
+    def __init__(self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets)
         self._prepared = False
 
     def prepare_commit(self) -> list[CommitMessage]:

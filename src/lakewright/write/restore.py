@@ -47,6 +47,10 @@ class LiveBuckets:
         self._known.clear()
         self._complete = False
 
+    def total(self, partition: bytes) -> int | None:
+        """Return how many buckets a partition that was looked up has; None where it has no fixed number of them."""
+        return self._totals.get(partition)
+
     def next_sequence(self, partition: bytes, bucket: int) -> int:
         """Return the first free sequence number of a bucket."""
         return self._sequences.get((partition, bucket), -1) + 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lakewright.errors import UnsupportedError
 from lakewright.spec.schema import BucketMode
 from lakewright.write.cross_partition import CrossPartitionRouter
 from lakewright.write.dynamic import DynamicRouter
+from lakewright.write.postpone import PostponeRouter, RealBucketsRouter
 from lakewright.write.routing import HashRouter, Router
 from lakewright.write.task import WriteTask
 
@@ -20,8 +20,5 @@ def router_of(task: WriteTask) -> Router:
             return DynamicRouter(task)
         case BucketMode.KEY_DYNAMIC:
             return CrossPartitionRouter(task)
-        case mode:
-            raise UnsupportedError(
-                f"table {task.store.name}: tables of the bucket mode {mode.value} cannot be written yet",
-                table=task.store.name,
-            )
+        case BucketMode.POSTPONE:
+            return RealBucketsRouter(task) if task.real_buckets else PostponeRouter(task)

@@ -27,6 +27,7 @@ class WriteTask:
     attempt: int = 0
     overwrite: bool = False  # what is there goes away: bucket counts, sequence numbers and indexes start from nothing
     clock_ms: Callable[[], int] = wall_clock_ms
+    real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
 
     @property
     def stem(self) -> str:

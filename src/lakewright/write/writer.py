@@ -65,6 +65,7 @@ class WriteJob:
     table: str  # the table's identity, which every message repeats
     write_cols: tuple[str, ...] | None = None
     overwrite: bool = False
+    real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
 
     @classmethod
     def new(
@@ -74,13 +75,14 @@ class WriteJob:
         write_id: str | None = None,
         write_cols: Iterable[str] | None = None,
         overwrite: bool = False,
+        real_buckets: bool = False,
     ) -> WriteJob:
         """Check that the table can be written, and name the write."""
         check_supported_for_write(store.schema)
         if store.schema.primary_keys:
             MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
-        return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite)
+        return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite, real_buckets)
 
     def open_writer(self, task: int = 0, attempt: int = 0) -> TableWriter:
         """Open the writer of one attempt at one task; the two numbers are part of every file name."""
@@ -128,7 +130,7 @@ class TableWriter:
         check_supported_for_write(store.schema)
         self._job = job
         self._store = store
-        self._task = WriteTask(store, job.write_id, task, attempt, job.overwrite, clock_ms)
+        self._task = WriteTask(store, job.write_id, task, attempt, job.overwrite, clock_ms, job.real_buckets)
         self._intake = _intake(job)
         self._live = _live_buckets(job)
         self._router = router_of(self._task)
@@ -347,6 +349,8 @@ def _live_buckets(job: WriteJob) -> LiveBuckets | None:
         case BucketMode.HASH_FIXED:
             return LiveBuckets(job.store, job.store.options.bucket())
         case BucketMode.HASH_DYNAMIC | BucketMode.KEY_DYNAMIC:
+            return LiveBuckets(job.store, None)
+        case BucketMode.POSTPONE if job.real_buckets:
             return LiveBuckets(job.store, None)
         case _:
             return None

@@ -1,0 +1,200 @@
+"""Primary-key tables of every bucket mode, written by fresh writers commit by commit, must equal a dict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakewright.errors import CommitConflictError
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
+from lakewright.spec.schema import BucketMode
+from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
+from lakewright.write.cross_partition import CrossPartitionRouter
+from lakewright.write.postpone_builder import PostponeFixedBucketWriteBuilder
+from support.bucket_tables import committed, keyed_store, new_task, read_all, with_kinds
+from support.golden import expected
+from support.read_tables import golden_store
+
+SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
+MODES = {
+    "fixed": (["p", "k"], {"bucket": "3"}),
+    "mod": (["p", "k"], {"bucket": "3", "bucket-function.type": "mod"}),
+    "hive": (["p", "k"], {"bucket": "3", "bucket-function.type": "hive"}),
+    "dynamic": (["p", "k"], {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}),
+    "dynamic, few buckets": (
+        ["p", "k"],
+        {"bucket": "-1", "dynamic-bucket.target-row-num": "7", "dynamic-bucket.max-buckets": "2"},
+    ),
+    "dynamic, beside the data": (["p", "k"], {"bucket": "-1", "index-file-in-data-file-dir": "true"}),
+    "dynamic, deletion vectors": (
+        ["p", "k"],
+        {"bucket": "-1", "dynamic-bucket.target-row-num": "7", "deletion-vectors.enabled": "true"},
+    ),
+    "cross-partition": (["k"], {"bucket": "-1", "dynamic-bucket.target-row-num": "7"}),
+    "cross-partition, write-only": (["k"], {"bucket": "-1", "write-only": "true"}),
+    "cross-partition, deletion vectors": (["k"], {"bucket": "-1", "deletion-vectors.enabled": "true"}),
+    "postpone": (["p", "k"], {"bucket": "-2", "postpone.default-bucket-num": "2"}),
+}
+
+Change = tuple[str, int, int, str]
+
+
+def changes(seed: int) -> Iterator[list[Change]]:
+    """Yield the rows of some commits."""
+    rng = random.Random(seed)
+    for _ in range(6):
+        yield [
+            (rng.choice("abc"), rng.randrange(60), rng.randrange(10**6), "-D" if rng.random() < 0.2 else "+I")
+            for _ in range(rng.choice([1, 10, 50]))
+        ]
+
+
+def table(root: Path, mode: str) -> TableStore:
+    keys, options = MODES[mode]
+    return keyed_store(root, SCHEMA, (keys, ["p"]), options)
+
+
+def builder_of(store: TableStore) -> BatchWriteBuilder:
+    postponed = store.schema.bucket_mode is BucketMode.POSTPONE
+    return PostponeFixedBucketWriteBuilder(store) if postponed else BatchWriteBuilder(store)
+
+
+def rows(batch: list[Change]) -> pa.Table:
+    columns = list(zip(*batch, strict=True))
+    return pa.table([list(column) for column in columns[:3]], schema=SCHEMA)
+
+
+def apply(model: dict[object, tuple[str, int, int]], batch: list[Change], *, crossing: bool) -> None:
+    for p, k, v, kind in batch:
+        key: object = k if crossing else (p, k)
+        if kind == "-D":
+            model.pop(key, None)
+        else:
+            model[key] = (p, k, v)
+
+
+def found(store: TableStore) -> list[tuple[str, int, int]]:
+    out = read_all(store)
+    return sorted(zip(*(out[name].to_pylist() for name in ("p", "k", "v")), strict=True))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_of_fresh_writers(mode: str, tmp_path: Path) -> None:
+    store = table(tmp_path, mode)
+    model: dict[object, tuple[str, int, int]] = {}
+    for batch in changes(11):
+        committed(builder_of(store), rows(batch), [change[3] for change in batch])
+        apply(model, batch, crossing=mode.startswith("cross"))
+        assert found(store) == sorted(model.values())
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "postpone"])
+def test_one_stream_that_commits_late(mode: str, tmp_path: Path) -> None:
+    store = table(tmp_path, mode)
+    model: dict[object, tuple[str, int, int]] = {}
+    builder = StreamWriteBuilder(store)
+    waiting = []
+    with builder.new_write() as write, builder.new_commit() as commit:
+        for number, batch in enumerate(changes(12)):
+            write.write_arrow(rows(batch), row_kinds=[change[3] for change in batch])
+            waiting.append((write.prepare_commit(number), number))
+            apply(model, batch, crossing=mode.startswith("cross"))
+            if number % 2:
+                for messages, identifier in waiting:
+                    commit.commit(messages, identifier)
+                waiting = []
+    assert found(store) == sorted(model.values())
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "dynamic, beside the data", "cross-partition"])
+def test_an_overwrite_replaces_rows_and_index(mode: str, tmp_path: Path) -> None:
+    store = table(tmp_path, mode)
+    whole = store.with_schema(store.schema.with_options({"dynamic-partition-overwrite": "false"}))
+    for batch in changes(13):
+        committed(builder_of(store), rows(batch), [change[3] for change in batch])
+    first = [("a", k, 1, "+I") for k in range(20)]
+    committed(builder_of(whole).overwrite(), rows(first))
+    more = [("a", k, 2, "+I") for k in range(10, 30)]
+    committed(builder_of(store), rows(more))
+    model: dict[object, tuple[str, int, int]] = {}
+    apply(model, first + more, crossing=True)
+    assert found(store) == sorted(model.values())
+
+
+def test_two_writers_of_one_dynamic_partition_conflict(tmp_path: Path) -> None:
+    store = table(tmp_path, "dynamic")
+    one, two = BatchWriteBuilder(store), BatchWriteBuilder(store)
+    with one.new_write() as first, two.new_write() as second, one.new_commit() as a, two.new_commit() as b:
+        first.write_arrow(rows([("a", 1, 1, "+I")]))
+        second.write_arrow(rows([("a", 1, 2, "+I")]))
+        prepared, late = first.prepare_commit(), second.prepare_commit()
+        a.commit(prepared)
+        with pytest.raises(CommitConflictError, match="key"):
+            b.commit(late)
+    assert found(store) == [("a", 1, 1)]
+
+
+def test_a_writer_that_gives_up_leaves_no_index_file(tmp_path: Path) -> None:
+    store = table(tmp_path, "dynamic")
+    builder = BatchWriteBuilder(store)
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(rows([("a", 1, 1, "+I")]))
+        messages = write.prepare_commit()
+        commit.abort(messages)
+    assert [path for path in (tmp_path / "index").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.filterwarnings("ignore:.*STAY HIDDEN")
+@pytest.mark.parametrize("engine", ["first-row", "deduplicate", "partial-update"])
+def test_a_cross_partition_writer_knows_the_keys_of_level_0(engine: str, tmp_path: Path) -> None:
+    options = {"bucket": "-1", "write-only": "true", "merge-engine": engine}
+    store = keyed_store(tmp_path, SCHEMA, (["k"], ["p"]), options)
+    committed(BatchWriteBuilder(store), rows([("a", 1, 1, "+I"), ("b", 2, 1, "+I")]))
+    router = CrossPartitionRouter(new_task(store))
+    groups = router.route(with_kinds(rows([("b", 1, 2, "+I"), ("b", 2, 2, "+I")])))
+    out = sorted((*row.values(),) for group in groups for row in group.rows.to_pylist())
+    assert (
+        out
+        == {
+            "first-row": [(0, "b", 2, 2)],
+            "deduplicate": [(0, "b", 1, 2), (0, "b", 2, 2), (3, "a", 1, 2)],
+            "partial-update": [(0, "a", 1, 2), (0, "b", 2, 2)],
+        }[engine]
+    )
+
+
+# ---- the bucket functions of primary-key tables, against tables that Java wrote --------------------------------------
+
+GOLDEN = [
+    name
+    for name, spec in expected().items()
+    if len(set(spec.get("buckets", ()))) > 1 and name != "pk.rescaled_bucket" and not spec["partitionKeys"]
+]
+
+
+def by_bucket(store: TableStore, columns: list[str]) -> dict[str, int]:
+    builder = ReadBuilder(store).with_projection(columns)
+    read = builder.new_read()
+    out: dict[str, int] = {}
+    for split in builder.new_scan().plan().splits():
+        out |= {repr(row): split.bucket for row in read.to_arrow([split]).to_pylist()}
+    return out
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_rows_lie_in_the_buckets_where_java_put_them(name: str, tmp_path: Path) -> None:
+    java = golden_store(name)
+    keys = list(java.schema.bucket_keys)
+    options = {k: v for k, v in java.schema.options.items() if k in {"bucket", "bucket-function.type", "bucket-key"}}
+    values = read_all(java).select(keys)
+    nullable = any(column.null_count for column in values.columns)
+    schema = pa.schema([*values.schema, pa.field("row", pa.int64())])
+    more = {"primary-key.nullable": "true"} if nullable else {}
+    store = keyed_store(tmp_path, schema, (keys, []), {**options, **more})
+    committed(BatchWriteBuilder(store), values.append_column("row", pa.array(range(values.num_rows))))
+    assert by_bucket(store, keys) == by_bucket(java, keys)

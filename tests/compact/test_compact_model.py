@@ -40,7 +40,7 @@ def _replay(store: TableStore, state: Model, first: int, last: int) -> None:
     for _, kind, k, v, w in changelog_of(store, first, last):
         if kind in {INSERT, UPDATE_AFTER}:
             assert kind == UPDATE_AFTER or k not in state
-            state[k] = (v, w)  # type: ignore[assignment]
+            state[k] = (v, w)
         else:
             assert state.pop(k) == (v, w)
 

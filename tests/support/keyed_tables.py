@@ -6,6 +6,7 @@ import itertools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,14 +104,14 @@ def read(store: TableStore) -> dict[int, tuple[int | None, str | None]]:
     return found
 
 
-def stored_rows(store: TableStore, entry: ManifestEntry) -> list[tuple[int, ...]]:
+def stored_rows(store: TableStore, entry: ManifestEntry) -> list[tuple[Any, ...]]:
     """Return the rows of a data or changelog file as they lie there: number, kind, then the columns of the table."""
     files = BucketFiles(store, FileSchemas(store), entry.partition, entry.bucket)
     batches = files.rows(entry.file, (*KEYED_FIELDS, *store.schema.fields))
     return [tuple(row.values()) for _, batch in batches for row in batch.to_pylist()]
 
 
-def changelog_of(store: TableStore, first: int, last: int) -> list[tuple[int, ...]]:
+def changelog_of(store: TableStore, first: int, last: int) -> list[tuple[Any, ...]]:
     """Return the changelog rows of some snapshots, in the order of snapshots and files."""
     snapshots = (store.snapshots.get(number) for number in range(first, last + 1))
     entries = itertools.chain.from_iterable(store.manifests.changelog(snapshot) for snapshot in snapshots)

@@ -8,89 +8,22 @@ vectors and first-row tables show new rows only after one.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage
+from lakewright.compact.postpone import distribute
 from lakewright.compact.rewrite import run_task
+from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import CompactTask, PartitionSpec, Place, check_compactable, plan_compaction
-from lakewright.errors import CommitConflictError, CommitContentionError, LakewrightError, LakewrightWarning
+from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.formats.rolling import wall_clock_ms
 from lakewright.lsm.pick import hides_level_0
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
-
-TRIES_MAX = 10  # plans that may be overtaken by others
-
-
-@dataclass(frozen=True, slots=True)
-class CompactResult:
-    """What a compaction did to the table."""
-
-    snapshot_id: int | None  # None: there was nothing to do
-    buckets: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    rows: int = 0  # in the files that came out
-    bytes: int = 0
-    changelog_rows: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """How compactions are planned, run and published; tests put their own committer in."""
-
-    store: TableStore
-    committer: Callable[[TableStore], Committer] = Committer
-    tries_max: int = TRIES_MAX
-    run: Callable[..., CommitMessage] = field(default=run_task)
-
-    def compact(self, plan: Callable[[Snapshot], list[CompactTask]]) -> CompactResult:
-        """Plan on the newest snapshot, do the work and publish it; plan again when others were faster."""
-        started = time.monotonic()
-        for left in reversed(range(self.tries_max)):
-            snapshot = self.store.snapshots.latest()
-            tasks = [] if snapshot is None else plan(snapshot)
-            if not tasks:
-                return CompactResult(None, seconds=time.monotonic() - started)
-            messages = self._run_all(tasks)
-            try:
-                published = self.committer(self.store).commit(messages)
-            except (CommitConflictError, CommitContentionError):
-                # Nothing was published, and nobody else knows these files.
-                delete_written(self.store, files_of(self.store, messages))
-                if not left:
-                    raise
-                continue
-            snapshot_id = None if published is None else published.id
-            return replace(_result(messages), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
-        raise AssertionError("the last try returns or raises")
-
-    def _run_all(self, tasks: Sequence[CompactTask]) -> list[CommitMessage]:
-        """Run tasks side by side; if one fails, the files of all of them are removed."""
-        options = self.store.options
-        threads = min(len(tasks), options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
-        memory = max(1, options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY) // threads)
-        done: list[CommitMessage] = []
-        with ThreadPoolExecutor(threads) as pool:
-            futures = [pool.submit(self.run, self.store, task, memory_bytes=memory) for task in tasks]
-            try:
-                done.extend(future.result() for future in futures)
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                pool.shutdown(wait=True)
-                finished = [f.result() for f in futures if f.done() and not f.cancelled() and f.exception() is None]
-                delete_written(self.store, files_of(self.store, finished))
-                raise
-        return [message for message in done if not message.is_empty]
 
 
 def compact_table(
@@ -103,7 +36,19 @@ def compact_table(
     def plan(snapshot: Snapshot) -> list[CompactTask]:
         return plan_compaction(store, snapshot, full=full, partitions=partitions, now_ms=now)
 
-    return Work(store).compact(plan)
+    first = CompactResult(None)
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        first = distribute(store, partitions=partitions)
+    return first + run_plan(store, plan)
+
+
+def run_plan(store: TableStore, plan: Callable[[Snapshot], list[CompactTask]]) -> CompactResult:
+    """Plan on the newest snapshot, run the tasks and publish one COMPACT snapshot."""
+
+    def produce(snapshot: Snapshot) -> list[CommitMessage]:
+        return side_by_side(store, plan(snapshot), lambda task, memory: [run_task(store, task, memory_bytes=memory)])
+
+    return in_rounds(store, produce, lambda messages, _: Committer(store).commit(messages))
 
 
 def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place]) -> None:
@@ -129,7 +74,7 @@ def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place
         def plan(newest: Snapshot) -> list[CompactTask]:
             return plan_compaction(store, newest, full=due.__contains__, only=touched | due, now_ms=now)
 
-        Work(store).compact(plan)
+        run_plan(store, plan)
     except (LakewrightError, OSError) as error:
         hidden = ", and until then its rows STAY HIDDEN from batch reads" if hides_level_0(store.options) else ""
         _warn(
@@ -162,18 +107,6 @@ def due_for_full(store: TableStore, snapshot: Snapshot, touched: Collection[Plac
     return frozenset()
 
 
-def _result(messages: Sequence[CommitMessage]) -> CompactResult:
-    after = [file for message in messages for file in message.compact_after]
-    return CompactResult(
-        snapshot_id=None,
-        buckets=len(messages),
-        files_before=sum(len(message.compact_before) for message in messages),
-        files_after=len(after),
-        rows=sum(file.row_count for file in after),
-        bytes=sum(file.file_size for file in after),
-        changelog_rows=sum(file.row_count for message in messages for file in message.compact_changelog_files),
-    )
-
-
 def _warn(text: str) -> None:
-    warnings.warn(text, LakewrightWarning, stacklevel=3)
+    # Past the hook and the commit object, to the line that committed.
+    warnings.warn(text, LakewrightWarning, stacklevel=7)

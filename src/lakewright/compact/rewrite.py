@@ -18,8 +18,8 @@ from lakewright.commit.message import CommitMessage
 from lakewright.compact.arrange import Manner, Merge, Move, arrange
 from lakewright.compact.lookup import lookup_runs, with_place
 from lakewright.compact.settle import POSITION_BITS, Longs, Rules, Settled, settle
-from lakewright.compact.task import CompactTask, check_compactable
-from lakewright.compact.vectors import BucketVectors
+from lakewright.compact.task import CompactTask, check_compactable, knowing
+from lakewright.compact.vectors import BucketVectors, deletions_of
 from lakewright.formats.rolling import FilePlan, NewFile, RollingFile, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import merge_runs, windows
@@ -43,7 +43,7 @@ def run_task(
     new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
 ) -> CommitMessage:
     """Do the work of a task and return the message to commit; about `memory_bytes` of rows are held at a time."""
-    store = newest_schema(store, task)
+    store = knowing(store, (*task.files, *task.deeper))
     check_compactable(store)
     memory = memory_bytes or store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
     rewrite = _Rewrite(store, task, memory, BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid))
@@ -53,20 +53,6 @@ def run_task(
     except BaseException:
         rewrite.output.discard()
         raise
-
-
-def newest_schema(store: TableStore, task: CompactTask) -> TableStore:
-    """Return the table with a schema that knows all columns of the task's files.
-
-    Files written after the handle was opened may have columns that its schema lacks; they must not be lost.
-    """
-    needed = max(file.schema_id for file in (*task.files, *task.deeper))
-    if needed <= store.schema.id:
-        return store
-    stored = store.schemas.get(store.schema.id).options
-    own = {key: value for key, value in store.schema.options.items() if stored.get(key) != value}
-    latest = store.schemas.latest() or store.schemas.get(needed)
-    return store.with_schema(latest.with_options(own))
 
 
 class BucketOutput:
@@ -84,13 +70,13 @@ class BucketOutput:
         self._clock_ms = clock_ms
         self.stem = str(new_uuid())
         self._counter = itertools.count()
-        self._open: list[_GroupedRows] = []
+        self._open: list[GroupedRows] = []
         self._other_paths: list[str] = []
 
-    def open(self, plan: FilePlan) -> _GroupedRows:
+    def open(self, plan: FilePlan, *, group_bytes: int = GROUP_BYTES) -> GroupedRows:
         """Return a sink of rows that become files of a plan."""
         rolling = RollingFile(plan, lambda: self._new_file(plan), None, self._clock_ms)
-        sink = _GroupedRows(rolling)
+        sink = GroupedRows(rolling, min(group_bytes, GROUP_BYTES))
         self._open.append(sink)
         return sink
 
@@ -114,11 +100,12 @@ class BucketOutput:
         return NewFile(name, path, self._store.storage.open_output(path))
 
 
-class _GroupedRows:
+class GroupedRows:
     """Gathers rows, so that what comes in small pieces is not written in small row groups."""
 
-    def __init__(self, rolling: RollingFile) -> None:
+    def __init__(self, rolling: RollingFile, group_bytes: int) -> None:
         self.rolling = rolling
+        self._group_bytes = group_bytes
         self._waiting: list[pa.Table] = []
         self._bytes = 0
 
@@ -128,7 +115,7 @@ class _GroupedRows:
             return
         self._waiting.append(rows)
         self._bytes += rows.nbytes
-        if self._bytes >= GROUP_BYTES:
+        if self._bytes >= self._group_bytes:
             self._flush()
 
     def finish(self) -> tuple[DataFile, ...]:
@@ -155,8 +142,9 @@ class _Rewrite:
         self._spec = MergeSpec.of_schema(schema, table=store.name)
         self._manner = Manner.of(self._spec, task.output_level)
         self._vectors = BucketVectors(store, task)
+        place = (task.partition, task.bucket)
         self._files = KeyedFiles(
-            store, FileSchemas(store), task.partition, task.bucket, schema.fields, self._vectors.deletions
+            store, FileSchemas(store), *place, schema.fields, deletions_of(store, place, task.vectors)
         )
         self._data = output.open(FilePlan.keyed(schema, level=task.output_level, source=COMPACT))
         self._changelog = output.open(FilePlan.keyed(schema, level=task.output_level, source=APPEND, changelog=True))

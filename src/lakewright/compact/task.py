@@ -204,6 +204,20 @@ def overlapping(files: Iterable[DataFile], others: Iterable[DataFile], key: KeyO
     return tuple(found)
 
 
+def knowing(store: TableStore, files: Iterable[DataFile]) -> TableStore:
+    """Return the table with a schema that knows all columns of some files.
+
+    Files written after the handle was opened may have columns that its schema lacks; they must not be lost.
+    """
+    needed = max((file.schema_id for file in files), default=0)
+    if needed <= store.schema.id:
+        return store
+    stored = store.schemas.get(store.schema.id).options
+    own = {key: value for key, value in store.schema.options.items() if stored.get(key) != value}
+    latest = store.schemas.latest() or store.schemas.get(needed)
+    return store.with_schema(latest.with_options(own))
+
+
 def _unit(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None) -> Unit | None:
     runs = runs_of(bucket.files)
     deepest = max_level(options, bucket.files)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from lakewright.compact.task import CompactTask
+from lakewright.compact.task import CompactTask, Place
 from lakewright.errors import LakewrightError
 from lakewright.formats.deletion_vectors import Positions, encode_deletion_vectors, read_deletion_vector
 from lakewright.metadata.store import TableStore
@@ -20,6 +20,18 @@ from lakewright.read.split import DeletionFile
 from lakewright.spec.datafile import DELETION_VECTORS, DeletionRange, IndexFile
 from lakewright.spec.options import CoreOptions
 from lakewright.storage.layout import check_file_name
+
+
+def deletions_of(store: TableStore, place: Place, vectors: IndexFile | None) -> dict[tuple[bytes, str], DeletionFile]:
+    """Return where a reader of a bucket finds the vectors of its files."""
+    if vectors is None:
+        return {}
+    directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
+    path = store.layout.index_file(vectors, directory)
+    return {
+        (place[0], r.data_file): DeletionFile(path, r.offset, r.length, r.cardinality)
+        for r in vectors.deletion_ranges or ()
+    }
 
 
 class BucketVectors:
@@ -32,7 +44,6 @@ class BucketVectors:
         self._ranges: Mapping[str, DeletionRange] = {r.data_file: r for r in found}
         partition = store.partition_directory(task.partition)
         self._directory = store.layout.bucket_directory(partition, task.bucket)
-        self._partition = task.partition
         self._outdated: dict[str, list[Positions]] = {}
         self._lock = threading.Lock()
 
@@ -40,17 +51,6 @@ class BucketVectors:
     def masked(self) -> frozenset[str]:
         """The names of the data files that have deleted rows."""
         return frozenset(self._ranges)
-
-    @property
-    def deletions(self) -> dict[tuple[bytes, str], DeletionFile]:
-        """Where the reader finds the vectors."""
-        if self._file is None:
-            return {}
-        path = self._store.layout.index_file(self._file, self._directory)
-        return {
-            (self._partition, r.data_file): DeletionFile(path, r.offset, r.length, r.cardinality)
-            for r in self._ranges.values()
-        }
 
     def mark(self, data_file: str, positions: npt.NDArray[np.int64]) -> None:
         """Note rows of a file that newer rows take the place of."""

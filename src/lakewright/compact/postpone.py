@@ -1,0 +1,223 @@
+"""Rows that were written without a bucket get one: files of the postpone bucket in, level-0 files of real buckets out.
+
+Writers of such tables put rows into `bucket-postpone` as they come. All files of one writer, whose name is part of the
+file name, are read in the order in which they were made, so the rows of a key keep their order; between writers there
+is none. The number of buckets is that of the partition, or is chosen for its first rows. New rows are numbered after
+those that the bucket has. All this is one COMPACT snapshot: the rows were in the table before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.commit.changes import POSTPONE
+from lakewright.commit.committer import Committer
+from lakewright.commit.message import CommitMessage
+from lakewright.commit.plan import live_in
+from lakewright.compact.rewrite import BucketOutput
+from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
+from lakewright.compact.task import PartitionSpec, check_compactable, knowing, selected
+from lakewright.errors import InvalidInputError
+from lakewright.formats.rolling import FilePlan
+from lakewright.lsm.merge import MergeSpec, merge_order
+from lakewright.metadata.store import TableStore
+from lakewright.read.files import missing_files_explained
+from lakewright.read.keyed import KeyedFiles
+from lakewright.read.scan import FileSchemas
+from lakewright.spec.buckets import bucket_ids
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.keyed import VALUE_KIND, keyed_table
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.options import ChangelogProducer, CoreOptions
+from lakewright.spec.schema import BucketMode
+from lakewright.spec.snapshot import Snapshot
+
+_WRITER_END = "-w-"  # the name of a file up to here is that of its writer
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits in the postpone bucket of one partition."""
+
+    partition: bytes
+    writers: tuple[tuple[DataFile, ...], ...]  # the files of each, in the order they were made
+    buckets: int
+    next_numbers: Mapping[int, int]  # the first free sequence number of each bucket that has files
+
+
+def distribute(store: TableStore, *, partitions: Sequence[PartitionSpec] | None = None) -> CompactResult:
+    """Move the rows of the postpone bucket into real buckets."""
+    check_compactable(store)
+    if store.schema.bucket_mode is not BucketMode.POSTPONE:
+        raise InvalidInputError(
+            f"{store.name}: only tables with bucket=-2 postpone the choice of buckets; this one has "
+            f"bucket={store.options.bucket()}",
+            table=store.name,
+        )
+
+    def produce(snapshot: Snapshot) -> list[CommitMessage]:
+        jobs = waiting_rows(store, live_in(store, snapshot, selected(store, partitions)))
+        with missing_files_explained(store, snapshot.id):
+            return side_by_side(store, jobs, lambda job, memory: _Distribution(store, job, memory).run())
+
+    return in_rounds(store, produce, lambda messages, _: Committer(store).commit(messages))
+
+
+def waiting_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[Waiting]:
+    """Return what waits in each partition, and into how many buckets it goes."""
+    waiting: dict[bytes, list[DataFile]] = {}
+    totals: dict[bytes, int] = {}
+    numbers: dict[bytes, dict[int, int]] = {}
+    for entry in entries:
+        if entry.bucket == POSTPONE:
+            waiting.setdefault(entry.partition, []).append(entry.file)
+            continue
+        totals[entry.partition] = entry.total_buckets
+        known = numbers.setdefault(entry.partition, {})
+        known[entry.bucket] = max(known.get(entry.bucket, 0), entry.file.max_sequence_number + 1)
+    return [
+        Waiting(
+            partition,
+            by_writer(files),
+            totals.get(partition) or _bucket_count(store.options, files),
+            numbers.get(partition, {}),
+        )
+        for partition, files in sorted(waiting.items())
+    ]
+
+
+def by_writer(files: Iterable[DataFile]) -> tuple[tuple[DataFile, ...], ...]:
+    """Group files by the writer that their names tell, each group in the order its files were made."""
+    groups: dict[str, list[DataFile]] = {}
+    for file in files:
+        head, end, _ = file.file_name.partition(_WRITER_END)
+        groups.setdefault(head + end, []).append(file)
+    ordered = (sorted(group, key=lambda f: (f.creation_time or 0, _count(f), f.file_name)) for group in groups.values())
+    return tuple(tuple(group) for group in ordered)
+
+
+def _count(file: DataFile) -> int:
+    """Return the number that ends a file's name: files of one moment were made in its order."""
+    tail = file.file_name.partition(".")[0].rpartition("-")[2]
+    return int(tail) if tail.isdecimal() else 0
+
+
+def _bucket_count(options: CoreOptions, files: Iterable[DataFile]) -> int:
+    given = options.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
+    if given is not None and given > 0:
+        return given
+    target = max(1, options.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
+    return max(1, -(-sum(file.file_size for file in files) // target))
+
+
+class _Distribution:
+    """The work on one partition: rows are gathered by bucket and written as level-0 files whenever memory is full."""
+
+    def __init__(self, store: TableStore, job: Waiting, memory_bytes: int) -> None:
+        store = knowing(store, [file for writer in job.writers for file in writer])
+        self._store = store
+        self._job = job
+        self._memory = memory_bytes
+        self._spec = MergeSpec.of_schema(store.schema, table=store.name)
+        self._write_id = str(uuid.uuid4())
+        self._next = dict(job.next_numbers)
+        self._gathered: dict[int, list[pa.Table]] = {}
+        self._bytes = 0
+        self._outputs: dict[int, BucketOutput] = {}
+        self._files: dict[int, list[DataFile]] = {}
+        self._changelog: dict[int, list[DataFile]] = {}
+
+    def run(self) -> list[CommitMessage]:
+        """Read everything that waits, and say what was done."""
+        store, job = self._store, self._job
+        source = KeyedFiles(store, FileSchemas(store), job.partition, POSTPONE, store.schema.fields)
+        try:
+            for writer in job.writers:
+                for rows in source.read_run(writer):
+                    self._gather(rows)
+            self._flush()
+        except BaseException:
+            for output in self._outputs.values():
+                output.discard()
+            raise
+        done = [file for writer in job.writers for file in writer]
+        taken = self._message(POSTPONE, POSTPONE, before=tuple(done))
+        return [taken, *(self._message(bucket, job.buckets) for bucket in sorted(self._files))]
+
+    def _gather(self, rows: pa.Table) -> None:
+        schema = self._store.schema
+        ids = bucket_ids(
+            [rows.column(field.name) for field in schema.bucket_fields],
+            [field.type for field in schema.bucket_fields],
+            function="default",
+            buckets=self._job.buckets,
+        )
+        for bucket, part in split_by_bucket(rows, ids):
+            self._gathered.setdefault(bucket, []).append(self._numbered(bucket, part))
+        self._bytes += rows.nbytes
+        if self._bytes >= self._memory:
+            self._flush()
+
+    def _numbered(self, bucket: int, rows: pa.Table) -> pa.Table:
+        first = self._next.get(bucket, 0)
+        self._next[bucket] = first + len(rows)
+        numbers = pa.array(np.arange(first, first + len(rows), dtype=np.int64))
+        values = rows.select(self._store.schema.field_names)
+        return keyed_table(values, numbers, rows.column(VALUE_KIND.name))
+
+    def _flush(self) -> None:
+        """Write one level-0 file per bucket; each is sorted by itself, so each flush begins new ones."""
+        schema = self._store.schema
+        tells = self._store.options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.INPUT
+        for bucket, parts in sorted(self._gathered.items()):
+            rows = pa.concat_tables(parts)
+            output = self._output(bucket)
+            sink = output.open(FilePlan.keyed(schema, level=0))
+            sink.write(self._spec.fold(rows))
+            self._files.setdefault(bucket, []).extend(sink.finish())
+            if tells:
+                told = output.open(FilePlan.keyed(schema, level=0, changelog=True))
+                told.write(rows.take(pa.array(merge_order(rows, self._spec).order)))
+                self._changelog.setdefault(bucket, []).extend(told.finish())
+        self._gathered, self._bytes = {}, 0
+
+    def _output(self, bucket: int) -> BucketOutput:
+        if bucket not in self._outputs:
+            self._outputs[bucket] = BucketOutput(self._store, (self._job.partition, bucket))
+        return self._outputs[bucket]
+
+    def _message(self, bucket: int, total: int, *, before: tuple[DataFile, ...] = ()) -> CommitMessage:
+        store = self._store
+        return CommitMessage(
+            partition_bytes=self._job.partition,
+            bucket=bucket,
+            total_buckets=total,
+            compact_before=before,
+            compact_after=tuple(self._files.get(bucket, ())),
+            compact_changelog_files=tuple(self._changelog.get(bucket, ())),
+            table=store.identity,
+            schema_id=store.schema.id,
+            write_id=self._write_id,
+            partition_types=tuple(str(dtype) for dtype in store.partition_types),
+        )
+
+
+def split_by_bucket(rows: pa.Table, ids: np.ndarray) -> list[tuple[int, pa.Table]]:
+    """Cut rows by their buckets; the rows of a bucket keep their order."""
+    if len(ids) == 0:
+        return []
+    if (ids == ids[0]).all():
+        return [(int(ids[0]), rows)]
+    order = np.argsort(ids, kind="stable")
+    sorted_ids = ids[order]
+    starts = np.flatnonzero(np.append(True, sorted_ids[1:] != sorted_ids[:-1]))
+    ends = np.append(starts[1:], len(order))
+    ordered = rows.take(pa.array(order))
+    return [
+        (int(sorted_ids[start]), ordered.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)
+    ]

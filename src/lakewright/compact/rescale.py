@@ -1,0 +1,194 @@
+"""Another number of buckets: the rows of partitions in, the same rows in new buckets out, in one OVERWRITE snapshot.
+
+The rows of an old bucket come merged and in key order, so what a new bucket gets from it is sorted. Where a new bucket
+takes from several old ones, these sorted runs are merged once more. The new files lie in the deepest level: they are
+visible at once and hold each key once. If the partitions change while this goes on, it begins again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+
+from lakewright.commit.committer import Committer
+from lakewright.commit.message import CommitMessage
+from lakewright.compact.postpone import split_by_bucket
+from lakewright.compact.rewrite import BucketOutput, GroupedRows
+from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
+from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets
+from lakewright.compact.vectors import deletions_of
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.formats.rolling import FilePlan
+from lakewright.lsm.merge import MergeSpec, drop_retracts
+from lakewright.lsm.runs import sections
+from lakewright.lsm.windows import merge_runs
+from lakewright.metadata.store import TableStore
+from lakewright.read.files import missing_files_explained
+from lakewright.read.keyed import KeyedFiles
+from lakewright.read.scan import FileSchemas
+from lakewright.spec.buckets import bucket_ids
+from lakewright.spec.datafile import COMPACT, DataFile
+from lakewright.spec.evolution import SchemaChange
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import BucketMode
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.values import to_python
+
+_GATHER_BYTES = 128 << 20  # rows of all new buckets of a partition that wait to be written
+
+
+def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSpec] | None = None) -> CompactResult:
+    """Give the partitions that agree with a spec, or the whole table, another number of buckets.
+
+    Of the whole table the number is stored in the option `bucket`; partitions of their own number are written with
+    that number from then on only by writers that are told so.
+    """
+    _check(store, buckets)
+    emptied: dict[bytes, int] = {}  # partitions without rows, and the snapshot that says so
+
+    def produce(snapshot: Snapshot) -> list[CommitMessage]:
+        found: dict[bytes, list[Bucket]] = {}
+        for bucket in live_buckets(store, snapshot, partitions=partitions):
+            if bucket.total_buckets != buckets:
+                found.setdefault(bucket.place[0], []).append(bucket)
+
+        def work(old: list[Bucket], memory_bytes: int) -> list[CommitMessage]:
+            return _Rescale(store, old, buckets, memory_bytes).run()
+
+        with missing_files_explained(store, snapshot.id):
+            made = side_by_side(store, list(found.values()), work)
+        emptied.clear()
+        emptied.update(dict.fromkeys(found.keys() - {message.partition_bytes for message in made}, snapshot.id))
+        return made
+
+    def publish(messages: Sequence[CommitMessage], snapshot: Snapshot) -> Snapshot | None:
+        # What is replaced are the partitions of the new files; without partitions, everything.
+        return Committer(store).overwrite(messages, dynamic=True, if_unchanged_since=snapshot.id)
+
+    result = in_rounds(store, produce, publish)
+    for partition, snapshot_id in sorted(emptied.items()):
+        # Nothing but deleted rows: without files a partition has no number of buckets.
+        spec = _spec(store, partition)
+        done = Committer(store).overwrite((), static_partition=spec, dynamic=False, if_unchanged_since=snapshot_id)
+        result = result + CompactResult(None if done is None else done.id)
+    if partitions is None and store.schema.bucket_mode is BucketMode.HASH_FIXED:
+        change = SchemaChange.set_option(CoreOptions.BUCKET.key(), buckets)
+        has_snapshot = store.snapshots.latest_id() is not None
+        store.schemas.evolve([change], has_snapshot=has_snapshot, time_millis=time.time_ns() // 1_000_000)
+    return result
+
+
+def _check(store: TableStore, buckets: int) -> None:
+    if not store.schema.primary_keys:
+        raise UnsupportedError(
+            f"{store.name}: rescaling append tables is not supported yet; overwrite the table with bucket={buckets}",
+            table=store.name,
+        )
+    check_compactable(store)
+    if store.schema.bucket_mode not in {BucketMode.HASH_FIXED, BucketMode.POSTPONE}:
+        raise InvalidInputError(
+            f"{store.name}: the table has bucket={store.options.bucket()} and chooses its buckets itself; only a fixed "
+            "number of buckets can be changed",
+            table=store.name,
+        )
+    if buckets < 1:
+        raise InvalidInputError(f"{store.name}: a table has at least one bucket, not {buckets}", table=store.name)
+
+
+def _spec(store: TableStore, partition: bytes) -> dict[str, object]:
+    fields = store.schema.partition_fields
+    values = store.partition_values(partition)
+    return {field.name: to_python(value, field.type) for field, value in zip(fields, values, strict=True)}
+
+
+class _Rescale:
+    """The work on one partition."""
+
+    def __init__(self, store: TableStore, old: Sequence[Bucket], buckets: int, memory_bytes: int) -> None:
+        store = knowing(store, [file for bucket in old for file in bucket.files])
+        self._store = store
+        self._old = old
+        self._partition = old[0].place[0]
+        self._buckets = buckets
+        self._memory = memory_bytes
+        self._spec = MergeSpec.of_schema(store.schema, table=store.name)
+        level = store.options.num_levels() - 1
+        self._plan = FilePlan.keyed(store.schema, level=level, source=COMPACT)
+        self._outputs: dict[int, BucketOutput] = {}
+
+    def run(self) -> list[CommitMessage]:
+        """Route the rows of all old buckets, and say which files came out."""
+        try:
+            runs: dict[int, list[tuple[DataFile, ...]]] = {}
+            for bucket in self._old:
+                for number, files in self._routed(bucket).items():
+                    runs.setdefault(number, []).append(files)
+            made = {number: self._merged(number, found) for number, found in sorted(runs.items())}
+        except BaseException:
+            for output in self._outputs.values():
+                output.discard()
+            raise
+        return [self._message(number, files) for number, files in made.items()]
+
+    def _routed(self, bucket: Bucket) -> dict[int, tuple[DataFile, ...]]:
+        """Write the rows of one old bucket to the new ones, as one sorted run each."""
+        fields = self._store.schema.bucket_fields
+        function = self._store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
+        if self._store.schema.bucket_mode is BucketMode.POSTPONE:
+            function = "default"
+        sinks: dict[int, GroupedRows] = {}
+        for rows in self._rows(bucket):
+            columns = [rows.column(field.name) for field in fields]
+            ids = bucket_ids(columns, [f.type for f in fields], function=function, buckets=self._buckets)
+            for number, part in split_by_bucket(rows, ids):
+                if number not in sinks:
+                    sinks[number] = self._output(number).open(self._plan, group_bytes=_GATHER_BYTES // self._buckets)
+                sinks[number].write(part)
+        return {number: sink.finish() for number, sink in sinks.items()}
+
+    def _rows(self, bucket: Bucket) -> Iterator[pa.Table]:
+        """Yield the rows of an old bucket as a read shows them once everything is compacted."""
+        store = self._store
+        deletions = deletions_of(store, bucket.place, bucket.vectors)
+        files = KeyedFiles(store, FileSchemas(store), *bucket.place, store.schema.fields, deletions)
+        for section in sections(bucket.files, [field.type for field in self._spec.key.fields]):
+            runs = [files.read_run(run, level=self._spec.needs_lookup) for run in section.runs]
+            yield from map(drop_retracts, merge_runs(runs, self._spec, memory_bytes=self._memory))
+
+    def _merged(self, number: int, runs: Sequence[tuple[DataFile, ...]]) -> tuple[DataFile, ...]:
+        """Make one run of those that a new bucket got."""
+        if len(runs) == 1:
+            return runs[0]
+        store = self._store
+        files = KeyedFiles(store, FileSchemas(store), self._partition, number, store.schema.fields)
+        sink = self._output(number).open(self._plan)
+        for rows in merge_runs([files.read_run(run) for run in runs], self._spec, memory_bytes=self._memory):
+            sink.write(rows)
+        made = sink.finish()
+        directory = store.partition_directory(self._partition)
+        for file in (file for run in runs for file in run):
+            # What cannot be removed is an orphan, which the removal of orphans finds.
+            with suppress(OSError):
+                store.storage.delete(store.layout.data_file(directory, number, file))
+        return made
+
+    def _output(self, number: int) -> BucketOutput:
+        if number not in self._outputs:
+            self._outputs[number] = BucketOutput(self._store, (self._partition, number))
+        return self._outputs[number]
+
+    def _message(self, number: int, files: tuple[DataFile, ...]) -> CommitMessage:
+        store = self._store
+        return CommitMessage(
+            partition_bytes=self._partition,
+            bucket=number,
+            total_buckets=self._buckets,
+            new_files=files,
+            table=store.identity,
+            schema_id=store.schema.id,
+            write_id=self._outputs[number].stem,
+            partition_types=tuple(str(dtype) for dtype in store.partition_types),
+        )

@@ -1,0 +1,119 @@
+"""Work on a published snapshot: plan, do, publish, and again from the start when somebody else was faster.
+
+What comes in are two functions: one turns the newest snapshot into messages, the other publishes them. A commit that
+conflicts has published nothing, so the new files are removed before the next round. When nobody can say whether a
+commit happened, nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.message import CommitMessage
+from lakewright.errors import CommitConflictError, CommitContentionError
+from lakewright.metadata.store import TableStore
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import Snapshot
+
+ROUNDS_MAX = 10  # plans that others may overtake
+T = TypeVar("T")
+
+Produce: TypeAlias = Callable[[Snapshot], list[CommitMessage]]
+Publish: TypeAlias = Callable[[Sequence[CommitMessage], Snapshot], Snapshot | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactResult:
+    """What a compaction did to the table."""
+
+    snapshot_id: int | None  # None: there was nothing to do
+    buckets: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0  # in the files that came out
+    bytes: int = 0
+    changelog_rows: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there was nothing to do."""
+        return self.snapshot_id is None
+
+    def __add__(self, later: CompactResult) -> CompactResult:
+        return CompactResult(
+            later.snapshot_id if self.snapshot_id is None or later.snapshot_id is not None else self.snapshot_id,
+            self.buckets + later.buckets,
+            self.files_before + later.files_before,
+            self.files_after + later.files_after,
+            self.rows + later.rows,
+            self.bytes + later.bytes,
+            self.changelog_rows + later.changelog_rows,
+            self.seconds + later.seconds,
+        )
+
+
+def in_rounds(store: TableStore, produce: Produce, publish: Publish, *, rounds_max: int = ROUNDS_MAX) -> CompactResult:
+    """Do some work on the newest snapshot and publish it, planning again as often as others are faster."""
+    started = time.monotonic()
+    for left in reversed(range(rounds_max)):
+        snapshot = store.snapshots.latest()
+        messages = [] if snapshot is None else produce(snapshot)
+        if snapshot is None or not messages:
+            break
+        try:
+            published = publish(messages, snapshot)
+        except (CommitConflictError, CommitContentionError):
+            # Nothing was published, and nobody else knows these files.
+            delete_written(store, files_of(store, messages))
+            if not left:
+                raise
+            continue
+        snapshot_id = None if published is None else published.id
+        return replace(_counts(messages), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
+    return CompactResult(None, seconds=time.monotonic() - started)
+
+
+def side_by_side(
+    store: TableStore, jobs: Sequence[T], work: Callable[[T, int], Iterable[CommitMessage]]
+) -> list[CommitMessage]:
+    """Do jobs in threads, each with its share of the memory; if one fails, the files of all of them are removed."""
+    if not jobs:
+        return []
+    options = store.options
+    threads = min(len(jobs), options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
+    memory = max(1, options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY) // threads)
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(work, job, memory) for job in jobs]
+        try:
+            done = [message for future in futures for message in future.result()]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            pool.shutdown(wait=True)
+            delete_written(store, files_of(store, _finished(futures)))
+            raise
+    return [message for message in done if not message.is_empty]
+
+
+def _finished(futures: Iterable[Future[Iterable[CommitMessage]]]) -> list[CommitMessage]:
+    done = (future for future in futures if not future.cancelled() and future.exception() is None)
+    return [message for future in done for message in future.result()]
+
+
+def _counts(messages: Sequence[CommitMessage]) -> CompactResult:
+    after = [file for message in messages for file in (*message.compact_after, *message.new_files)]
+    return CompactResult(
+        snapshot_id=None,
+        buckets=len(messages),
+        files_before=sum(len(message.compact_before) for message in messages),
+        files_after=len(after),
+        rows=sum(file.row_count for file in after),
+        bytes=sum(file.file_size for file in after),
+        changelog_rows=sum(file.row_count for message in messages for file in message.compact_changelog_files),
+    )

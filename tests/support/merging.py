@@ -25,7 +25,7 @@ Row: TypeAlias = dict[str, NestedValue]
 Merge: TypeAlias = Callable[[list[Row], MergeSpec], Row | None]  # of two rows or more of one key, oldest first
 
 
-def reference_fold(rows: Iterable[Row], spec: MergeSpec) -> list[Row]:
+def reference_fold(rows: Iterable[Mapping[str, NestedValue]], spec: MergeSpec) -> list[Row]:
     """Return one row per key, in key order, `_LEVEL` left out."""
 
     def compare_keys(one: Row, other: Row) -> int:
@@ -41,7 +41,8 @@ def reference_fold(rows: Iterable[Row], spec: MergeSpec) -> list[Row]:
         )
 
     out: list[Row] = []
-    for _, same_key in groupby(sorted(rows, key=cmp_to_key(compare_keys)), key=cmp_to_key(compare_keys)):
+    in_key_order = sorted(map(dict, rows), key=cmp_to_key(compare_keys))
+    for _, same_key in groupby(in_key_order, key=cmp_to_key(compare_keys)):
         group = sorted(_near(list(same_key), spec), key=cmp_to_key(compare_ages))
         group = [{name: value for name, value in row.items() if name != LEVEL.name} for row in group]
         merged = group[0] if len(group) == 1 else REFERENCES[spec.engine](group, spec)
@@ -133,3 +134,8 @@ def rows_of(table: pa.Table, schema: TableSchema) -> list[Row]:
         nested = not isinstance(types[name], AtomicType)
         columns[name] = [s.as_py() for s in scalars] if nested else [from_scalar(s, types[name]) for s in scalars]
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def shown(rows: Iterable[Row]) -> list[str]:
+    """Return rows as text, which tells -0.0 from 0.0 and finds NaN equal to itself."""
+    return [repr(sorted(row.items())) for row in rows]

@@ -1,19 +1,27 @@
 """Merging sorted runs piece by piece: streams of keyed tables in, merged keyed tables in key order out.
 
-A run holds each key at most once, ascending. Of every run some tables are held in memory; up to the least of their last
-keys nothing more can come, so the rows up to that key, a window, are complete: they are folded and handed on.
+A run holds each key at most once, ascending. Of every run some rows are held in memory; up to the least of their last
+keys nothing more can come, so the rows up to that key, a window, are complete: they are folded and handed on. A run
+that breaks its promise is refused, because merged it would give wrong rows in silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
 from lakewright.errors import CorruptTableError
-from lakewright.lsm.keys import Key
+from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.keyed import LEVEL
+
+_WINDOW_BYTES_MAX = 64 << 20  # larger windows leave the processor's caches, and merge slower
+_PIECE_ROWS = 1 << 14  # smaller tables are put together before anybody looks into them
 
 
 def windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
@@ -21,12 +29,8 @@ def windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes
 
     About `memory_bytes` of rows are held at a time, and at least one table of each run.
     """
-    sources = [_Source(run, spec) for run in runs]
-    try:
-        yield from _windows(sources, memory_bytes)
-    finally:
-        for source in sources:
-            source.close()
+    for parts in _windows(runs, spec, memory_bytes):
+        yield pa.concat_tables(parts)
 
 
 def merge_runs(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
@@ -34,101 +38,128 @@ def merge_runs(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_by
 
     About `memory_bytes` of rows are held at a time, and at least one table of each run.
     """
-    sources = [_Source(run, spec) for run in runs]
-    try:
-        if len(sources) == 1:
-            yield from _alone(sources[0])
-        else:
-            yield from map(spec.fold, _windows(sources, memory_bytes))
-    finally:
+    for parts in _windows(runs, spec, memory_bytes):
+        apart = _apart(parts, spec.key)
+        rows = spec.fold(pa.concat_tables(parts)) if apart is None else pa.concat_tables(apart)
+        if len(rows):
+            yield rows.drop_columns([LEVEL.name]) if LEVEL.name in rows.column_names else rows
+
+
+def _apart(parts: Sequence[pa.Table], key: KeyOrder) -> list[pa.Table] | None:
+    """Return sorted tables in key order where the keys of each lie behind those of another: none has to be merged."""
+    if len(parts) == 1:
+        return list(parts)
+    ranges = sorted((key.key_at(rows, 0), key.key_at(rows, len(rows) - 1), n) for n, rows in enumerate(parts))
+    if any(before[1] >= after[0] for before, after in pairwise(ranges)):
+        return None
+    return [parts[n] for _, _, n in ranges]
+
+
+def _windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, memory_bytes: int) -> Iterator[list[pa.Table]]:
+    """Yield windows, each as the rows of every run that has some in it."""
+    # Half of the memory is left to what a window becomes.
+    budget = min(memory_bytes // 2, _WINDOW_BYTES_MAX)
+    sources = [_Source(run, spec, budget // max(len(runs), 1)) for run in runs]
+    with ExitStack() as stack:
         for source in sources:
-            source.close()
+            stack.callback(source.close)
+        while sources:
+            _refill(sources, budget)
+            bound = min((source.last for source in sources if not source.ended), default=None)
+            parts = [rows for source in sources if (rows := source.take_up_to(bound)) is not None]
+            if parts:
+                yield parts
+            sources = [source for source in sources if not (source.ended and source.is_empty)]
+
+
+def _refill(sources: Sequence[_Source], budget: int) -> None:
+    """Read ahead: something of each run, then of the one that holds the others up, as long as there is room."""
+    for source in sources:
+        if source.is_empty:
+            source.fill()
+    held = sum(source.bytes for source in sources)
+    waiting = [source for source in sources if not source.ended]
+    while waiting and held < budget:
+        source = min(waiting, key=lambda source: source.last)
+        held -= source.bytes
+        source.fill()
+        held += source.bytes
+        if source.ended:
+            waiting.remove(source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some rows of a run, and the key of the last of them."""
+
+    rows: pa.Table
+    last: Key
+    bytes: int
 
 
 class _Source:
-    """One run: what is buffered of it, and whether more may come."""
+    """One run: what is held of it, and whether more may come."""
 
-    def __init__(self, run: Iterable[pa.Table], spec: MergeSpec) -> None:
+    def __init__(self, run: Iterable[pa.Table], spec: MergeSpec, piece_bytes: int) -> None:
         self._tables = iter(run)
         self._spec = spec
-        self._last: Key | None = None
-        self.buffer: list[pa.Table] = []
+        self._piece_bytes = piece_bytes
+        self._pieces: deque[_Piece] = deque()
+        self._last: Key | None = None  # of all that was read
+        self.bytes = 0  # that are held
         self.ended = False
 
     @property
-    def bytes(self) -> int:
-        return sum(table.nbytes for table in self.buffer)
+    def is_empty(self) -> bool:
+        """Whether no row is held, and perhaps none will come."""
+        return not self._pieces
 
     @property
     def last(self) -> Key:
-        """The last key that is buffered."""
-        if self._last is None:
-            raise AssertionError("nothing was read yet")
-        return self._last
+        """The last key that is held."""
+        return self._pieces[-1].last
 
     def fill(self) -> None:
-        """Read one more table that has rows, or find the end."""
+        """Hold some more rows, or find the end of the run."""
         key = self._spec.key
+        tables, rows, size = [], 0, 0
         for table in self._tables:
-            if len(table) == 0:
-                continue
-            if not key.is_ascending(table) or (self._last is not None and key.key_at(table, 0) <= self._last):
-                raise CorruptTableError(
-                    f"a file of the table {self._spec.table!r} is not sorted by its key {list(key.names)}, or holds a"
-                    " key twice: merged, it would give wrong rows; write the file again",
-                    table=self._spec.table,
-                )
-            self._last = key.key_at(table, len(table) - 1)
-            self.buffer.append(table)
-            return
-        self.ended = True
-
-    def take_up_to(self, bound: Key | None) -> list[pa.Table]:
-        """Take the buffered rows whose key is not above the bound, None for all."""
-        taken: list[pa.Table] = []
-        while self.buffer:
-            head = self.buffer[0]
-            count = len(head) if bound is None else self._spec.key.count_up_to(head, bound)
-            taken.append(head.slice(0, count))
-            if count < len(head):
-                self.buffer[0] = head.slice(count)
+            if len(table):
+                tables.append(table)
+                rows, size = rows + len(table), size + table.nbytes
+            if rows >= _PIECE_ROWS or size > self._piece_bytes:
                 break
-            self.buffer.pop(0)
-        return [table for table in taken if len(table)]
+        else:
+            self.ended = True
+        if not tables:
+            return
+        piece = pa.concat_tables(tables)
+        if not key.is_ascending(piece) or (self._last is not None and key.key_at(piece, 0) <= self._last):
+            raise CorruptTableError(
+                f"a file of the table {self._spec.table!r} is not sorted by its key {list(key.names)}, or holds a key"
+                " twice: merged, it would give wrong rows; write its rows again",
+                table=self._spec.table,
+                columns=key.names,
+            )
+        self._last = key.key_at(piece, len(piece) - 1)
+        self._pieces.append(_Piece(piece, self._last, size))
+        self.bytes += size
+
+    def take_up_to(self, bound: Key | None) -> pa.Table | None:
+        """Give away the rows whose key is not above the bound, all where it is None; None where there is none."""
+        taken: list[pa.Table] = []
+        while self._pieces and (bound is None or self._pieces[0].last <= bound):
+            taken.append(self._pieces.popleft().rows)
+        if self._pieces and bound is not None:
+            head = self._pieces[0]
+            if count := self._spec.key.count_up_to(head.rows, bound):
+                taken.append(head.rows.slice(0, count))
+                rest = head.rows.slice(count)
+                self._pieces[0] = _Piece(rest, head.last, rest.nbytes)
+        self.bytes = sum(piece.bytes for piece in self._pieces)
+        return pa.concat_tables(taken) if taken else None
 
     def close(self) -> None:
-        close = getattr(self._tables, "close", None)
-        if close is not None:
-            close()
-
-
-def _alone(source: _Source) -> Iterator[pa.Table]:
-    """Pass on the tables of the only run."""
-    while not source.ended:
-        source.fill()
-        for table in source.take_up_to(None):
-            yield table.drop_columns([LEVEL.name]) if LEVEL.name in table.column_names else table
-
-
-def _windows(sources: Sequence[_Source], memory_bytes: int) -> Iterator[pa.Table]:
-    while True:
-        _refill(sources, memory_bytes)
-        open_ends = [source.last for source in sources if not source.ended]
-        bound = min(open_ends) if open_ends else None
-        window = [table for source in sources for table in source.take_up_to(bound)]
-        if window:
-            yield pa.concat_tables(window)
-        if bound is None:
-            return
-
-
-def _refill(sources: Sequence[_Source], memory_bytes: int) -> None:
-    """Read ahead: at least one table of each run, then evenly as long as there is room."""
-    for source in sources:
-        if not source.buffer and not source.ended:
-            source.fill()
-    while sum(source.bytes for source in sources) < memory_bytes:
-        open_sources = [source for source in sources if not source.ended]
-        if not open_sources:
-            return
-        min(open_sources, key=lambda source: source.last).fill()
+        """Let go of what the run has open."""
+        if isinstance(self._tables, Generator):
+            self._tables.close()

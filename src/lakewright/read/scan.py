@@ -130,9 +130,7 @@ def local_millis(text: str, option: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise InvalidInputError(
-            f"{option!r} must look like 2026-01-31 12:00:00, not {text!r}", option=option
-        ) from None
+        raise InvalidInputError(f"{option!r} must look like 2026-01-31 12:00:00, not {text!r}", option=option) from None
     return round(moment.timestamp() * 1000)  # a time without a zone is one of the local zone
 
 
@@ -209,6 +207,8 @@ def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[Manifes
 def keys_are_once(store: TableStore) -> bool:
     """Say whether no two files that a batch read sees hold live rows of one key."""
     options = store.options
+    if options.get(CoreOptions.LAKEWRIGHT_READ_LEVEL_0):
+        return False
     if options.merge_engine() is MergeEngine.FIRST_ROW:
         return True
     return options.deletion_vectors_enabled() and not options.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)

@@ -151,8 +151,12 @@ class StreamScan:
         return None
 
     def _full(self, snapshot: Snapshot) -> Plan:
-        """Plan a whole snapshot, of which rows whose changes are yet to come in a changelog are left out."""
-        store = self._store
+        """Plan a whole snapshot, of which rows whose changes are yet to come in a changelog are left out.
+
+        A batch read may leave out level 0 until it is compacted, but no later snapshot tells a stream of these rows.
+        """
+        fresh = {CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true"}
+        store = self._store.with_schema(self._store.schema.with_options(fresh))
         found = scan(store, snapshot, self._predicate)
         entries = [entry for entry in found.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
         index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)

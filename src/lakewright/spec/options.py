@@ -451,6 +451,8 @@ class CoreOptions:
     LAKEWRIGHT_DURABLE = ConfigOption("lakewright.durable", _BOOL, default=True)  # fsync on local disks
     LAKEWRIGHT_WRITE_THREADS = ConfigOption("lakewright.write-threads", _COUNT, _CPUS)
     LAKEWRIGHT_MERGE_MEMORY = ConfigOption("lakewright.merge-memory", _SIZE, 256 * MIB)  # rows of one merge in memory
+    # Rows of level 0 are read, and merged, also where only compacted rows are visible.
+    LAKEWRIGHT_READ_LEVEL_0 = ConfigOption("lakewright.read-level-0", _BOOL, default=False)
     LAKEWRIGHT_READ_THREADS = ConfigOption("lakewright.read-threads", _COUNT, _CPUS)
 
     @classmethod

@@ -6,14 +6,18 @@ A table is a small value that can be pickled and sent to a worker; it pins no sn
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lakewright.compact.job import compact_table
+from lakewright.compact.rescale import rescale
+from lakewright.compact.rounds import CompactResult
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.maintenance.orphans import Orphans, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
+from lakewright.read.stream import StreamReadBuilder
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_changes import check_option_change
 from lakewright.spec.options import CoreOptions, parse_duration_millis
@@ -119,6 +123,10 @@ class FileStoreTable:
         """Start a read of the newest snapshot, or of the one the table's `scan.` options name."""
         return ReadBuilder(self._travelled().store)
 
+    def new_stream_read_builder(self) -> StreamReadBuilder:
+        """Start to follow the table: what it holds, then what every new snapshot changes."""
+        return StreamReadBuilder(self.store)
+
     def copy(self, options: Mapping[str, str]) -> FileStoreTable:
         """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
         given = {key: str(value) for key, value in options.items()}
@@ -203,6 +211,18 @@ class FileStoreTable:
         return snapshot
 
     # Keeping it healthy.
+
+    def compact(self, *, full: bool = False, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
+        """Merge the files of a primary-key table where it is worth it; with `full`, all of each bucket to one level.
+
+        `partitions` are specs such as `{"dt": "2026-01-01"}`, which may leave columns out. Rows that wait in the
+        postpone bucket are given their buckets first.
+        """
+        return compact_table(self.store, full=full, partitions=partitions)
+
+    def rescale(self, buckets: int, *, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
+        """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored."""
+        return rescale(self.store, buckets, partitions=partitions)
 
     def remove_orphan_files(self, *, older_than_millis: int | None = None, dry_run: bool = False) -> Orphans:
         """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).

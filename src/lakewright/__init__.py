@@ -34,6 +34,7 @@ from lakewright.errors import (
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.explain import ExplainResult
 from lakewright.read.split import DataSplit
+from lakewright.read.stream import StreamReadBuilder, StreamScan
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.evolution import Move, SchemaChange
 from lakewright.spec.identifier import Identifier
@@ -104,6 +105,8 @@ __all__ = [
     "Schema",
     "SchemaChange",
     "Snapshot",
+    "StreamReadBuilder",
+    "StreamScan",
     "StreamTableCommit",
     "StreamTableWrite",
     "StreamWriteBuilder",

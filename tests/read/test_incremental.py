@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.system import AuditLog
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
@@ -317,3 +318,20 @@ def test_one_call_reads_what_changed() -> None:
     assert diff.to_pylist() == [{"k": 4}]
     with pytest.raises(InvalidInputError, match="give one of"):
         lw.read_table(table, incremental=(1, 3), snapshot_id=2)
+
+
+def test_the_audit_log_begins_with_row_kinds() -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)})
+    log = catalog.get_table("changelog.input$audit_log")
+    assert isinstance(log, AuditLog)
+    assert log.name == "changelog.input$audit_log"
+    assert [field.name for field in log.fields] == ["rowkind", "k", "v"]
+    assert set(log.to_arrow()["rowkind"].to_pylist()) == {"+I"}
+    between_two = log.copy({"incremental-between": "1,2"}).to_arrow()
+    assert between_two["rowkind"].to_pylist() == ["-U", "+U", "-D", "+I"]
+
+
+def test_the_consumers_of_a_table_are_a_table() -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)})
+    consumers = catalog.get_table("meta.consumer$consumers").new_read_builder().new_read().to_arrow()
+    assert consumers.to_pylist() == [{"consumer_id": "reader 1", "next_snapshot_id": 3}]

@@ -1,17 +1,19 @@
-"""System tables: what a table's metadata says, as rows. `db.t$snapshots`, `$schemas`, `$options`, `$files`.
+"""System tables: what a table's metadata says, as rows. `db.t$snapshots`, `$schemas`, `$options`, `$files` and others.
 
-A system table is read like any other table: builder, filter, projection, limit, scan, splits.
+A system table is read like any other table: builder, filter, projection, limit, scan, splits. `db.t$audit_log` holds
+the rows of the table itself, each with what happened to it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, NotFoundError
+from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.manifest import ManifestEntry
@@ -22,6 +24,7 @@ from lakewright.spec.types import DataField, RowType
 from lakewright.spec.values import to_text
 from lakewright.table import FileStoreTable
 
+_AUDIT_LOG = "audit_log"
 _LONG, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _SNAPSHOTS = pa.schema(
     [
@@ -54,6 +57,9 @@ _SCHEMAS = pa.schema(
     ]
 )
 _OPTIONS = pa.schema([pa.field("key", _TEXT, nullable=False), pa.field("value", _TEXT, nullable=False)])
+_CONSUMERS = pa.schema(
+    [pa.field("consumer_id", _TEXT, nullable=False), pa.field("next_snapshot_id", _LONG, nullable=False)]
+)
 _FILES = pa.schema(
     [
         ("partition", _TEXT),
@@ -80,10 +86,12 @@ _FILES = pa.schema(
 )
 
 
-def system_table(table: FileStoreTable, name: str) -> SystemTable:
+def system_table(table: FileStoreTable, name: str) -> SystemTable | AuditLog:
     """Return the system table of that name."""
+    if name == _AUDIT_LOG:
+        return AuditLog(table)
     if name not in _ROWS:
-        known = ", ".join(f"${n}" for n in _ROWS)
+        known = ", ".join(f"${n}" for n in (*_ROWS, _AUDIT_LOG))
         raise NotFoundError(f"{table.name} has no system table ${name} (there are {known})", table=table.name)
     schema, rows = _ROWS[name]
     return SystemTable(table, name, schema, rows)
@@ -125,6 +133,43 @@ class SystemTable:
         columns = list(zip(*self.rows(self.table), strict=True)) or [()] * len(self.arrow_schema)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, self.arrow_schema, strict=True)]
         return pa.table(arrays, schema=self.arrow_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog:
+    """The rows of a table behind a column `rowkind`; with `incremental-between` also those that went away."""
+
+    table: FileStoreTable
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table$audit_log`."""
+        return f"{self.table.name}${_AUDIT_LOG}"
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return self.new_read_builder().read_type()
+
+    def row_type(self) -> RowType:
+        """Return the columns as one ROW type."""
+        return RowType(False, self.fields)  # noqa: FBT003 - a table's row is never null
+
+    def primary_keys(self) -> list[str]:
+        """Return nothing: a row may come again and again."""
+        return []
+
+    def copy(self, options: Mapping[str, str]) -> AuditLog:
+        """Return the same log with more options, such as `{"incremental-between": "3,7"}`."""
+        return AuditLog(self.table.copy(options))
+
+    def new_read_builder(self) -> ReadBuilder:
+        """Start a read."""
+        return self.table.new_read_builder().with_include_row_kind(column="rowkind")
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows."""
+        return self.new_read_builder().new_read().to_arrow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +279,10 @@ def _options(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
     yield from sorted(table.schema.options.items())
 
 
+def _consumers(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    yield from sorted(table.store.consumers.all().items())
+
+
 def _files(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
     snapshot = pick_snapshot(table.store)
     for entry in () if snapshot is None else table.store.manifests.live(snapshot):
@@ -282,4 +331,5 @@ _ROWS: dict[str, tuple[pa.Schema, Callable[[FileStoreTable], Iterator[tuple[obje
     "schemas": (_SCHEMAS, _schemas),
     "options": (_OPTIONS, _options),
     "files": (_FILES, _files),
+    "consumers": (_CONSUMERS, _consumers),
 }

@@ -12,16 +12,17 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from lakewright.commit.changes import copy_name, origin_name
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage, snapshot_name
 from lakewright.commit.publish import Outcome, Unknown
-from lakewright.commit.renumber import Floors, copy_name, origin_name
+from lakewright.commit.renumber import Floors
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidMessageError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.datafile import COMPACT, EMPTY_ROW
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.testing.storage import FaultyStorage
 from lakewright.write.builder import BatchWriteBuilder
 from support.commits import Hooked, metadata_names, used_metadata_names
@@ -213,6 +214,17 @@ def test_files_that_a_compaction_of_the_same_commit_names_cannot_be_renumbered(t
     with pytest.raises(CommitConflictError, match="write the data again"):
         commit(store, [both])
     assert read(store) == {1: 2}
+
+
+def test_rows_that_compaction_gives_to_a_bucket_are_numbered_too(tmp_path: Path) -> None:
+    store = tables(tmp_path)
+    (mine,) = prepared(store, {1: 1})
+    commit(store, prepared(store, {1: 2}))
+    given = replace(mine, new_files=(), rows_in=None, compact_after=mine.new_files)
+    snapshot = commit(store, [given])
+    assert snapshot.commit_kind is CommitKind.COMPACT
+    assert read(store) == {1: 1}
+    assert commit(store, [given]) == snapshot
 
 
 class Racing:

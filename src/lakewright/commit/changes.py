@@ -7,6 +7,7 @@ happens: a message that is foreign, out of date or inconsistent changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from lakewright.storage.layout import check_file_name
 
 POSTPONE = -2  # the bucket, and the value of `bucket`, of tables that choose buckets later
 ROW_ID = "_ROW_ID"
+_COPY = re.compile(r"-r[0-9a-f]{12}(?=\.|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,25 @@ def written_index_files(message: CommitMessage) -> Iterator[IndexFile]:
     """Yield every index file that the writer of a message made."""
     yield from message.new_index_files
     yield from message.compact_new_index_files
+
+
+def origin_name(name: str) -> str:
+    """Return the name of the file that a renumbered file is a copy of; any other name as it is.
+
+    >>> origin_name("data-7-0-r0123456789ab.zst.parquet"), origin_name("data-7-0.parquet")
+    ('data-7-0.zst.parquet', 'data-7-0.parquet')
+    """
+    return _COPY.sub("", name)
+
+
+def copy_name(name: str, unique: str) -> str:
+    """Return the name of a renumbered copy.
+
+    >>> copy_name("data-7-0.parquet", "0123456789ab")
+    'data-7-0-r0123456789ab.parquet'
+    """
+    stem, dot, ending = name.partition(".")
+    return f"{stem}-r{unique}{dot}{ending}"
 
 
 def hash_bases_of(messages: Iterable[CommitMessage]) -> frozenset[tuple[bytes, tuple[str, ...]]]:

@@ -26,6 +26,7 @@ from lakewright.commit.changes import (
     hash_bases_of,
     schema_ids_of,
 )
+from lakewright.commit.draft import World
 from lakewright.commit.files import WrittenFile, delete_written, files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import (
@@ -39,7 +40,7 @@ from lakewright.commit.overwrite import (
 from lakewright.commit.plan import Intent, Notes, Numbering, key_range_of, partition_selector
 from lakewright.commit.publish import Publisher, SnapshotFiles
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
-from lakewright.commit.run import Run, World
+from lakewright.commit.run import Run
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -254,13 +255,13 @@ class Committer:
         with self._nothing_published():
             return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
 
-    def _numbering(self, messages: Sequence[CommitMessage], append: Change) -> Numbering | None:
+    def _numbering(self, messages: Sequence[CommitMessage], change: Change) -> Numbering | None:
         """Return what keeps new rows in the order of the commits, None where something else does or there is no key."""
         schema, options = self.store.schema, self.store.options
         if not schema.primary_keys or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
             return None
-        bases = {m.base_snapshot for m in messages if m.new_files}
-        vectors = (place.data_file for e in append.index for place in e.file.deletion_ranges or ())
+        bases = {m.base_snapshot for m in messages if not m.is_empty}
+        vectors = (place.data_file for e in change.index for place in e.file.deletion_ranges or ())
         compacted = (file.file_name for m in messages for file in m.compact_before)
         return Numbering(bases.pop() if len(bases) == 1 else None, frozenset((*vectors, *compacted)))
 
@@ -324,6 +325,8 @@ class Committer:
         if compact.is_empty:
             return before
         intent = self._intent(messages, identifier, compact, kind=CommitKind.COMPACT, notes=Notes())
+        if any(e.kind == ADD and e.file.level == 0 for e in compact.entries):  # rows that get their buckets only now
+            intent = replace(intent, numbering=self._numbering(messages, compact))
         if before is None:
             return self._publish(intent, files_of(self.store, messages))
         try:

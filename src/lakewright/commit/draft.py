@@ -16,6 +16,7 @@ from uuid import UUID
 
 from lakewright.commit.changes import assign_row_ids, order_by_snapshot, record_count
 from lakewright.commit.plan import Intent, Plan
+from lakewright.commit.renumber import Renumbering
 from lakewright.errors import AlreadyExistsError, NotFoundError
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
@@ -41,16 +42,26 @@ class Draft:
     files: tuple[str, ...]  # metadata files that only this draft names
 
 
+@dataclass(frozen=True, slots=True)
+class World:
+    """Time, chance and new names; a test hands in its own."""
+
+    clock: Callable[[], int]  # epoch milliseconds
+    sleep: Callable[[float], None]  # seconds
+    random: Callable[[], float]  # in [0, 1)
+    new_uuid: Callable[[], str]
+
+
 @dataclass(slots=True)
 class Drafts:
     """Every draft of one intent."""
 
     store: TableStore
     intent: Intent
-    clock: Callable[[], int]
-    new_uuid: Callable[[], str]
+    world: World
     _manifests: Manifests = field(init=False)
     _salt: bytes = field(init=False)
+    _renumbering: Renumbering | None = None  # of rows with keys
     _newest_schema: int | None = None  # when the first draft began
     _schema_id: int = 0  # of the draft in the making
     _written: list[str] = field(default_factory=list)  # by the draft in the making
@@ -63,9 +74,11 @@ class Drafts:
     def __post_init__(self) -> None:
         # Whoever commits the same messages writes the same entries. Where the reply to a put got lost, only different
         # bytes tell whose marker stands there.
-        unique = self.new_uuid()
+        unique = self.world.new_uuid()
         self._salt = unique.encode()
         self._manifests = self._named(unique)
+        if self.intent.numbering is not None:
+            self._renumbering = Renumbering(self.store, self.intent, self.world.random, self.world.new_uuid)
 
     @property
     def can_claim(self) -> bool:
@@ -89,8 +102,13 @@ class Drafts:
         self._new_files = self._write_manifests(self.intent.change.entries, self._kept, marked=True)
         return all(self.intent.marker in file.file_name for file in self._new_files)
 
-    def draft(self, plan: Plan) -> Draft:
-        """Write the metadata files of a plan."""
+    def draft(self, plan: Plan, *, in_doubt: bool = False) -> Draft:
+        """Write the metadata files of a plan, and data files anew whose numbers the base has overtaken.
+
+        While an earlier draft is in doubt, nothing that it names is deleted.
+        """
+        if self._renumbering is not None:
+            plan = self._renumbering.apply(plan, keep=in_doubt)
         self._written = []
         self._schema_id = self._schema_on(plan.base)
         try:
@@ -98,7 +116,14 @@ class Drafts:
         except Exception:
             self._delete(self._written)
             raise
+        if self._renumbering is not None:
+            self._renumbering.note(snapshot, plan)
         return Draft(snapshot, plan.base, tuple(self._written))
+
+    def settle(self, published: Snapshot) -> None:
+        """Delete data files that nobody needs once a snapshot is published."""
+        if self._renumbering is not None:
+            self._renumbering.settle(published)
 
     def discard(self, draft: Draft, *, keep_marker: bool = False) -> None:
         """Delete what only this draft named, once it is known that it was not published.
@@ -111,6 +136,8 @@ class Drafts:
         """Delete what was kept for further drafts, once it is known that there will be none."""
         self._delete([name for name in self._kept if not (keep_marker and self.intent.marker in name)])
         self._kept = []
+        if self._renumbering is not None:
+            self._renumbering.give_up()
 
     def _snapshot(self, plan: Plan) -> Snapshot:
         intent, base = self.intent, plan.base
@@ -136,8 +163,8 @@ class Drafts:
             commit_user=intent.user,
             commit_identifier=intent.identifier,
             commit_kind=intent.kind,
-            time_millis=self.clock(),
-            uuid=self.new_uuid(),
+            time_millis=self.world.clock(),
+            uuid=self.world.new_uuid(),
             writer_version=WRITER_VERSION,
             total_record_count=delta_rows + (0 if base is None else base.total_record_count or 0),
             delta_record_count=delta_rows,

@@ -12,7 +12,6 @@ that a replay of the same messages finds the commit.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +21,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.commit.changes import Change
+from lakewright.commit.changes import POSTPONE, Change, copy_name, origin_name
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
 from lakewright.commit.message import snapshot_name
 from lakewright.commit.plan import Intent, Plan
@@ -42,32 +41,12 @@ from lakewright.spec.stats import NONE
 
 Place: TypeAlias = tuple[bytes, int]  # a partition and a bucket
 
-_COPY = re.compile(r"-r[0-9a-f]{12}(?=\.|$)")
 _DELTAS_MAX = 16  # beyond so many snapshots reading all live files of the buckets is cheaper
 # Room for those who commit while the copies are written: without it a slow commit could be overtaken again and again.
 # It differs from commit to commit, so that of several that were overtaken not all are overtaken by the next.
 _ROOM_BITS, _ROOM_BITS_MORE = 20, 12
 _CHUNK_BYTES = 64 << 20
 _THREADS = 4
-
-
-def origin_name(name: str) -> str:
-    """Return the name of the file that a renumbered file is a copy of; any other name as it is.
-
-    >>> origin_name("data-7-0-r0123456789ab.zst.parquet"), origin_name("data-7-0.parquet")
-    ('data-7-0.zst.parquet', 'data-7-0.parquet')
-    """
-    return _COPY.sub("", name)
-
-
-def copy_name(name: str, unique: str) -> str:
-    """Return the name of a renumbered copy.
-
-    >>> copy_name("data-7-0.parquet", "0123456789ab")
-    'data-7-0-r0123456789ab.parquet'
-    """
-    stem, dot, ending = name.partition(".")
-    return f"{stem}-r{unique}{dot}{ending}"
 
 
 class Floors:
@@ -81,19 +60,24 @@ class Floors:
 
     def on(self, base: Snapshot) -> Mapping[Place, int]:
         """Return the highest number of each bucket in a snapshot; buckets that cannot be too high may be missing."""
-        with suppress(NotFoundError):  # a snapshot expired while its delta was read
-            between = self._between(base)
-            if between is not None:
-                for snapshot in between:
-                    # Compaction moves numbers, it makes none.
-                    if snapshot.commit_kind is not CommitKind.COMPACT:
-                        self._note(self._store.manifests.delta(snapshot, keep=self._keep))
-                self._since = snapshot_name(base)
-                return self._highest
-        self._highest = {}
-        self._note(self._store.manifests.live(base, keep=self._keep, keep_manifest=self._may_name))
+        between = self._between(base)
+        try:
+            deltas = [] if between is None else [self._delta(snapshot) for snapshot in between]
+        except NotFoundError:  # a snapshot expired while its delta was read
+            between = None
+        if between is None:
+            self._highest = {}
+            deltas = [self._store.manifests.live(base, keep=self._keep, keep_manifest=self._may_name)]
+        for entries in deltas:
+            self._note(entries)
         self._since = snapshot_name(base)
         return self._highest
+
+    def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        # Compaction moves numbers and makes none, except where it gives rows their buckets.
+        if snapshot.commit_kind is CommitKind.COMPACT and self._store.options.bucket() != POSTPONE:
+            return []
+        return self._store.manifests.delta(snapshot, keep=self._keep)
 
     def _between(self, base: Snapshot) -> list[Snapshot] | None:
         """Return the snapshots after the one that is known; None where it is too far away or gone."""
@@ -263,8 +247,8 @@ class Renumbering:
 def _by_place(entries: Sequence[ManifestEntry]) -> dict[Place, tuple[ManifestEntry, ...]]:
     places: dict[Place, tuple[ManifestEntry, ...]] = {}
     for entry in entries:
-        # What waits in the postpone bucket gets its numbers when it is distributed.
-        if entry.kind == ADD and entry.bucket >= 0:
+        # What waits in the postpone bucket gets its numbers when it is distributed, and deeper levels count as older.
+        if entry.kind == ADD and entry.bucket >= 0 and entry.file.level == 0:
             place = (entry.partition, entry.bucket)
             places[place] = (*places.get(place, ()), entry)
     return places

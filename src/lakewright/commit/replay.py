@@ -21,11 +21,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from lakewright.commit.changes import Change, written_files
+from lakewright.commit.changes import Change, origin_name, written_files
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import Replaced
 from lakewright.commit.plan import Intent, live_in
-from lakewright.commit.renumber import origin_name
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry

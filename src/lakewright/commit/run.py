@@ -9,14 +9,13 @@ doubt the loop ends in success or in `CommitUnknownError`, never in an error tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lakewright.commit.draft import Draft, Drafts
+from lakewright.commit.draft import Draft, Drafts, World
 from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
 from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
-from lakewright.commit.renumber import Renumbering
 from lakewright.commit.replay import Search
 from lakewright.errors import CommitContentionError, CommitUnknownError
 from lakewright.metadata.store import TableStore
@@ -30,16 +29,6 @@ _JITTER = 0.2
 _PATIENCE = 2  # with the time of an attempt: how long those who wait for their turn stay away at most
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """Time, chance and new names; a test hands in its own."""
-
-    clock: Callable[[], int]  # epoch milliseconds
-    sleep: Callable[[float], None]  # seconds
-    random: Callable[[], float]  # in [0, 1)
-    new_uuid: Callable[[], str]
-
-
 @dataclass(slots=True)
 class Run:
     """The attempts to publish one intent."""
@@ -51,13 +40,11 @@ class Run:
     world: World
     search: Search = field(init=False)
     drafts: Drafts = field(init=False)
-    renumbering: Renumbering = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts that may be, or may still become, visible
     cause: Exception | None = None  # of the last doubt
 
     def __post_init__(self) -> None:
-        self.drafts = Drafts(self.store, self.intent, self.world.clock, self.world.new_uuid)
-        self.renumbering = Renumbering(self.store, self.intent, self.world.random, self.world.new_uuid)
+        self.drafts = Drafts(self.store, self.intent, self.world)
         claim = self.drafts.claim if self.drafts.can_claim else None
         self.search = Search(self.store, self.intent, self.world.clock(), claim)
 
@@ -68,7 +55,6 @@ class Run:
         except CommitUnknownError:
             if not self.search.tried:  # the doubt is about somebody else's attempt, so what we wrote is of no use
                 self.drafts.discard_rest(keep_marker=True)
-                self.renumbering.give_up()
             raise
         except Exception as error:
             if self.doubts:
@@ -76,7 +62,6 @@ class Run:
             if isinstance(error, OSError):
                 raise self._not_published(f"storage failed before anything was published: {error}") from error
             self.drafts.discard_rest()
-            self.renumbering.give_up()
             raise
 
     def _publish(self) -> Snapshot:
@@ -95,14 +80,12 @@ class Run:
             self._settle(base)
             if attempt == 0:
                 check_written(self.store, self.files)
-            plan = self.renumbering.apply(plan_on(self.store, self.intent, base), keep=bool(self.doubts))
-            draft = self.drafts.draft(plan)
-            self.renumbering.note(draft.snapshot, plan)
+            draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
             match self._hand_in(draft):
                 case Published():
                     self._settle(draft.snapshot, published=True)
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
-                    self.renumbering.settle(draft.snapshot)
+                    self.drafts.settle(draft.snapshot)
                     return draft.snapshot
                 case LostRace(winner_id):
                     self.drafts.discard(draft)
@@ -132,7 +115,7 @@ class Run:
         if landed.uuid not in self.search.tried:
             # The manifest of new files stays: it tells whoever comes next that the messages were committed.
             self.drafts.discard_rest(keep_marker=True)
-        self.renumbering.settle(landed)
+        self.drafts.settle(landed)
         return landed
 
     def _settle(self, newest: Snapshot | None, *, published: bool = False) -> None:
@@ -170,7 +153,6 @@ class Run:
         # The marker stays: whoever holds the same messages may have met it and published them under another name, and
         # without it the next try would not look for that. Nothing else names it, so orphan removal takes it in time.
         self.drafts.discard_rest(keep_marker=True)
-        self.renumbering.give_up()
         return CommitContentionError(
             f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) was not "
             f"published: {why}; commit the same messages again",

@@ -320,9 +320,10 @@ def _check_keyed_write(options: CoreOptions) -> None:
         raise UnsupportedError(
             "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key"
         )
-    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
+    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
         raise UnsupportedError(
-            "tables with 'sequence.snapshot-ordering' cannot be written: use 'sequence.field' to order rows"
+            "'sequence.snapshot-ordering' orders rows by commits, and a writer that compacts would mix them: set "
+            "'write-only' = true and compact in a job of its own"
         )
     producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
     if engine is MergeEngine.FIRST_ROW and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:

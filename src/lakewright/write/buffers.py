@@ -27,16 +27,16 @@ def buffer_of(task: WriteTask, live: LiveBuckets | None, partial_columns: tuple[
     return _append_buffer(task, plan, live)
 
 
-def limits_of(options: CoreOptions, *, copies: int = 1) -> BufferLimits:
-    """Return how much a buffer may use, of the memory that the options give to a writer.
-
-    `copies` is how many times the rows may stand in memory while the buffer works on them.
-    """
+def limits_of(options: CoreOptions) -> BufferLimits:
+    """Return how much a buffer may use, of the memory that the options give to a writer."""
     budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
+    spillable = options.get(CoreOptions.WRITE_BUFFER_SPILLABLE)
+    # Where commits order the rows, one commit must not write a key twice.
+    spillable = spillable or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
     return BufferLimits(
-        budget_bytes=(budget - budget // 4) // copies,  # the stage, its copy by routing and the encoders need the rest
+        budget_bytes=budget - budget // 4,  # the stage, its copy by routing and the encoders need the rest
         threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
-        spillable=options.get(CoreOptions.WRITE_BUFFER_SPILLABLE),
+        spillable=spillable,
     )
 
 
@@ -72,7 +72,7 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
         return 0 if live is None else live.next_sequence(*place)
 
     spec = MergeSpec.of_schema(store.schema, table=store.name)
-    return KeyedBuffer(spec, new_files, first_sequence, limits_of(store.options, copies=2))
+    return KeyedBuffer(spec, new_files, first_sequence, limits_of(store.options))
 
 
 def _names(task: WriteTask, *plans: FilePlan) -> FileNames:

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.formats.rolling import FinishedFile, RollingFile
+from lakewright.lsm.groups import Groups
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
 from lakewright.spec.keyed import SEQUENCE_NUMBER
@@ -30,8 +32,9 @@ from lakewright.write.routing import Group
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
-ROW_GROUP_BYTES = 24 << 20  # merged rows are written in pieces of at least this size
-_RUN_PART_BYTES = 1 << 20  # what a merge reads of a spilled run at a time
+_GROUP_BYTES = 24 << 20  # in memory; merged rows are written in pieces of at least this size
+_GROUP_ROWS_MAX = 1 << 17  # and all rows in pieces of at most this many
+_RUN_PART_ROWS = 1 << 14  # what a merge reads of a spilled run at a time
 _RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
 _CLOSERS = 8  # threads that close files, which is waiting for a disk or a store
 
@@ -155,8 +158,7 @@ class KeyedBuffer:
 
     def _spill(self, buckets: Sequence[_Bucket]) -> None:
         schema = buckets[0].pieces[0].schema
-        with ThreadPoolExecutor(self._limits.threads, thread_name_prefix="lakewright-fold") as pool:
-            spill = Spill((_parts(rows) for rows in pool.map(self._folded, buckets)), schema)
+        spill = Spill((self._folded(bucket, _RUN_PART_ROWS) for bucket in buckets), schema)
         for number, bucket in enumerate(buckets):
             bucket.runs.append(_Run(spill, number))
             if len(bucket.runs) >= _RUNS_MAX:
@@ -164,19 +166,23 @@ class KeyedBuffer:
                 _release(bucket.runs)
                 bucket.runs = [_Run(merged, 0)]
 
-    def _folded(self, bucket: _Bucket) -> pa.Table:
-        """Fold the rows that wait; those of a changelog go into their file before."""
-        rows = bucket.take_rows()
-        if bucket.changelog is not None:
-            rows = rows.take(pa.array(merge_order(rows, self._spec).order))
-            bucket.changelog.write(rows)
-            bucket.changelog.finish()
-        return self._spec.fold(rows)
+    def _folded(self, bucket: _Bucket, part_rows: int) -> Iterator[pa.Table]:
+        """Fold the rows that wait, part by part in key order; before that, those of a changelog go into their file.
 
-    def _merged(self, runs: Sequence[_Run], last: pa.Table | None = None) -> Iterator[pa.Table]:
-        streams: list[Iterable[pa.Table]] = [run.parts() for run in runs]
-        if last is not None:
-            streams.append(_parts(last))
+        The whole is never in memory a second time: a part is gathered, folded and gone before the next.
+        """
+        rows = bucket.take_rows()
+        groups = merge_order(rows, self._spec)
+        for start, end, folded in _key_ranges(groups, part_rows):
+            part = rows.take(pa.array(groups.order[start:end]))
+            if bucket.changelog is not None:
+                bucket.changelog.write(part)
+            yield part if folded else self._spec.fold(part)
+        if bucket.changelog is not None:
+            bucket.changelog.finish()
+
+    def _merged(self, runs: Sequence[_Run], last: Iterable[pa.Table] = ()) -> Iterator[pa.Table]:
+        streams = [*(run.parts() for run in runs), last]
         memory = self._limits.budget_bytes // (4 * self._limits.threads)
         return merge_runs(streams, self._spec, memory_bytes=memory)
 
@@ -218,12 +224,11 @@ class KeyedBuffer:
 
     def _encode(self, bucket: _Bucket) -> None:
         try:
-            rows = self._folded(bucket) if bucket.pieces else None
-            if not bucket.runs:
-                bucket.file.write(rows)
-                return
-            for table in _gathered(self._merged(bucket.runs, rows)):
-                bucket.file.write(table)
+            rows: Iterable[pa.Table] = self._folded(bucket, _GROUP_ROWS_MAX) if bucket.pieces else ()
+            if bucket.runs:
+                rows = _gathered(self._merged(bucket.runs, rows))
+            for part in rows:
+                bucket.file.write(part)
         except BaseException as error:
             name_file(error, bucket.file.path)
             raise
@@ -244,10 +249,17 @@ def _release(runs: Iterable[_Run]) -> None:
         run.spill.release()
 
 
-def _parts(rows: pa.Table) -> Iterator[pa.Table]:
-    """Cut a run into the parts that a merge reads one at a time."""
-    step = max(1, rows.num_rows * _RUN_PART_BYTES // max(1, rows.nbytes))
-    return (rows.slice(start, step) for start in range(0, rows.num_rows, step))
+def _key_ranges(groups: Groups, part_rows: int) -> Iterator[tuple[int, int, bool]]:
+    """Cut ordered rows into ranges of about equal size that no key crosses.
+
+    Of each: its bounds, and whether every key in it has one row, which then is folded as it is.
+    """
+    count = len(groups.order)
+    wanted = np.linspace(0, count, -(-count // part_rows) + 1).astype(np.int64)
+    first = np.unique(np.searchsorted(groups.starts, wanted))  # of each range the first key
+    cuts = np.append(groups.starts, count)[first]
+    for (a, b), (start, end) in zip(pairwise(first.tolist()), pairwise(cuts.tolist()), strict=True):
+        yield start, end, b - a == end - start
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -255,7 +267,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
-        if sum(part.nbytes for part in waiting) >= ROW_GROUP_BYTES:
+        if sum(part.nbytes for part in waiting) >= _GROUP_BYTES:
             yield pa.concat_tables(waiting)
             waiting = []
     if waiting:

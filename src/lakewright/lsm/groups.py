@@ -6,10 +6,13 @@ is made once per table from its schema, where it also refuses what it does not k
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from lakewright.lsm.images import Longs
@@ -26,6 +29,22 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def parts(self, rows_max: int) -> Iterator[Groups]:
+        """Cut the groups into ranges of about equal size, of about so many rows at most."""
+        count = len(self.order)
+        wanted = np.linspace(0, count, -(-count // rows_max) + 1).astype(np.int64)
+        firsts = np.unique(np.searchsorted(self.starts, wanted))
+        for first, last in pairwise(firsts.tolist()):
+            start, end = int(self.starts[first]), int(self.ends[last - 1])
+            yield Groups(
+                self.rows, self.order[start:end], self.starts[first:last] - start, self.ends[first:last] - start
+            )
+
+    def gathered(self) -> Groups:
+        """Return the same groups with their rows, and no others, in order."""
+        order = np.arange(len(self.order), dtype=np.int64)
+        return Groups(self.rows.take(pa.array(self.order)), order, self.starts, self.ends)
 
 
 class MergeFunction(Protocol):

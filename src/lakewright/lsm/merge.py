@@ -87,7 +87,10 @@ class MergeSpec:
 
     def fold(self, rows: pa.Table) -> pa.Table:
         """Merge rows in any order to one row per key, in key order; kinds stay, `_LEVEL` goes."""
-        groups = merge_order(rows, self)
+        return self.fold_groups(merge_order(rows, self))
+
+    def fold_groups(self, groups: Groups) -> pa.Table:
+        """Merge rows that stand in merge order already."""
         if self.function is not None:
             return _computed(groups, self.function)
         return _take(groups.rows, _winners(groups, self))

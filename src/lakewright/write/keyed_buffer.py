@@ -17,13 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.formats.rolling import FinishedFile, RollingFile
-from lakewright.lsm.groups import Groups
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
 from lakewright.spec.keyed import SEQUENCE_NUMBER
@@ -171,13 +169,14 @@ class KeyedBuffer:
 
         The whole is never in memory a second time: a part is gathered, folded and gone before the next.
         """
-        rows = bucket.take_rows()
-        groups = merge_order(rows, self._spec)
-        for start, end, folded in _key_ranges(groups, part_rows):
-            part = rows.take(pa.array(groups.order[start:end]))
+        for part in merge_order(bucket.take_rows(), self._spec).parts(part_rows):
+            if bucket.changelog is None and self._spec.function is None:
+                yield self._spec.fold_groups(part)  # of rows that do not win nothing is gathered
+                continue
+            gathered = part.gathered()
             if bucket.changelog is not None:
-                bucket.changelog.write(part)
-            yield part if folded else self._spec.fold(part)
+                bucket.changelog.write(gathered.rows)
+            yield self._spec.fold_groups(gathered)
         if bucket.changelog is not None:
             bucket.changelog.finish()
 
@@ -247,19 +246,6 @@ def _close(bucket: _Bucket) -> None:
 def _release(runs: Iterable[_Run]) -> None:
     for run in runs:
         run.spill.release()
-
-
-def _key_ranges(groups: Groups, part_rows: int) -> Iterator[tuple[int, int, bool]]:
-    """Cut ordered rows into ranges of about equal size that no key crosses.
-
-    Of each: its bounds, and whether every key in it has one row, which then is folded as it is.
-    """
-    count = len(groups.order)
-    wanted = np.linspace(0, count, -(-count // part_rows) + 1).astype(np.int64)
-    first = np.unique(np.searchsorted(groups.starts, wanted))  # of each range the first key
-    cuts = np.append(groups.starts, count)[first]
-    for (a, b), (start, end) in zip(pairwise(first.tolist()), pairwise(cuts.tolist()), strict=True):
-        yield start, end, b - a == end - start
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -10,10 +10,7 @@ import lakewright as lw
 from lakewright.errors import UnsupportedError
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 
-UNBUILT = [
-    n for n, spec in expected().items() if spec["options"].get("merge-engine") in ("aggregation", "partial-update")
-]
-TABLES = sorted(name for name in expected() if name not in UNBUILT)
+TABLES = sorted(expected())
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.java_split import from_java, to_java
 from lakewright.read.split import DataSplit
+from lakewright.write.builder import BatchWriteBuilder
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.read_tables import append, golden_store, new_table
 
@@ -195,6 +196,7 @@ def test_times_name_the_snapshots_between_them() -> None:
         ),
         ("append.no_snapshot", {"incremental-between": "0,1"}, NotFoundError, "the newest is none"),
         ("meta.expired", {"incremental-between-timestamp": "1,4000000000000"}, NotFoundError, "before 3.*expired"),
+        ("meta.expired", {"incremental-between-timestamp": "1,2"}, NotFoundError, "before 3.*expired"),
         ("meta.expired", {"incremental-between-timestamp": "7,3"}, InvalidInputError, "from the older"),
         ("meta.expired", {"incremental-between-timestamp": "x,3"}, InvalidInputError, "must look like"),
         (
@@ -203,6 +205,7 @@ def test_times_name_the_snapshots_between_them() -> None:
             InvalidInputError,
             "give one of",
         ),
+        ("meta.expired", {"incremental-between": "3,4", "scan.snapshot-id": "3"}, InvalidInputError, "give one of"),
         (
             "meta.expired",
             {"incremental-between": "3,4", "incremental-between-scan-mode": "sideways"},
@@ -307,6 +310,28 @@ def test_deltas_of_an_append_table_come_in_commit_order(tmp_path: Path) -> None:
     assert plan.snapshot_id == 4
     assert [split.partition for split in plan.splits()] == [("b",)]
     assert "Snapshot:           4" in str(ReadBuilder(some).explain())
+
+
+def test_rows_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string()))])
+    store = new_table(tmp_path, schema, options={"row-tracking.enabled": "true"})
+    append(store, pa.table({"id": [1], "tags": [["a"]]}, schema=schema))
+    append(store, pa.table({"id": [2], "tags": [[]]}, schema=schema))
+    builder = BatchWriteBuilder(store).overwrite()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(pa.table({"id": [3], "tags": [None]}, schema=schema))
+        commit.commit(write.prepare_commit())
+
+    def diff(start: int, end: int) -> ReadBuilder:
+        mode = {"incremental-between": f"{start},{end}", "incremental-between-scan-mode": "diff"}
+        return ReadBuilder(store.with_schema(store.schema.with_options(mode)))
+
+    assert diff(1, 2).new_read().to_arrow().to_pylist() == [{"id": 2, "tags": []}]
+    with pytest.raises(UnsupportedError, match=r"nested columns \(tags\)"):
+        diff(1, 3).new_read().to_arrow()
+    assert diff(1, 2).with_projection(["id", "_ROW_ID"]).new_read().to_arrow()["_ROW_ID"].to_pylist() == [1]
+    with pytest.raises(UnsupportedError, match="_ROW_ID belongs to a stored row"):
+        diff(1, 3).with_projection(["_ROW_ID"]).new_read().to_arrow()
 
 
 def test_one_call_reads_what_changed() -> None:

@@ -92,6 +92,12 @@ class Snapshots:
         except FileNotFoundError as error:
             raise self._missing(snapshot_id) from error
 
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """Return one snapshot, None where there is none of this id."""
+        with suppress(FileNotFoundError):
+            return self._read(snapshot_id)
+        return None
+
     def walk_back(self, from_id: int) -> Iterator[Snapshot]:
         """Yield the snapshot of this id and those before it, newest first, up to the first that is missing."""
         for snapshot_id in range(from_id, 0, -1):

@@ -43,11 +43,24 @@ def units_of(reader: SplitReader, split: DataSplit) -> list[Unit]:
     """Return the parts of any split that can be read side by side."""
     if split.before is not None:
         keyed = bool(reader.store.schema.primary_keys)
+        _check_columns(reader)
         after = replace(split, before=None)
         return [partial(_read_difference if keyed else _read_surplus, reader, split.before, after)]
     if split.streaming and reader.store.schema.primary_keys:
         return [partial(_read_events, reader, split, file) for file in split.files]
     return reader.units(split)
+
+
+def _check_columns(reader: SplitReader) -> None:
+    known = frozenset(field.name for field in reader.store.schema.fields)
+    for field in reader.projection.read_fields:
+        if field.name not in known:
+            raise UnsupportedError(
+                f"{reader.store.name}: {field.name} belongs to a stored row, and a row of a difference is none; leave "
+                "it out, or read with 'incremental-between-scan-mode' = 'delta'",
+                table=reader.store.name,
+                column=field.name,
+            )
 
 
 def _read_events(reader: SplitReader, split: DataSplit, file: DataFile) -> Iterator[pa.RecordBatch]:

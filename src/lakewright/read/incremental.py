@@ -7,6 +7,7 @@ out silently: where a snapshot of it has expired the read is refused and says wh
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from lakewright.read.plan import (
     row_id_groups,
     split_of,
 )
-from lakewright.read.scan import FileSchemas, Funnel, ScanResult, entry_pruner, local_millis, scan
+from lakewright.read.scan import TRAVEL, FileSchemas, Funnel, ScanResult, entry_pruner, local_millis, scan
 from lakewright.read.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD, ManifestEntry
@@ -92,8 +93,9 @@ def plan_between(store: TableStore, predicate: Predicate = TRUE) -> ChangePlan:
 def resolve_between(store: TableStore) -> Between:
     """Find the snapshots that the options name."""
     options = store.options
-    if _BETWEEN in options.values and _BETWEEN_TIMES in options.values:
-        raise InvalidInputError(f"{store.name}: give one of {_BETWEEN!r} and {_BETWEEN_TIMES!r}", table=store.name)
+    given = [key for key in (_BETWEEN, _BETWEEN_TIMES, *TRAVEL) if key in options.values]
+    if len(given) > 1:
+        raise InvalidInputError(f"{store.name}: give one of {' and '.join(map(repr, given))}", table=store.name)
     if _BETWEEN_TIMES in options.values:
         return _between_times(store, str(options.get(CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP)))
     names = _two(store, _BETWEEN, str(options.get(CoreOptions.INCREMENTAL_BETWEEN)))
@@ -161,12 +163,13 @@ def _range(store: TableStore, start: int, end: int, mode: ChangeMode) -> tuple[S
             table=store.name,
             snapshot_id=end,
         )
-    return tuple(_event_snapshot(store, snapshot_id, mode) for snapshot_id in range(start + 1, end + 1))
+    return _snapshots(store, range(start + 1, end + 1), mode)
 
 
-def _event_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snapshot:
-    found = find_snapshot(store, snapshot_id, mode)
-    return store.snapshots.get(snapshot_id) if found is None else found
+def _snapshots(store: TableStore, ids: Iterable[int], mode: ChangeMode) -> tuple[Snapshot, ...]:
+    with ThreadPoolExecutor(_READERS_MAX) as pool:
+        found = pool.map(lambda number: find_snapshot(store, number, mode) or store.snapshots.get(number), ids)
+        return tuple(found)
 
 
 def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snapshot | None:
@@ -174,16 +177,16 @@ def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snap
 
     One that expired is an error that names the oldest that is left.
     """
-    if store.snapshots.exists(snapshot_id):
-        return store.snapshots.get(snapshot_id)
-    if mode is ChangeMode.CHANGELOG and (kept := store.changelogs.find(snapshot_id)) is not None:
-        return kept
-    ids = store.snapshots.ids()
-    if not ids or snapshot_id > ids[-1]:
-        return None
-    if snapshot_id in ids:  # it came while we looked
-        return store.snapshots.get(snapshot_id)
-    earliest = next(number for number in changed_ids(store, mode) if number > snapshot_id)
+    found = store.snapshots.find(snapshot_id)
+    if found is None and mode is ChangeMode.CHANGELOG:
+        found = store.changelogs.find(snapshot_id)
+    newest = 0 if found else store.snapshots.latest_id() or 0
+    if found is not None or snapshot_id > newest:
+        return found
+    found = store.snapshots.find(snapshot_id)  # it may have come while we looked
+    if found is not None:
+        return found
+    earliest = next((number for number in changed_ids(store, mode) if number > snapshot_id), newest)
     raise NotFoundError(
         f"{store.name}: snapshot {snapshot_id} has expired, and its changes with it; the earliest that is left is "
         f"{earliest}. Begin at {earliest - 1} or later, or read the whole table anew; a consumer id, a tag or a longer "
@@ -216,23 +219,40 @@ def _between_times(store: TableStore, text: str) -> Between:
             option=_BETWEEN_TIMES,
         )
     mode = _mode(store, None)
-    ids = changed_ids(store, mode)
-    known = [_event_snapshot(store, number, ChangeMode.CHANGELOG) for number in ids]
-    inside = tuple(snapshot for snapshot in known if start < snapshot.time_millis <= end)
+    low, high = first_id_since(store, start + 1, mode), first_id_since(store, end + 1, mode, whole=False)
+    inside = _snapshots(store, range(low, high), mode)
     if not inside:
         return Between(mode)
-    if inside[0].id == ids[0] and inside[0].id > 1:
-        raise NotFoundError(
-            f"{store.name}: snapshots before {inside[0].id}, of {inside[0].time_millis} ms, have expired, so not all "
-            f"changes after {start} ms are left; begin at {inside[0].time_millis} ms, or keep snapshots longer",
-            table=store.name,
-            earliest_snapshot_id=inside[0].id,
-            earliest_millis=inside[0].time_millis,
-        )
+    first = inside[0]
     if mode is not ChangeMode.DIFF:
         return Between(mode, inside)
-    before = None if inside[0].id == 1 else store.snapshots.get(inside[0].id - 1)
-    return Between(mode, before=before, after=inside[-1])
+    return Between(mode, before=None if first.id == 1 else store.snapshots.get(first.id - 1), after=inside[-1])
+
+
+def first_id_since(store: TableStore, millis: int, mode: ChangeMode, *, whole: bool = True) -> int:
+    """Return the first snapshot of a moment or later, also one that is yet to come.
+
+    What expired may be of that moment too: with `whole` it is an error not to know.
+    """
+    ids = changed_ids(store, mode)
+
+    def is_late(number: int) -> bool:
+        found = find_snapshot(store, number, mode)
+        return found is not None and found.time_millis >= millis
+
+    place = bisect_left(ids, True, key=is_late)  # noqa: FBT003
+    if place == len(ids):
+        return ids[-1] + 1 if ids else 1
+    if whole and place == 0 and ids[0] > 1:
+        earliest = _snapshots(store, ids[:1], mode)[0].time_millis
+        raise NotFoundError(
+            f"{store.name}: snapshots before {ids[0]}, of {earliest} ms, have expired, so not all changes since "
+            f"{millis} ms are left; begin after {earliest} ms, or read the whole table anew",
+            table=store.name,
+            earliest_snapshot_id=ids[0],
+            earliest_millis=earliest,
+        )
+    return ids[place]
 
 
 def _millis(text: str) -> int:

@@ -22,7 +22,7 @@ from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
 from lakewright.storage.layout import POSTPONE_BUCKET
 
-_TRAVEL = tuple(
+TRAVEL = tuple(
     option.key()
     for option in (
         CoreOptions.SCAN_SNAPSHOT_ID,
@@ -60,7 +60,7 @@ class ScanResult:
 def pick_snapshot(store: TableStore) -> Snapshot | None:
     """Return the snapshot that the `scan.` options name, the newest without them; None: the table was never written."""
     options = store.options
-    given = [key for key in _TRAVEL if key in options.values]
+    given = [key for key in TRAVEL if key in options.values]
     if len(given) > 1:
         raise InvalidInputError(
             f"{store.name}: at most one option may name a snapshot, not {' and '.join(given)}", table=store.name

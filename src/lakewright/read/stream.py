@@ -27,9 +27,9 @@ from lakewright.read.incremental import (
     ChangePlan,
     KeepBucket,
     asks_for_changes,
-    changed_ids,
     event_mode,
     find_snapshot,
+    first_id_since,
     has_events,
     plan_difference,
     plan_events,
@@ -239,7 +239,7 @@ def _first_changes(store: TableStore, mode: str) -> int:
     if mode == "latest":
         return newest + 1
     if mode == "from-timestamp":
-        return _first_since(store, _wanted_millis(store))
+        return first_id_since(store, _wanted_millis(store), event_mode(store))
     wanted = store.options.get(CoreOptions.SCAN_SNAPSHOT_ID)
     if wanted is not None:
         if not 1 <= wanted <= newest + 1:
@@ -268,27 +268,6 @@ def _wanted_millis(store: TableStore) -> int:
             option="scan.mode",
         )
     return local_millis(text, key)
-
-
-def _first_since(store: TableStore, millis: int) -> int:
-    """Return the first snapshot that was committed at a moment or later, also one that is yet to come."""
-    mode = event_mode(store)
-    ids = changed_ids(store, mode)
-    for number in ids:
-        snapshot = find_snapshot(store, number, mode)
-        if snapshot is None or snapshot.time_millis < millis:
-            continue
-        if number == ids[0] and number > 1:
-            raise NotFoundError(
-                f"{store.name}: snapshots before {number}, of {snapshot.time_millis} ms, have expired, so not all "
-                f"changes since {millis} ms are left; begin at {snapshot.time_millis + 1} ms or later, or with "
-                "'scan.mode' = 'latest-full'",
-                table=store.name,
-                earliest_snapshot_id=number,
-                earliest_millis=snapshot.time_millis,
-            )
-        return number
-    return ids[-1] + 1 if ids else 1
 
 
 def _announced(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:

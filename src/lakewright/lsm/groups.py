@@ -6,7 +6,7 @@ is made once per table from its schema, where it also refuses what it does not k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.lsm.images import Longs
+
+_TAKE_BYTES_MAX = 1 << 30  # texts of one array have 2 GB at most
+_FEW = 4  # one row of so many is few
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Groups:
     def gathered(self) -> Groups:
         """Return the same groups with their rows, and no others, in order."""
         order = np.arange(len(self.order), dtype=np.int64)
-        return Groups(self.rows.take(pa.array(self.order)), order, self.starts, self.ends)
+        return Groups(take_rows(self.rows, self.order), order, self.starts, self.ends)
 
 
 class MergeFunction(Protocol):
@@ -55,3 +58,37 @@ class MergeFunction(Protocol):
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group, in their order, with the columns of `groups.rows`."""
+
+
+def take_rows(rows: pa.Table, positions: Longs) -> pa.Table:
+    """Return the rows at positions, without a copy where they follow each other."""
+    if len(positions) == 0:
+        return rows.slice(0, 0)
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first == len(positions) - 1 and bool(np.all(positions[1:] > positions[:-1])):
+        return rows.slice(first, len(positions))
+    # Arrow puts the chunks of a table together before it takes rows, which costs too much for few of them, and which
+    # cannot be done with very many bytes.
+    wide = rows.nbytes > _TAKE_BYTES_MAX
+    if not wide and (len(positions) > len(rows) // _FEW or all(c.num_chunks == 1 for c in rows.columns)):
+        return rows.take(pa.array(positions))
+    batches = rows.to_batches()
+    parts = np.array_split(positions, 1 + rows.nbytes // _TAKE_BYTES_MAX if wide else 1)
+    return pa.concat_tables([_take_by_chunk(batches, part) for part in parts if len(part)])
+
+
+def _take_by_chunk(batches: Sequence[pa.RecordBatch], positions: Longs) -> pa.Table:
+    """Take the rows of each batch, then put them in order."""
+    bounds = np.cumsum([0, *(len(batch) for batch in batches)])
+    batch_of = np.searchsorted(bounds, positions, side="right") - 1
+    by_batch = np.argsort(batch_of.astype(np.uint16) if len(batches) < 1 << 16 else batch_of, kind="stable")
+    sorted_positions = positions.take(by_batch)
+    cuts = np.searchsorted(batch_of.take(by_batch), np.arange(len(batches) + 1))
+    taken = [
+        batch.take(pa.array(sorted_positions[start:end] - bound))
+        for batch, bound, (start, end) in zip(batches, bounds.tolist(), pairwise(cuts.tolist()), strict=False)
+        if end > start
+    ]
+    back = np.empty(len(positions), np.int64)
+    back[by_batch] = np.arange(len(positions))
+    return pa.Table.from_batches(taken).take(pa.array(back))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.lsm.aggregation import Aggregation
-from lakewright.lsm.groups import Groups, MergeFunction
+from lakewright.lsm.groups import Groups, MergeFunction, take_rows
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
 from lakewright.lsm.partial_update import PartialUpdate
@@ -93,7 +93,7 @@ class MergeSpec:
         """Merge rows that stand in merge order already."""
         if self.function is not None:
             return _computed(groups, self.function)
-        return _take(groups.rows, _winners(groups, self))
+        return take_rows(groups.rows, _winners(groups, self))
 
 
 def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:
@@ -184,25 +184,15 @@ def _computed(groups: Groups, function: MergeFunction) -> pa.Table:
     """Let a function merge the keys of two rows or more, and put the others between its results."""
     several = groups.ends - groups.starts > 1
     if not several.any():
-        return _take(groups.rows, groups.order)
+        return take_rows(groups.rows, groups.order)
     counts = (groups.ends - groups.starts)[several]
     ends = np.cumsum(counts)
     at = np.repeat(several, groups.ends - groups.starts)
     merged = function.merge(Groups(groups.rows, groups.order[at], ends - counts, ends))
     if several.all():
         return merged
-    single = _take(groups.rows, groups.order[~at])
+    single = take_rows(groups.rows, groups.order[~at])
     place = np.empty(len(groups), np.int64)
     place[several] = np.arange(len(merged))
     place[~several] = np.arange(len(merged), len(groups))
-    return pa.concat_tables([merged, single]).take(pa.array(place))
-
-
-def _take(rows: pa.Table, positions: Longs) -> pa.Table:
-    """Return the rows at positions, without a copy where they follow each other."""
-    if len(positions) == 0:
-        return rows.slice(0, 0)
-    first, last = int(positions[0]), int(positions[-1])
-    if last - first == len(positions) - 1 and bool(np.all(positions[1:] > positions[:-1])):
-        return rows.slice(first, len(positions))
-    return rows.take(pa.array(positions))
+    return take_rows(pa.concat_tables([merged, single]), place)

@@ -13,6 +13,7 @@ from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.maintenance.expire import Expired, Retention, expire_snapshots
 from lakewright.maintenance.orphans import Orphans, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
@@ -223,6 +224,32 @@ class FileStoreTable:
     def rescale(self, buckets: int, *, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
         """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored."""
         return rescale(self.store, buckets, partitions=partitions)
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: int | None = None,
+        max_deletes: int | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Expired:
+        """Remove old snapshots and the files that only they name; what is not said is as the table's options say.
+
+        At least `retain_min` snapshots stay and at most `retain_max`; in between one goes when its successor is older
+        than `older_than` (epoch milliseconds). Tags, other branches and consumers keep what they need. Expiry happens
+        only when asked for: commits honour no `snapshot.num-retained.*`.
+        """
+        now = int(time.time() * 1000)
+        retention = Retention.of_options(
+            self.options,
+            now,
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than=older_than,
+            max_deletes=max_deletes,
+        )
+        return expire_snapshots(self.store, retention, dry_run=dry_run, now_millis=now)
 
     def remove_orphan_files(self, *, older_than_millis: int | None = None, dry_run: bool = False) -> Orphans:
         """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).

@@ -61,7 +61,7 @@ def remove_orphans(
     used = _used_names(store) if candidates else frozenset()
     orphans = [info for info in candidates if _name(info.path) not in used]
     for info in orphans:
-        _check_inside(store, info.path)
+        check_inside(store, info.path)
     if not dry_run:
         for info in orphans:
             store.storage.delete(info.path)
@@ -73,18 +73,18 @@ def _candidates(store: TableStore) -> Iterator[FileInfo]:
     layout = store.layout
     for directory in (layout.manifest_directory, layout.index_directory, layout.statistics_directory):
         yield from _list(store, directory)
-    for branch in _branch_layouts(store):
+    for branch in branch_layouts(store):
         for directory, prefix in ((branch.snapshot_directory, "snapshot-"), (branch.changelog_directory, "changelog-")):
             yield from (info for info in _list(store, directory) if _is_stray(_name(info.path), prefix))
-    if _is_own(store, layout.data_root):
+    if is_own(store, layout.data_root):
         yield from _data_files(store, layout.data_root, len(store.schema.partition_keys))
 
 
 def _list(store: TableStore, directory: str) -> Iterator[FileInfo]:
-    yield from store.storage.list(directory) if _is_own(store, directory) else ()
+    yield from store.storage.list(directory) if is_own(store, directory) else ()
 
 
-def _is_own(store: TableStore, directory: str) -> bool:
+def is_own(store: TableStore, directory: str) -> bool:
     """Say whether a directory is reached from the table's without a link: listings show real directories only."""
     root = store.layout.root.rstrip("/")
     while directory.rstrip("/") != root:
@@ -110,7 +110,8 @@ def _is_stray(name: str, prefix: str) -> bool:
     return name not in _HINTS and not numbered([name], prefix)
 
 
-def _branch_layouts(store: TableStore) -> list[Layout]:
+def branch_layouts(store: TableStore) -> list[Layout]:
+    """Return the layouts of all branches, the main one first."""
     layout = replace(store.layout, branch=MAIN_BRANCH)
     return [layout, *(layout.for_branch(name) for name in branches(store.storage, layout))]
 
@@ -119,7 +120,7 @@ def _used_names(store: TableStore) -> frozenset[str]:
     """Return the name of every file that a snapshot, tag or kept changelog of any branch needs."""
     used: set[str] = set()
     read: set[str] = set()  # manifests whose entries are in `used` already
-    for layout in _branch_layouts(store):
+    for layout in branch_layouts(store):
         if not Schemas(store.storage, layout).ids():
             raise CorruptTableError(
                 f"{store.name}: branch {layout.branch} has no schema, so nobody can say which files it uses; "
@@ -183,7 +184,8 @@ def _names_of(entry: ManifestEntry) -> tuple[str, ...]:
     return (entry.file.file_name, *entry.file.extra_files)
 
 
-def _check_inside(store: TableStore, path: str) -> None:
+def check_inside(store: TableStore, path: str) -> None:
+    """Refuse to touch a file that does not lie in the table's own directory."""
     root = store.layout.root.rstrip("/") + "/"
     if not path.startswith(root) or ".." in path.split("/"):
         raise CorruptTableError(f"{store.name}: {path} lies outside the table; nothing was deleted", path=path)

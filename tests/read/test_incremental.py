@@ -312,14 +312,14 @@ def test_deltas_of_an_append_table_come_in_commit_order(tmp_path: Path) -> None:
     assert "Snapshot:           4" in str(ReadBuilder(some).explain())
 
 
-def test_rows_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+def test_rows_of_rewritten_files_are_told_apart(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string()))])
     store = new_table(tmp_path, schema, options={"row-tracking.enabled": "true"})
     append(store, pa.table({"id": [1], "tags": [["a"]]}, schema=schema))
     append(store, pa.table({"id": [2], "tags": [[]]}, schema=schema))
     builder = BatchWriteBuilder(store).overwrite()
     with builder.new_write() as write, builder.new_commit() as commit:
-        write.write_arrow(pa.table({"id": [3], "tags": [None]}, schema=schema))
+        write.write_arrow(pa.table({"id": [1, 2, 2, 3], "tags": [["a"], ["b"], ["b"], None]}, schema=schema))
         commit.commit(write.prepare_commit())
 
     def diff(start: int, end: int) -> ReadBuilder:
@@ -327,8 +327,13 @@ def test_rows_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
         return ReadBuilder(store.with_schema(store.schema.with_options(mode)))
 
     assert diff(1, 2).new_read().to_arrow().to_pylist() == [{"id": 2, "tags": []}]
-    with pytest.raises(UnsupportedError, match=r"nested columns \(tags\)"):
-        diff(1, 3).new_read().to_arrow()
+    changed = diff(2, 3).with_include_row_kind().new_read().to_arrow().to_pylist()
+    assert sorted(str(list(row.values())) for row in changed) == [
+        "['+I', 2, ['b']]",
+        "['+I', 2, ['b']]",
+        "['+I', 3, None]",
+        "['-D', 2, []]",
+    ]
     assert diff(1, 2).with_projection(["id", "_ROW_ID"]).new_read().to_arrow()["_ROW_ID"].to_pylist() == [1]
     with pytest.raises(UnsupportedError, match="_ROW_ID belongs to a stored row"):
         diff(1, 3).with_projection(["_ROW_ID"]).new_read().to_arrow()

@@ -22,6 +22,7 @@ from lakewright.errors import UnsupportedError
 from lakewright.lsm.equality import equal_rows
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.merge import MergeSpec, drop_retracts
+from lakewright.lsm.sameness import row_codes
 from lakewright.lsm.windows import windows
 from lakewright.read.files import missing_files_explained
 from lakewright.read.keyed import KeyedFiles
@@ -32,11 +33,8 @@ from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import TRUE, project
-from lakewright.spec.types import ArrayType, MapType, MultisetType, RowType, VectorType
 
 _SIDE = "_SIDE"  # of a row while two states are compared: 0 before, 1 after
-_WEIGHT = "_WEIGHT"  # how often a row is in the state after, less how often it is in the state before
-_NESTED = (ArrayType, MapType, MultisetType, RowType, VectorType)
 
 
 def units_of(reader: SplitReader, split: DataSplit) -> list[Unit]:
@@ -122,31 +120,23 @@ def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
 
 def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an append table that became more (+I) or fewer (-D); rows that only moved cancel out."""
-    schema = reader.store.schema
-    nested = [field.name for field in schema.fields if isinstance(field.type, _NESTED)]
-    if nested:
-        raise UnsupportedError(
-            f"{reader.store.name}: files were rewritten between the two snapshots, and rows of an append table with "
-            f"nested columns ({', '.join(nested)}) cannot be told apart; read with 'incremental-between-scan-mode' = "
-            "'delta'",
-            table=reader.store.name,
-            column=nested[0],
-        )
     # A row that does not match equals no row that does, so both states can be filtered at once.
-    whole = replace(reader, projection=plan_projection(schema.fields))
-    parts = []
-    for state, weight in ((before, -1), (after, 1)):
-        for batch in whole.read(state):
-            weights = pa.repeat(pa.scalar(weight, pa.int64()), batch.num_rows)
-            parts.append(pa.Table.from_batches([batch.append_column(_WEIGHT, weights)]))
-    if not parts:
-        return
-    names = [field.name for field in schema.fields]
-    counted = pa.concat_tables(parts).group_by(names, use_threads=False).aggregate([(_WEIGHT, "sum")])
-    surplus = counted.column(f"{_WEIGHT}_sum").to_numpy()
+    whole = replace(reader, projection=plan_projection(reader.store.schema.fields))
+    parts = [[pa.Table.from_batches([batch]) for batch in whole.read(state)] for state in (before, after)]
+    rows = pa.concat_tables([whole.projection.empty(), *parts[0], *parts[1]])
+    gone = sum(part.num_rows for part in parts[0])
+    weights = np.where(np.arange(rows.num_rows) < gone, -1, 1)
+    _, firsts, numbers = np.unique(
+        row_codes([_joined(column) for column in rows.columns], rows.num_rows), return_index=True, return_inverse=True
+    )
+    surplus = np.bincount(numbers, weights, minlength=len(firsts)).astype(np.int64)
     at = np.repeat(np.arange(len(surplus)), np.abs(surplus))
     kinds = np.where(surplus[at] > 0, INSERT, DELETE).astype(np.int8)
-    yield from _finished(reader, _with_kinds(counted.select(names).take(pa.array(at)), kinds))
+    yield from _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds))
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _with_kinds(values: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:

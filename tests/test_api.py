@@ -27,6 +27,7 @@ SURFACE = {
         "list_tags()",
         "new_batch_write_builder()",
         "new_read_builder()",
+        "new_postpone_fixed_bucket_write_builder()",
         "new_stream_write_builder()",
         "new_write_builder()",
         "rename_tag(old_name, new_name)",
@@ -43,6 +44,13 @@ SURFACE = {
     "BatchTableWrite": ["prepare_commit()"],
     "StreamTableWrite": ["prepare_commit(commit_identifier)"],
     "StreamWriteBuilder": ["new_commit()", "new_write()"],
+    "PostponeFixedBucketWriteBuilder": ["new_commit()", "new_write()"],
+    "PostponeFixedBucketBatchTableWrite": [
+        "close()",
+        "prepare_commit()",
+        "write_arrow(data, bucket=None)",
+        "write_arrow_batch(data, bucket=None)",
+    ],
     "StreamTableCommit": ["commit(commit_messages, commit_identifier, snapshot_properties=None)"],
     "TableRead": [
         "to_arrow(splits, parallelism=None)",

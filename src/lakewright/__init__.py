@@ -51,6 +51,7 @@ from lakewright.write.builder import (
     StreamWriteBuilder,
     TableWrite,
 )
+from lakewright.write.postpone_builder import PostponeFixedBucketBatchTableWrite, PostponeFixedBucketWriteBuilder
 
 __version__ = "0.1.0"
 
@@ -97,6 +98,8 @@ __all__ = [
     "PagedList",
     "Partition",
     "Plan",
+    "PostponeFixedBucketBatchTableWrite",
+    "PostponeFixedBucketWriteBuilder",
     "Predicate",
     "PredicateBuilder",
     "Progress",

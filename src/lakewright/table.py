@@ -26,6 +26,7 @@ from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
 from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
+from lakewright.write.postpone_builder import PostponeFixedBucketWriteBuilder
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 _TRAVEL = (
@@ -117,6 +118,10 @@ class FileStoreTable:
     def new_stream_write_builder(self) -> StreamWriteBuilder:
         """Start a stream write: many commits, each with an identifier."""
         return StreamWriteBuilder(self.store)
+
+    def new_postpone_fixed_bucket_write_builder(self) -> PostponeFixedBucketWriteBuilder:
+        """Start a batch write straight into real buckets of a table that postpones them (`bucket` = -2)."""
+        return PostponeFixedBucketWriteBuilder(self.store)
 
     # Reading.
 

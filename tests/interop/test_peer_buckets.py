@@ -11,7 +11,6 @@ import pytest
 import lakewright as lw
 from lakewright.spec.buckets import row_hashes
 from lakewright.write.dynamic import HashFiles
-from lakewright.write.postpone_builder import PostponeFixedBucketWriteBuilder
 from support.peers import NAMES, PYTHON, Peers
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
@@ -117,7 +116,7 @@ def test_peers_do_not_see_rows_that_wait_for_their_bucket(
     _write(catalog, peers, reader, [("a", 2, "waits")])
     for who in ("lakewright", *NAMES):
         assert _read(catalog, peers, who) == []
-    builder = PostponeFixedBucketWriteBuilder(table.store)
+    builder = table.new_postpone_fixed_bucket_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
         write.write_arrow(_rows([("a", k, "real") for k in range(20)]))
         commit.commit(write.prepare_commit())

@@ -87,7 +87,10 @@ def paths(*, of_many: bool) -> Iterator[None]:
     if not of_many:
         yield
         return
-    with patch.multiple(sorting, _FEW_ROWS=0, _FEW_RUNS=1), patch.object(images, "_TEXT_WORDS", 1):
+    with (
+        patch.multiple(sorting, _FEW_ROWS=0, _FEW_RUNS=1, _MANY=1),
+        patch.multiple(images, _TEXT_WORDS=1, _PREFIX_ROWS_MIN=1, _MANY=1),
+    ):
         yield
 
 

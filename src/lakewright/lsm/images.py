@@ -34,6 +34,7 @@ COMPACT_DECIMAL_MAX = 18  # decimals up to this precision fit 64 bits
 _TEXT_WORDS = 16  # texts that are equal for so many words are left to Arrow
 _SAMPLES = 32
 _PREFIX_MAX = 1 << 12
+_PREFIX_ROWS_MIN = 1 << 10  # fewer are sorted before their common beginning is found
 _MANY = 8  # one row of so many is many
 _ALL_BITS = (1 << WORD_BITS) - 1
 _LEADING = np.array([_ALL_BITS ^ (_ALL_BITS >> 8 * kept) for kept in range(WORD_BYTES + 1)], np.uint64)
@@ -261,21 +262,26 @@ class _TextRank:
 
 
 def _text_parts(column: pa.Array, nulls: Flags | None, *, descending: bool) -> list[Part]:
-    binary = column.cast(pa.large_binary() if column.type == pa.large_string() else pa.binary())
     texts = _Texts.of(column, nulls)
-    begin = _shared_prefix(binary)
+    begin = _shared_prefix(column) if len(column) >= _PREFIX_ROWS_MIN else 0
     end = min(texts.longest, begin + _TEXT_WORDS * WORD_BYTES)
     parts: list[Part] = [
         _TextWord(texts, skip, min(WORD_BYTES, end - skip), descending) for skip in range(begin, end, WORD_BYTES)
     ]
     if end < texts.longest:
-        return [*parts, _TextRank(binary, descending)]
+        return [*parts, _TextRank(_binary(column), descending)]
     # A text that is the beginning of another is told from it by its length alone, as both may go on with zeros.
     return [*parts, number_part(texts.lengths, descending=descending)]
 
 
+def _binary(column: pa.Array) -> pa.Array:
+    """Return texts as bytes, which is what orders them."""
+    return column.cast({pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(column.type, column.type))
+
+
 def _shared_prefix(column: pa.Array) -> int:
     """Return how many bytes all texts have in common at their beginning, which therefore order nothing."""
+    column = _binary(column)
     at = np.linspace(0, len(column) - 1, min(_SAMPLES, len(column))).astype(np.int64)
     seen = [text for text in column.take(pa.array(at)).to_pylist() if text is not None]
     if not seen or _common_bytes(min(seen), max(seen)) == 0:

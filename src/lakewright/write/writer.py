@@ -28,11 +28,10 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, check_supported_for_write
 from lakewright.write.buffer import Written
-from lakewright.write.buffers import buffer_of
 from lakewright.write.intake import Intake, KeyedIntake
 from lakewright.write.kinds import GivenKinds, RowKinds
+from lakewright.write.parts import buffer_of, router_of
 from lakewright.write.restore import LiveBuckets
-from lakewright.write.routers import router_of
 from lakewright.write.routing import IndexChange
 from lakewright.write.task import Place, WriteTask
 

@@ -1,4 +1,8 @@
-"""Which buffer a table needs: sorted and folded by key, or as the rows come."""
+"""The parts of a writer: which router and which buffer a table needs.
+
+A bucket mode decides how rows find their buckets, a primary key whether they are folded and sorted on their way into
+files or written as they come.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,27 @@ from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.storage.layout import check_file_name
 from lakewright.write.buffer import Buffer, BufferLimits, WriteBuffer
+from lakewright.write.cross_partition import CrossPartitionRouter
+from lakewright.write.dynamic import DynamicRouter
 from lakewright.write.keyed_buffer import KeyedBuffer
-from lakewright.write.postpone import postpone_plan
+from lakewright.write.postpone import PostponeRouter, RealBucketsRouter, postpone_plan
 from lakewright.write.restore import LiveBuckets
+from lakewright.write.routing import HashRouter, Router
 from lakewright.write.task import FileNames, Place, WriteTask
+
+
+def router_of(task: WriteTask) -> Router:
+    """Return the router of a table's bucket mode."""
+    schema = task.store.schema
+    match schema.bucket_mode:
+        case BucketMode.UNAWARE | BucketMode.HASH_FIXED:
+            return HashRouter(schema, table=task.store.name)
+        case BucketMode.HASH_DYNAMIC:
+            return DynamicRouter(task)
+        case BucketMode.KEY_DYNAMIC:
+            return CrossPartitionRouter(task)
+        case BucketMode.POSTPONE:
+            return RealBucketsRouter(task) if task.real_buckets else PostponeRouter(task)
 
 
 def buffer_of(task: WriteTask, live: LiveBuckets | None, partial_columns: tuple[str, ...] | None) -> Buffer:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lakewright.compact.job import compact_table
+from lakewright.lsm.runs import runs_of
 from lakewright.metadata.store import TableStore
 from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, levels, live, read
@@ -19,6 +20,13 @@ FULL = {"changelog-producer": "full-compaction"}
 DEDUPE = {"changelog-producer.row-deduplicate": "true"}
 BITMAP64 = {"deletion-vectors.bitmap64": "true"}
 SMALL = {"target-file-size": "1 kb", "num-sorted-run.compaction-trigger": "3", "num-levels": "4"}
+
+
+def _ballast(rng: np.random.Generator, model: Model) -> list[Change]:
+    """Return rows that nobody changes, so that the deepest level is large and later rows stay above it."""
+    rows = {k: (k, rng.bytes(30).hex()) for k in range(1000, 1200)}
+    model.update(rows)
+    return [(INSERT, k, v, w) for k, (v, w) in rows.items()]
 
 
 def _batch(rng: np.random.Generator, *, deletes: bool) -> list[Change]:
@@ -45,29 +53,30 @@ def _replay(store: TableStore, state: Model, first: int, last: int) -> None:
             assert state.pop(k) == (v, w)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"compaction.force-up-level-0": "true"},
-        VECTORS,
-        {**VECTORS, **BITMAP64},
-        LOOKUP,
-        {**LOOKUP, **DEDUPE},
-        {**LOOKUP, **VECTORS},
-        {"force-lookup": "true"},
-        FULL,
-        {**FULL, **DEDUPE},
-        {"merge-engine": "first-row"},
-        {"merge-engine": "first-row", **LOOKUP},
-        {**SMALL},
-        {**SMALL, **VECTORS},
-        {**SMALL, **LOOKUP, **VECTORS},
-        {"file.format": "avro"},
-        {"file.format": "orc", **VECTORS},
-        {"file.format.per.level": "0:avro", **VECTORS},
-    ],
+    ("seed", "options"),
+    enumerate(
+        [
+            {},
+            {"compaction.force-up-level-0": "true"},
+            VECTORS,
+            {**VECTORS, **BITMAP64},
+            LOOKUP,
+            {**LOOKUP, **DEDUPE},
+            {**LOOKUP, **VECTORS},
+            {"force-lookup": "true"},
+            FULL,
+            {**FULL, **DEDUPE},
+            {"merge-engine": "first-row"},
+            {"merge-engine": "first-row", **LOOKUP},
+            {**SMALL},
+            {**SMALL, **VECTORS},
+            {**SMALL, **LOOKUP, **VECTORS},
+            {"file.format": "avro"},
+            {"file.format": "orc", **VECTORS},
+            {"file.format.per.level": "0:avro", **VECTORS},
+        ]
+    ),
     ids=str,
 )
 def test_like_a_dict(tmp_path: Path, options: dict[str, str], seed: int) -> None:
@@ -78,8 +87,8 @@ def test_like_a_dict(tmp_path: Path, options: dict[str, str], seed: int) -> None
     model: Model = {}
     replayed: Model = {}
     seen = 0
-    for _ in range(14):
-        batch = _batch(rng, deletes=not first_row)
+    for number in range(10):
+        batch = _ballast(rng, {}) if number == 0 and seed % 2 else _batch(rng, deletes=not first_row)
         published = commit_rows(store, batch)
         _apply(model, batch, first_row=first_row)
         full = bool(rng.random() < 0.25)
@@ -95,7 +104,59 @@ def test_like_a_dict(tmp_path: Path, options: dict[str, str], seed: int) -> None
             assert replayed == model
         if producer == "full-compaction" and full:
             assert replayed == model
-    assert len(live(store)) < 14
+    assert len(runs_of(entry.file for entry in live(store))) < 9
     compact_table(store, full=True)
     assert read(store) == model
     assert set(levels(store)) <= {store.options.num_levels() - 1}
+
+
+def _sum(old: tuple[int | None, str | None], v: int | None, w: str | None) -> tuple[int | None, str | None]:
+    total = old[0] if v is None else v if old[0] is None else old[0] + v
+    return total, old[1] if w is None else w
+
+
+def _newest(old: tuple[int | None, str | None], v: int | None, w: str | None) -> tuple[int | None, str | None]:
+    return (v, w) if old[0] is None or (v is not None and v >= old[0]) else old
+
+
+def _filled(old: tuple[int | None, str | None], v: int | None, w: str | None) -> tuple[int | None, str | None]:
+    return old[0] if v is None else v, old[1] if w is None else w
+
+
+ENGINES = {
+    "aggregation": ({"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}, _sum),
+    "partial-update": ({"merge-engine": "partial-update"}, _filled),
+    "sequence field": ({"sequence.field": "v"}, _newest),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "options", [{}, VECTORS, LOOKUP, {**LOOKUP, **VECTORS, **SMALL}, {"force-lookup": "true"}, FULL], ids=str
+)
+def test_engines_that_look_at_old_rows(tmp_path: Path, options: dict[str, str], engine: str) -> None:
+    more, merged = ENGINES[engine]
+    store = keyed_store(tmp_path / "t", {**options, **more})
+    rng = np.random.default_rng(7)
+    model: Model = {}
+    replayed: Model = {}
+    seen: set[int] = set()
+    for number in range(10):
+        batch = _ballast(rng, model) if number == 0 else []
+        for k in rng.choice(40, size=int(rng.integers(1, 12)), replace=False).tolist():
+            v = None if rng.random() < 0.2 else int(rng.integers(0, 50))
+            w = None if rng.random() < 0.3 else f"t{rng.integers(0, 9)}"
+            batch.append((INSERT, k, v, w))
+            model[k] = merged(model.get(k, (None, None)), v, w) if k in model else (v, w)
+        before = commit_rows(store, batch)
+        full = number % 5 == 4
+        result = compact_table(store, full=full)
+        assert read(store) == model
+        newest = store.snapshots.latest()
+        assert newest is not None
+        _replay(store, replayed, before.id, newest.id)
+        if options.get("changelog-producer") == "lookup" or (options == FULL and full):
+            assert result.snapshot_id == newest.id
+            assert replayed == model
+        seen |= set(levels(store))
+    assert len(seen) > 1

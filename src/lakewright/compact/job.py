@@ -67,6 +67,9 @@ def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place
                 "compaction elsewhere"
             )
         return
+    if store.options.get(CoreOptions.COMMIT_FORCE_COMPACT):
+        forced = {CoreOptions.COMPACTION_FORCE_UP_LEVEL_0.key(): "true"}
+        store = store.with_schema(store.schema.with_options(forced))
     try:
         due = due_for_full(store, snapshot, touched)
         now = wall_clock_ms()

@@ -89,8 +89,7 @@ class _Keys:
         compacted = levels <= rules.output_level
         fresh = levels == 0 if rules.old_level is None else levels < rules.old_level
         touched = _of_group(group, count, fresh)
-        # What is nearest may be among the compacted rows; then nothing below was visible before.
-        looked_up = ~compacted & touched & ~_of_group(group, count, compacted & (levels > 0))
+        looked_up = ~compacted & touched
         candidates = (compacted & (levels > 0)) | looked_up
         if rules.old_level is None:
             nearest = np.full(count, np.iinfo(np.int64).max)

@@ -196,7 +196,8 @@ def _remove_snapshots(store: TableStore, going: Sequence[Snapshot], kept_id: int
             store.storage.create(store.layout.changelog_file(snapshot.id), to_json(snapshot).encode())
         store.storage.delete(store.layout.snapshot_file(snapshot.id))
     if going:
-        store.snapshots.write_earliest_hint(kept_id)
+        # Synced, and with it the directory: a power cut must not bring back a snapshot whose files are gone.
+        store.storage.replace(store.layout.earliest_hint, b"%d" % kept_id)
 
 
 @dataclass(slots=True)

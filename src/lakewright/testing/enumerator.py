@@ -24,6 +24,7 @@ from lakewright.errors import (
     LakewrightError,
     NotFoundError,
 )
+from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestFile
 from lakewright.storage.base import Storage
@@ -171,13 +172,27 @@ def stray_files(store: TableStore) -> set[str]:
     snapshots = [store.snapshots.get(snapshot_id) for snapshot_id in store.snapshots.ids()]
     manifests: dict[str, ManifestFile] = {}  # most are named by many snapshots, and need be read only once
     snapshots += [store.tags.get(name).snapshot for name in store.tags.list()]
-    for name in {name for s in snapshots for name in (s.base_manifest_list, s.delta_manifest_list)}:
+    lists = {name for s in snapshots for name in (s.base_manifest_list, s.delta_manifest_list)}
+    changelogs = Changelogs(store.storage, store.layout)
+    used |= {store.layout.changelog_file(snapshot_id) for snapshot_id in changelogs.ids()}
+    logged = [*snapshots, *(changelogs.find(snapshot_id) for snapshot_id in changelogs.ids())]
+    lists |= {s.changelog_manifest_list for s in logged if s is not None and s.changelog_manifest_list is not None}
+    for name in lists:
         used.add(store.layout.manifest_file(name))
         manifests |= {manifest.file_name: manifest for manifest in store.manifests.read_list(name)}
     for manifest in manifests.values():
         used |= set(_named_by(store, manifest))
-    used |= {store.layout.manifest_file(s.index_manifest) for s in snapshots if s.index_manifest is not None}
+    for name in {s.index_manifest for s in snapshots if s.index_manifest is not None}:
+        used |= set(_indexes_of(store, name))
     return {info.path for info in store.storage.walk(root)} - used
+
+
+def _indexes_of(store: TableStore, index_manifest: str) -> Iterator[str]:
+    """Yield an index manifest and every index file that it names."""
+    yield store.layout.manifest_file(index_manifest)
+    for entry in store.manifests.read_index(index_manifest):
+        place = store.layout.bucket_directory(store.partition_directory(entry.partition), entry.bucket)
+        yield store.layout.index_file(entry.file, place)
 
 
 def _named_by(store: TableStore, manifest: ManifestFile) -> Iterator[str]:

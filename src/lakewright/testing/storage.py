@@ -51,7 +51,16 @@ class _Disk:
         before = self.files.get(path)
         kept = bytes(data) if synced else before.kept if before else None
         self.files[path] = file = _File(data, kept, time.time_ns() // 1_000_000)
+        if synced:
+            self.settle(path)
         return file
+
+    def settle(self, path: str) -> None:
+        """Make earlier deletes beside a file last: whoever syncs a file syncs the directory that names it."""
+        directory = path.rpartition("/")[0]
+        for name in [name for name, file in self.files.items() if file.data is None]:
+            if name.rpartition("/")[0] == directory:
+                del self.files[name]
 
     def remove(self, path: str, *, synced: bool) -> None:
         file = self.files.get(path)
@@ -162,7 +171,7 @@ class MemoryStorage:
             self._disk.directories.add(self._checked(directory))
 
     def delete(self, path: str) -> None:
-        """Remove a file. One that is not there is no error. A power cut may bring it back."""
+        """Remove a file. One that is not there is no error. Until its directory is synced a power cut may undo it."""
         with self._disk.lock:
             self._disk.remove(path, synced=False)
 

@@ -1,0 +1,52 @@
+"""Every storage call of an expiry fails once, in every way: whatever snapshot is there can be read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.testing.enumerator import Operation, enumerate_faults
+from lakewright.testing.storage import FaultKind
+
+FIELDS = [lw.DataField(0, "k", lw.AtomicType("INT", nullable=False)), lw.DataField(1, "v", lw.AtomicType("INT"))]
+VECTORS = {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-producer": "input"}
+LONG = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.max": "9"}
+
+
+def observe(catalog: lw.FileSystemCatalog) -> object:
+    """Return the newest rows and those of the tag; read all that is there besides."""
+    table = catalog.get_table("d.t")
+    for snapshot_id in table.store.snapshots.ids():
+        lw.read_table(table, snapshot_id=snapshot_id)
+    tags = {tag: lw.read_table(table, tag=tag).sort_by("k").to_pylist() for tag in table.list_tags()}
+    return lw.read_table(table).sort_by("k").to_pylist(), tags
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        (VECTORS, (FaultKind.CRASH_AFTER, FaultKind.ERROR_BEFORE)),
+        (LONG, (FaultKind.CRASH_BEFORE,)),
+    ],
+    ids=["vectors and changelog", "long-lived changelog"],
+)
+@pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
+def test_every_fault_of_an_expiry_leaves_whole_snapshots(options: dict[str, str], kinds: tuple[FaultKind, ...]) -> None:
+    def prepare(catalog: lw.FileSystemCatalog) -> None:
+        catalog.create_database("d")
+        catalog.create_table("d.t", lw.Schema(FIELDS, None, ["k"], options))
+        table = catalog.get_table("d.t")
+        for number in range(3):
+            rows = pa.table({"k": pa.array([number, 9], pa.int32()), "v": pa.array([number, number], pa.int32())})
+            lw.write_table(rows, table, mode="upsert")
+            if number == 1:
+                table.create_tag("kept")
+
+    def expire(catalog: lw.FileSystemCatalog) -> None:
+        catalog.get_table("d.t").expire_snapshots(retain_max=1)
+
+    report = enumerate_faults(Operation("expire", prepare, expire, expire), observe, kinds)
+    assert report.calls > 0
+    assert report.failures == ()
+    print(f"{report.operation}: {report.calls} calls, {report.runs} runs")

@@ -1,0 +1,72 @@
+"""Tables that we compacted, read by the Python peers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from support.peers import NAMES, PYTHON, Peers
+
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
+
+COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.int64()), ("w", pa.string())])
+VECTORS = {"deletion-vectors.enabled": "true"}
+TABLES: list[dict[str, str]] = [
+    {},
+    {"compaction.force-up-level-0": "true", "bucket": "2"},
+    VECTORS,
+    {**VECTORS, "changelog-producer": "lookup", "target-file-size": "4 kb"},
+    {"changelog-producer": "lookup"},
+    {"merge-engine": "first-row"},
+    {"merge-engine": "partial-update", **VECTORS},
+    {"bucket": "-1", **VECTORS},
+    {"file.format": "orc"},
+    {"file.format": "avro", **VECTORS},
+]
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+    assert PYTHON.exists(), "the peers' environment is missing: run `make test`, which makes it"
+    started = Peers(tmp_path_factory.mktemp("peers"))
+    yield started
+    started.close()
+
+
+def _by_key(table: pa.Table | None) -> dict[int, tuple[object, ...]]:
+    rows = [] if table is None else table.to_pylist()
+    found = {row["k"]: (row["v"], row["w"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.mark.parametrize("options", TABLES, ids=str)
+def test_peers_read_what_we_compacted(
+    catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, options: dict[str, str]
+) -> None:
+    schema = lw.Schema.from_pyarrow_schema(COLUMNS, primary_keys=["k"], options={"bucket": "1", **options})
+    catalog.create_table("d.t", schema)
+    table = catalog.get_table("d.t")
+    deletes = options.get("merge-engine") is None
+    for number in range(6):
+        keys = list(range(300)) if number == 0 else list(range(number * 7, number * 7 + 20))
+        rows = pa.table(
+            {"k": keys, "v": [number] * len(keys), "w": [f"{number} {k * k}" for k in keys]}, schema=COLUMNS
+        )
+        kinds = ["-D" if deletes and number and k % 5 == 0 else "+I" for k in keys]
+        builder = table.new_batch_write_builder()
+        with builder.new_write() as write, builder.new_commit() as commit:
+            write.write_arrow(rows, row_kinds=kinds)
+            commit.commit(write.prepare_commit())
+        if number == 3:
+            table.compact()
+    for full in (False, True):
+        table.compact(full=full)
+        ours = _by_key(pa.table(table))
+        assert len(ours) >= 280
+        for peer in NAMES:
+            assert _by_key(peers.read(peer, tmp_path / "warehouse", "d.t")) == ours, peer

@@ -161,7 +161,11 @@ class Search:
         return added <= {e.file.file_name for e in self.store.manifests.read_index(snapshot.index_manifest)}
 
     def _names_in(self, snapshot: Snapshot) -> frozenset[_Trace]:
-        return frozenset(trace for e in self.store.manifests.delta(snapshot) for trace in _traces(e))
+        entries = self.store.manifests.delta(snapshot)
+        gone = {e.file.file_name for e in entries if e.kind == DELETE}
+        # A compaction that upgrades a file names it again: it did not publish it, so only its levels tell.
+        upgraded = gone & {e.file.file_name for e in entries if e.kind == ADD}
+        return frozenset(trace for e in entries for trace in _traces(e)[e.file.file_name in upgraded :])
 
     def _partly_committed(self, snapshot: Snapshot, found: frozenset[_Trace]) -> InvalidMessageError:
         files = tuple(sorted({name for _, name, _ in found}))

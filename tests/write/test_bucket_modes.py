@@ -139,6 +139,44 @@ def test_two_writers_of_one_dynamic_partition_conflict(tmp_path: Path) -> None:
     assert found(store) == [("a", 1, 1)]
 
 
+def test_two_writers_of_a_cross_partition_table_conflict(tmp_path: Path) -> None:
+    store = table(tmp_path, "cross-partition")
+    builders = [BatchWriteBuilder(store) for _ in range(3)]
+    prepared = []
+    for number, builder in enumerate(builders):
+        with builder.new_write() as write:
+            write.write_arrow(rows([("abc"[number], 1, number, "+I")]))
+            prepared.append(write.prepare_commit())
+        if number == 1:
+            with builders[1].new_commit() as commit:
+                commit.commit(prepared[1])  # the third knows of it
+    with builders[0].new_commit() as commit, pytest.raises(CommitConflictError, match="put keys into other partitions"):
+        commit.commit(prepared[0])
+    with builders[2].new_commit() as commit:
+        commit.commit(prepared[2])
+    assert found(store) == [("c", 1, 2)]
+
+
+def test_a_cross_partition_stream_goes_on_from_its_own_commits(tmp_path: Path) -> None:
+    store = table(tmp_path, "cross-partition")
+    builder = StreamWriteBuilder(store)
+    bases = []
+    with builder.new_write() as write, builder.new_commit() as commit:
+        for number in range(8):  # enough for a compaction in between
+            write.write_arrow(rows([("abc"[number % 3], key, number, "+I") for key in range(3)]))
+            messages = write.prepare_commit(number)
+            bases.append({message.hash_base for message in messages})
+            commit.commit(messages, number)
+        assert len(set(map(frozenset, bases))) == 8
+        assert bases[0] == {()}
+        committed(BatchWriteBuilder(store), rows([("a", 9, 9, "+I")]))
+        write.write_arrow(rows([("b", 9, 10, "+I")]))
+        messages = write.prepare_commit(9)
+        with pytest.raises(CommitConflictError, match="write the data again"):
+            commit.commit(messages, 9)
+    assert found(store) == [("a", 9, 9), *(("b", key, 7) for key in range(3))]
+
+
 def test_a_writer_that_gives_up_leaves_no_index_file(tmp_path: Path) -> None:
     store = table(tmp_path, "dynamic")
     builder = BatchWriteBuilder(store)

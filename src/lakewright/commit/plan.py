@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 
 from lakewright.commit.changes import Change
 from lakewright.commit.conflicts import (
+    WRITE_AGAIN,
     Conflict,
     KeyRange,
     combine_index,
@@ -22,6 +23,7 @@ from lakewright.commit.conflicts import (
     moved_hashes,
     stale_vectors,
 )
+from lakewright.commit.message import snapshot_name
 from lakewright.commit.overwrite import Replaced, overwrite_change
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
 from lakewright.lsm.keys import Key, KeyOrder
@@ -30,6 +32,7 @@ from lakewright.spec.datafile import DELETION_VECTORS, DataFile
 from lakewright.spec.manifest import DELETE, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
+from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 _BLAME_MAX = 50  # snapshots searched for the one that took a file away; only to name it in an error
@@ -64,7 +67,7 @@ class Intent:
     replaced: Replaced | None = None  # of an overwrite: the partitions emptied at commit time
     unchanged_since: int | None = None  # of an overwrite: refuse if they changed after this snapshot
     check_live: bool = False  # of an append: it may not fit every base, so that it is checked like other changes
-    hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and the HASH files built upon
+    hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and what its buckets build upon
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
     notes: Notes = field(default_factory=Notes)
 
@@ -93,9 +96,42 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
         conflict = find_conflict(
             change, live, replaces=adds_only, key_range=key_range_of(store) if store.schema.primary_keys else None
         )
+    if conflict is None and crosses_partitions(store):
+        conflict = _moved_keys(store, intent, base)
     if conflict is not None:
         raise _error(store, intent, base, conflict)
     return Plan(base, change, _index_on(store, intent, base, change, live))
+
+
+def crosses_partitions(store: TableStore) -> bool:
+    """Say whether writers must know where every key of the table lives, which no index file tells."""
+    return store.schema.bucket_mode is BucketMode.KEY_DYNAMIC
+
+
+def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
+    """Refuse rows that were routed by the keys of a snapshot if somebody else has written rows since.
+
+    Two writers at the same time may put one key into two partitions. The bases of such tables name that snapshot.
+    """
+    left = {names for _, names in intent.hash_bases}
+    reason, seen = "another writer may have put keys into other partitions at the same time", 0
+    for snapshot in store.snapshots.walk_back(base.id) if base is not None and left else ():
+        left.discard((snapshot_name(snapshot),))
+        if not left:
+            return None
+        if snapshot.commit_user != intent.user and writes_rows(snapshot):
+            return Conflict(f"{reason}, in snapshot {snapshot.id}", (), WRITE_AGAIN)
+        seen = snapshot.id
+    # Who built upon an empty table must have seen all snapshots there ever were.
+    left -= {()} if seen == 1 or base is None else frozenset()
+    return Conflict(f"{reason}: the snapshot it knew is gone", (), WRITE_AGAIN) if left else None
+
+
+def writes_rows(snapshot: Snapshot) -> bool:
+    """Say whether a snapshot may have other rows than the one before."""
+    if snapshot.commit_kind is CommitKind.APPEND:
+        return snapshot.delta_record_count != 0
+    return snapshot.commit_kind is CommitKind.OVERWRITE
 
 
 def partition_selector(store: TableStore, replaced: Replaced) -> Callable[[bytes], bool]:
@@ -129,12 +165,13 @@ def _index_on(
 ) -> tuple[IndexEntry, ...] | None:
     takes = any(e.kind == DELETE for e in change.entries)
     takes = takes or any(e.file.index_type == DELETION_VECTORS for e in change.index)
-    if not (change.index or takes or intent.hash_bases):
+    hash_bases = frozenset() if crosses_partitions(store) else intent.hash_bases
+    if not (change.index or takes or hash_bases):
         return None
     previous = _index_of(store, base)
     # Buckets of a primary-key table have one file of each kind of index, also where their number is not fixed.
     bucketed = store.options.bucket() > 0 or bool(store.schema.primary_keys)
-    combined = moved_hashes(intent.hash_bases, previous) or combine_index(previous, change.index, bucketed=bucketed)
+    combined = moved_hashes(hash_bases, previous) or combine_index(previous, change.index, bucketed=bucketed)
     if isinstance(combined, Conflict):
         raise _error(store, intent, base, combined)
     conflict = stale_vectors(combined, change, live) if takes else None

@@ -3,6 +3,9 @@
 Before the first row is routed, the keys of the newest snapshot are read into memory, each with its partition and its
 bucket; nothing of that is kept on disk. A row whose key lives in another partition moves it there, follows it, or is
 dropped, as the merge engine demands (see `write.moves`).
+
+Two writers at the same time could put one key into two partitions. So every message names the snapshot whose keys its
+writer knew, and the committer refuses it if somebody else has written since.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakewright.commit.message import snapshot_name
+from lakewright.commit.plan import writes_rows
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.keys import KeyOrder
 from lakewright.metadata.store import TableStore
@@ -26,6 +31,7 @@ from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.keyed import DELETE, VALUE_KIND
 from lakewright.spec.options import CoreOptions, MergeEngine
+from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_array
 from lakewright.write.assign import Assigner, BucketLimits, Rooms
 from lakewright.write.key_index import KeyIndex
@@ -57,7 +63,8 @@ class CrossPartitionRouter:
         self._place_of = np.empty(0, np.int32)  # by slot of the index
         self._places = _Places()
         self._rooms: dict[int, Rooms] = {}  # by partition
-        self._loaded = False
+        self._base: str | None = None  # the snapshot whose keys are known, with what this writer added
+        self._touched: set[Place] = set()  # since `finish`
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
         """Return the rows grouped by partition and bucket, with the deletes that take keys out of old partitions."""
@@ -70,7 +77,8 @@ class CrossPartitionRouter:
             )
         if rows.num_rows == 0:
             return []
-        self._load()
+        if not self._touched:
+            self._look()
         local, partitions = number_partitions(rows, self._routing)
         named = np.array([self._places.partition(row) for row in partitions], np.int64)[local]
         found = self._order.sorted(rows)
@@ -91,17 +99,21 @@ class CrossPartitionRouter:
         sources = np.concatenate((order[left], order[kept]))
         final = np.argsort(sources, kind="stable")
         kinds = np.concatenate((np.full(len(left), DELETE, np.int8), kinds[order[kept]]))
-        return self._grouped(
-            rows, sources[final], kinds[final], np.concatenate((before[left], places[kept]))[final], named
-        )
+        targets = np.concatenate((before[left], places[kept]))[final]
+        groups = self._grouped(rows, sources[final], kinds[final], targets, named)
+        self._touched.update((group.partition, group.bucket) for group in groups)
+        return groups
 
     def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - no partition has a fixed number
         """Return None: buckets are added as keys come."""
         return None
 
     def finish(self) -> Mapping[Place, IndexChange]:
-        """Return nothing: where a key is, is known from the rows alone."""
-        return {}
+        """Return the snapshot that the buckets were chosen by: where a key is, is known from the rows alone."""
+        known = None if self._base is None else (self._base,) if self._base else ()
+        changes = {place: IndexChange(hash_base=known) for place in self._touched}
+        self._touched = set()
+        return changes
 
     def _slots(self, keys: pa.Table) -> Longs:
         """Return the slots of keys; those of new keys are nowhere yet."""
@@ -155,14 +167,35 @@ class CrossPartitionRouter:
 
     # ---- what is there already ---------------------------------------------------------------------------------------
 
-    def _load(self) -> None:
-        """Read the keys of the newest snapshot, once; an overwrite starts from nothing."""
-        if self._loaded or self._task.overwrite:
+    def _look(self) -> None:
+        """Get to know the newest snapshot when the first rows of a commit arrive; an overwrite starts from nothing."""
+        if self._task.overwrite:
             return
-        self._loaded = True
+        newest = self._store.snapshots.latest()
+        if self._base is None:
+            self._load(newest)
+            self._base = snapshot_name(newest)
+        elif newest is not None and self._knows(newest):
+            self._base = snapshot_name(newest)
+
+    def _knows(self, newest: Snapshot) -> bool:
+        """Say whether nobody but this writer has written rows up to a snapshot since the last one it knew."""
+        first = 0
+        for snapshot in self._store.snapshots.walk_back(newest.id):
+            if snapshot_name(snapshot) == self._base:
+                return True
+            first = snapshot.id
+            if writes_rows(snapshot) and not all(
+                self._task.stem in entry.file.file_name for entry in self._store.manifests.delta(snapshot)
+            ):
+                return False
+        return first == 1 and not self._base  # it began with an empty table and has seen all snapshots
+
+    def _load(self, snapshot: Snapshot | None) -> None:
+        """Read the keys of a snapshot."""
         counts: dict[int, dict[int, int]] = {}
         found: list[npt.NDArray[np.int32]] = [self._place_of]
-        for (partition, bucket), batch in _live_keys(self._store, self._order.names):
+        for (partition, bucket), batch in _live_keys(self._store, snapshot, self._order.names):
             number = self._places.partition(partition)
             place = self._places.numbers(number, np.array([bucket], np.int32))[0]
             self._index.load(pa.Table.from_batches([batch]))
@@ -226,9 +259,8 @@ def _deletes_remove(options: CoreOptions, engine: MergeEngine) -> bool:
             return False
 
 
-def _live_keys(store: TableStore, names: tuple[str, ...]) -> Iterator[Piece]:
-    """Yield the key columns of all live rows of the newest snapshot, level 0 included, with where they are."""
-    snapshot = store.snapshots.latest()
+def _live_keys(store: TableStore, snapshot: Snapshot | None, names: tuple[str, ...]) -> Iterator[Piece]:
+    """Yield the key columns of all live rows of a snapshot, level 0 included, with where they are."""
     if snapshot is None:
         return
     # A batch read may leave level 0 to a later compaction, but its keys are taken all the same.

@@ -1,7 +1,7 @@
 """Partial-update and aggregation, slowly: one key, one row after the other, plain Python values, no cleverness.
 
-A row is `(kind, sequence number, {column: value})`, a kind is `+I`, `-U`, `+U` or `-D`. Options are read from the schema
-here once more, so that a mistake in reading them shows too.
+A row is `(kind, sequence number, {column: value})`, a kind is `+I`, `-U`, `+U` or `-D`. Options are read
+from the schema here once more, so that a mistake in reading them shows too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import INTEGER_BITS, AtomicType
 
-Row: TypeAlias = tuple[str, int, dict[str, Any]]
+Thing: TypeAlias = Any  # a value of a column
+Row: TypeAlias = tuple[str, int, dict[str, Thing]]
 RETRACTS = frozenset({"-U", "-D"})
 EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
 
@@ -33,7 +34,7 @@ class Cell:
     schema: TableSchema
     column: str
     function: str
-    value: Any = None
+    value: Thing = None
     came: bool = False  # whether a row was added, which only the first-value functions care about
 
     def option(self, what: str, default: str = "") -> str:
@@ -45,11 +46,11 @@ class Cell:
         assert isinstance(dtype, AtomicType)
         return dtype
 
-    def add(self, new: Any) -> None:
+    def add(self, new: Thing) -> None:
         self.value = self.both(self.value, new)
         self.came = True
 
-    def late(self, new: Any) -> None:
+    def late(self, new: Thing) -> None:
         match self.function:
             case "first_value":
                 self.value = new if self.came else self.value
@@ -65,7 +66,7 @@ class Cell:
                 self.value = self.both(new, self.value)
         self.came = self.came or self.function != "first_non_null_value" or new is not None
 
-    def retract(self, new: Any) -> None:
+    def retract(self, new: Thing) -> None:
         if self.option("ignore-retract") == "true":
             return
         match self.function:
@@ -79,7 +80,7 @@ class Cell:
             case _:
                 raise RefusedError(self.function)
 
-    def both(self, here: Any, new: Any) -> Any:
+    def both(self, here: Thing, new: Thing) -> Thing:
         if self.function == "last_value":
             return new
         if self.function == "first_value":
@@ -96,25 +97,25 @@ class Cell:
             return distinct([*(here or []), *new])
         if here is None or new is None:
             return new if here is None else here
-        combine: Callable[[Any, Any], Any] = getattr(self, f"both_{self.function}")
+        combine: Callable[[Thing, Thing], Thing] = getattr(self, f"both_{self.function}")
         return combine(here, new)
 
-    def both_last_non_null_value(self, here: Any, new: Any) -> Any:
+    def both_last_non_null_value(self, here: Thing, new: Thing) -> Thing:
         del here
         return new
 
-    def both_sum(self, here: Any, new: Any) -> Any:
-        return self.fitting(EXACT.add(here, new) if isinstance(here, Decimal) else here + new)
+    def both_sum(self, here: Thing, new: Thing) -> Thing:
+        return self.fitting(EXACT.add(here, new)) if isinstance(here, Decimal) else here + new
 
-    def take_back_sum(self, new: Any) -> Any:
+    def take_back_sum(self, new: Thing) -> Thing:
         minus = new.copy_negate() if isinstance(new, Decimal) else -new
         return minus if self.value is None else self.both_sum(self.value, minus)
 
-    def both_product(self, here: Any, new: Any) -> Any:
+    def both_product(self, here: Thing, new: Thing) -> Thing:
         with np.errstate(all="ignore"):
             return self.fitting(EXACT.multiply(here, new) if isinstance(here, Decimal) else here * new)
 
-    def take_back_product(self, new: Any) -> Any:
+    def take_back_product(self, new: Thing) -> Thing:
         if self.value is None:
             return None
         if self.type.root in {"FLOAT", "DOUBLE"}:
@@ -126,7 +127,11 @@ class Cell:
             return self.fitting(EXACT.divide(self.value, new))
         return self.fitting(int(EXACT.divide(Decimal(self.value), Decimal(new))))
 
-    def fitting(self, number: Any) -> Any:
+    def finished(self) -> Thing:
+        """Return the value; only the end of a sum of integers must fit."""
+        return self.fitting(self.value) if self.function == "sum" and self.value is not None else self.value
+
+    def fitting(self, number: Thing) -> Thing:
         dtype = self.type
         if dtype.root in INTEGER_BITS:
             limit = 1 << (INTEGER_BITS[dtype.root] - 1)
@@ -137,21 +142,21 @@ class Cell:
             return None if number.copy_abs() >= Decimal(10) ** (dtype.precision - dtype.scale) else number
         return number
 
-    def both_max(self, here: Any, new: Any) -> Any:
+    def both_max(self, here: Thing, new: Thing) -> Thing:
         return max(here, new, key=comparable)
 
-    def both_min(self, here: Any, new: Any) -> Any:
+    def both_min(self, here: Thing, new: Thing) -> Thing:
         return min(here, new, key=comparable)
 
-    def both_bool_and(self, here: bool, new: bool) -> bool:  # noqa: FBT001
+    def both_bool_and(self, here: bool, new: bool) -> bool:
         return here and new
 
-    def both_bool_or(self, here: bool, new: bool) -> bool:  # noqa: FBT001
+    def both_bool_or(self, here: bool, new: bool) -> bool:
         return here or new
 
     def both_listagg(self, here: str, new: str) -> str:
         delimiter = self.option("list-agg-delimiter", ",")
-        if here == "" or new == "":  # noqa: PLC1901 - null is another matter
+        if here == "" or new == "":
             return here or new
         if self.option("distinct") != "true":
             return here + delimiter + new
@@ -160,10 +165,10 @@ class Cell:
                 here += delimiter + part
         return here
 
-    def both_collect(self, here: list[Any], new: list[Any]) -> list[Any]:
+    def both_collect(self, here: list[Thing], new: list[Thing]) -> list[Thing]:
         return [*here, *new]
 
-    def take_back_collect(self, new: list[Any]) -> list[Any] | None:
+    def take_back_collect(self, new: list[Thing]) -> list[Thing] | None:
         if self.value is None:
             return None
         left = list(self.value)
@@ -172,15 +177,17 @@ class Cell:
                 left.remove(element)
         return left
 
-    def both_merge_map(self, here: list[tuple[Any, Any]], new: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    def both_merge_map(
+        self, here: list[tuple[Thing, Thing]], new: list[tuple[Thing, Thing]]
+    ) -> list[tuple[Thing, Thing]]:
         return list({**dict(here), **dict(new)}.items())
 
-    def take_back_merge_map(self, new: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
+    def take_back_merge_map(self, new: list[tuple[Thing, Thing]]) -> list[tuple[Thing, Thing]] | None:
         if self.value is None:
             return None
         return [(key, value) for key, value in self.value if key not in dict(new)]
 
-    def both_merge_map_with_keytime(self, here: list[Any], new: list[Any]) -> list[Any]:
+    def both_merge_map_with_keytime(self, here: list[Thing], new: list[Thing]) -> list[Thing]:
         kept, field = dict(here), self.option("ts-field")
         for key, value in new:
             mine = kept.get(key)
@@ -190,15 +197,15 @@ class Cell:
                 kept[key] = value
         return list(kept.items())
 
-    def nested_key(self, row: dict[str, Any]) -> tuple[Any, ...]:
+    def nested_key(self, row: dict[str, Thing]) -> tuple[Thing, ...]:
         names = self.option("nested-key")
         return tuple(row[name] for name in names.split(",")) if names else tuple(row.values())
 
-    def upserted(self, rows: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
+    def upserted(self, rows: Sequence[dict[str, Thing] | None]) -> list[dict[str, Thing]]:
         there = [row for row in rows if row is not None]
         if not self.option("nested-key"):
             return there
-        kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+        kept: dict[tuple[Thing, ...], dict[str, Thing]] = {}
         sequence = self.option("nested-sequence-field")
         for row in there:
             mine = kept.get(self.nested_key(row))
@@ -206,21 +213,21 @@ class Cell:
                 kept[self.nested_key(row)] = row
         return list(kept.values())
 
-    def both_nested_update(self, here: list[Any], new: list[Any]) -> list[Any]:
+    def both_nested_update(self, here: list[Thing], new: list[Thing]) -> list[Thing]:
         if limit := self.option("count-limit"):
             if len(here) >= int(limit):
                 return here
             new = [row for row in new if row is not None][: int(limit) - len(here)]
         return self.upserted([*here, *new])
 
-    def take_back_nested_update(self, new: list[Any]) -> list[Any] | None:
+    def take_back_nested_update(self, new: list[Thing]) -> list[Thing] | None:
         if self.value is None:
             return None
         gone = [self.nested_key(row) for row in new if row is not None]
         return [row for row in self.upserted(self.value) if self.nested_key(row) not in gone]
 
-    def both_nested_partial_update(self, here: list[Any], new: list[Any]) -> list[Any]:
-        kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+    def both_nested_partial_update(self, here: list[Thing], new: list[Thing]) -> list[Thing]:
+        kept: dict[tuple[Thing, ...], dict[str, Thing]] = {}
         for row in (*here, *new):
             if row is not None:
                 mine = kept.get(self.nested_key(row), row)
@@ -228,19 +235,19 @@ class Cell:
         return list(kept.values())
 
 
-def distinct(elements: Sequence[Any]) -> list[Any]:
-    out: list[Any] = []
+def distinct(elements: Sequence[Thing]) -> list[Thing]:
+    out: list[Thing] = []
     for element in elements:
         if element not in out:
             out.append(element)
     return out
 
 
-def age(value: Any) -> tuple[Any, ...]:
-    return () if value is None else (value,)
+def age(value: Thing) -> tuple[Thing, ...]:
+    return () if value is None else (comparable(value),)
 
 
-def comparable(value: Any) -> Any:
+def comparable(value: Thing) -> Thing:
     if isinstance(value, float):
         return (math.isnan(value), 0 if math.isnan(value) else value, math.copysign(1, value))
     return value.encode() if isinstance(value, str) else value
@@ -277,10 +284,10 @@ def _aggregation(schema: TableSchema, rows: Sequence[Row]) -> Row:
             else:
                 cell.add(values[name])
     last, number, _ = rows[-1]
-    return "-D" if last == "-D" and removing else "+I", number, {name: cell.value for name, cell in cells.items()}
+    return "-D" if last == "-D" and removing else "+I", number, {name: cell.finished() for name, cell in cells.items()}
 
 
-def _partial_update(schema: TableSchema, rows: Sequence[Row]) -> Row:  # noqa: C901, PLR0912 - one step after the other
+def _partial_update(schema: TableSchema, rows: Sequence[Row]) -> Row:
     options = schema.options
     groups = {
         tuple(key.removeprefix("fields.").removesuffix(".sequence-group").split(",")): columns.split(",")
@@ -326,18 +333,18 @@ def _partial_update(schema: TableSchema, rows: Sequence[Row]) -> Row:  # noqa: C
     kind = "-D" if deleted or not added else "+I"
     if all(kind in RETRACTS for kind, _, _ in rows) and options.get("ignore-delete") == "true":
         number = rows[-1][1]
-    out = {name: cell.value for name, cell in cells.items()}
+    out = {name: cell.finished() for name, cell in cells.items()}
     for name in schema.primary_keys:
         out[name] = rows[-1][2][name]
     return kind, number, out
 
 
-def _take_all(cells: dict[str, Cell], values: dict[str, Any]) -> None:
+def _take_all(cells: dict[str, Cell], values: dict[str, Thing]) -> None:
     for name, cell in cells.items():
         cell.value = values[name]
 
 
-def _step(cell: Cell, new: Any, kind: str, *, newest: bool) -> None:
+def _step(cell: Cell, new: Thing, kind: str, *, newest: bool) -> None:
     """Give a row's value to a column of a sequence group."""
     if not cell.function:
         if newest:

@@ -53,8 +53,8 @@ class Aggregation:
         ignoring = [name for name, function in functions.items() if function.ignore_retract]
         if remove and ignoring:
             raise InvalidInputError(
-                f"'aggregation.remove-record-on-delete' cannot be combined with {option_of(ignoring[0], 'ignore-retract')!r}:"
-                " remove one of them",
+                "'aggregation.remove-record-on-delete' cannot be combined with"
+                f" {option_of(ignoring[0], 'ignore-retract')!r}: remove one of them",
                 column=ignoring[0],
                 option="aggregation.remove-record-on-delete",
             )

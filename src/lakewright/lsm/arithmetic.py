@@ -89,9 +89,8 @@ def _spans(steps: Steps, wanted: Flags) -> Iterable[tuple[int, slice]]:
 
 
 def _floats(column: pa.Array, steps: Steps, dtype: AtomicType) -> _Floats:
-    values = fixed_values(column, "<f4" if dtype.root == "FLOAT" else "<f8")[steps.rows]
-    assert isinstance(values, np.ndarray)  # noqa: S101 - for the type
-    return values
+    kind: np.dtype[np.floating] = np.dtype(np.float32 if dtype.root == "FLOAT" else np.float64)
+    return fixed_values(column, kind)[steps.rows].view(kind)
 
 
 def _one_by_one(operation: np.ufunc, values: _Floats, steps: Steps) -> _Floats:
@@ -164,8 +163,8 @@ def _carried(limbs: _Limbs) -> _Limbs:
 
 def _overflow(function: ColumnFunction) -> InvalidInputError:
     return InvalidInputError(
-        f"the {function.name} of the column {function.column!r} does not fit its type {function.type}: change the column"
-        f" to a wider type, or choose another function in {function.option!r}",
+        f"the {function.name} of the column {function.column!r} does not fit its type {function.type}: give the column"
+        f" a wider type, or choose another function in {function.option!r}",
         column=function.column,
         option=function.option,
     )
@@ -263,7 +262,6 @@ def _spread_decimals(halves: Longs, missing: Flags, steps: Steps, kind: pa.DataT
 
 
 def _decimal_products(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array:
-    dtype = _atomic(function)
     halves = fixed_values(column, "<i8", 2).reshape(-1, 2)[steps.rows].astype(np.int64)
     starts = steps.starts
     products = np.zeros((len(starts), 2), np.int64)
@@ -272,7 +270,6 @@ def _decimal_products(column: pa.Array, steps: Steps, function: ColumnFunction) 
         found = _exact_decimal_product(_unscaled(halves[span]), steps.ops[span].tolist(), function)
         missing[key] = found is None
         products[key] = np.frombuffer((found or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
-    assert dtype.root == "DECIMAL"  # noqa: S101 - the caller looked
     return _spread_decimals(products, missing, steps, column.type)
 
 

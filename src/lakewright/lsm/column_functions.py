@@ -16,6 +16,7 @@ from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import (
     FLOAT_ROOTS,
     INTEGER_BITS,
+    TEXT_ROOTS,
     UNBOUNDED,
     ArrayType,
     AtomicType,
@@ -148,26 +149,35 @@ class _Options:
 
 def _check_parts(function: ColumnFunction) -> None:
     """Check that the fields which options name are there, and of a fitting type."""
-    parts = {part.name: part for part in row_fields(function.type)}
-    named: dict[str, tuple[str, ...]] = {}
-    if function.name in {"nested_update", "nested_partial_update"}:
-        named = {"nested-key": function.nested_key, "nested-sequence-field": function.nested_sequence}
+    match function.name:
+        case "nested_update" | "nested_partial_update":
+            _check_nested(function)
+        case "merge_map_with_keytime":
+            kind = _part(function, "ts-field", function.time_field).type
+            if not isinstance(kind, AtomicType) or kind.root not in TEXT_ROOTS:
+                raise _refusal(function, "ts-field", f"must name a STRING, but {function.time_field!r} is {kind}")
+        case "listagg" if function.distinct and not function.delimiter:
+            raise _refusal(function, "list-agg-delimiter", "cannot be empty where 'distinct' must find the parts again")
+
+
+def _check_nested(function: ColumnFunction) -> None:
     if function.name == "nested_partial_update" and not function.nested_key:
         raise _refusal(function, "nested-key", "must name the fields by which rows of the array are found again")
     if function.nested_sequence and not function.nested_key:
         raise _refusal(function, "nested-sequence-field", f"needs {option_of(function.column, 'nested-key')!r} too")
-    if function.name == "merge_map_with_keytime":
-        named = {"ts-field": (function.time_field,)}
-    for what, names in named.items():
-        for name in names:
-            if name not in parts:
-                raise _refusal(function, what, f"names {name!r}, but there are only the fields {', '.join(parts)}")
-    if function.name == "merge_map_with_keytime":
-        kind = parts[function.time_field].type
-        if not isinstance(kind, AtomicType) or kind.root not in {"CHAR", "VARCHAR"}:
-            raise _refusal(function, "ts-field", f"must name a STRING, but {function.time_field!r} is {kind}")
-    if function.name == "listagg" and function.distinct and not function.delimiter:
-        raise _refusal(function, "list-agg-delimiter", "cannot be empty where 'distinct' must find the parts again")
+    for name in function.nested_key:
+        _part(function, "nested-key", name)
+    for name in function.nested_sequence:
+        kind = _part(function, "nested-sequence-field", name).type
+        if not isinstance(kind, AtomicType):
+            raise _refusal(function, "nested-sequence-field", f"names {name!r}, but {kind} has no order")
+
+
+def _part(function: ColumnFunction, what: str, name: str) -> DataField:
+    parts = {part.name: part for part in row_fields(function.type)}
+    if name not in parts:
+        raise _refusal(function, what, f"names {name!r}, but there are only the fields {', '.join(parts)}")
+    return parts[name]
 
 
 def _refusal(function: ColumnFunction, what: str, why: str) -> InvalidInputError:

@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from lakewright.errors import CorruptTableError
-from lakewright.lsm.column_functions import ColumnFunction
+from lakewright.lsm.column_functions import ColumnFunction, row_fields
 from lakewright.lsm.images import Flags, Longs
+from lakewright.lsm.keys import SortColumn, sorted_rows
 from lakewright.lsm.sameness import codes, row_codes
 from lakewright.lsm.steps import LATE, RESET, RETRACT, Steps
 
@@ -131,7 +131,7 @@ def nested_update(column: pa.Array, steps: Steps, function: ColumnFunction) -> p
     there = cells.entries.is_valid().to_pylist()
     keyed = bool(function.nested_key)
     same = (_part_codes(cells.entries, function.nested_key) if keyed else codes(cells.entries)).tolist()
-    ages = _ages(cells.entries, function.nested_sequence)
+    ages = _ages(cells.entries, function)
     limit = function.count_limit
 
     def upserted(entries: Iterable[int]) -> Entries:
@@ -163,17 +163,17 @@ def _part_codes(rows: pa.Array, names: Sequence[str]) -> Longs:
     return row_codes([rows.field(rows.type.get_field_index(name)) for name in names], len(rows))
 
 
-def _ages(rows: pa.Array, names: Sequence[str]) -> Sequence[tuple[int, ...]]:
-    """Return what compares as some fields of rows do, null before everything; all the same without fields."""
-    if not names:
-        return [()] * len(rows)
-    ranks = [
-        pc.rank(
-            rows.field(rows.type.get_field_index(name)), "ascending", null_placement="at_start", tiebreaker="dense"
-        ).to_pylist()
-        for name in names
-    ]
-    return list(zip(*ranks, strict=True))
+def _ages(rows: pa.Array, function: ColumnFunction) -> Sequence[int]:
+    """Return numbers that compare as the sequence fields of rows do; all the same where there are none."""
+    ages = np.zeros(len(rows), np.int64)
+    if function.nested_sequence and len(rows):
+        fields = [field for field in row_fields(function.type) if field.name in function.nested_sequence]
+        fields.sort(key=lambda field: function.nested_sequence.index(field.name))
+        parts = {field.name: rows.field(rows.type.get_field_index(field.name)) for field in fields}
+        found = sorted_rows(pa.table(parts), [SortColumn(field) for field in fields])
+        ages[found.order] = np.cumsum(found.new)
+    numbers: list[int] = ages.tolist()
+    return numbers
 
 
 def nested_partial_update(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array:

@@ -119,8 +119,8 @@ class PartialUpdate:
         if retracts.any() and not (self.ignore_delete or self.remove_on_delete or self.groups):
             raise InvalidInputError(
                 "a row of kind -U or -D came, but a partial-update table cannot take it: leave such rows out"
-                f" ('ignore-delete' = true), or let them remove the record ({_REMOVE.key()!r} = true), or give the columns"
-                " sequence groups",
+                f" ('ignore-delete' = true), or let them remove the record ({_REMOVE.key()!r} = true), or give the"
+                " columns sequence groups",
                 option=_REMOVE.key(),
             )
         first = np.zeros(len(kinds), np.bool_)

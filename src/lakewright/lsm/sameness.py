@@ -7,6 +7,7 @@ and maps whatever the order of their entries.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +58,7 @@ def _scalar_codes(values: pa.Array) -> Longs:
 
 def _parts(lists: pa.Array, elements: Sequence[Hashable]) -> list[Sequence[Hashable]]:
     offsets = lists.offsets.to_pylist()
-    return [elements[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+    return [elements[begin:end] for begin, end in pairwise(offsets)]
 
 
 def _numbered(values: Sequence[Hashable]) -> Longs:

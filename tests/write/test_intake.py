@@ -147,6 +147,18 @@ def test_a_delete_needs_the_key_alone() -> None:
         take(schema, pa.table({"v": ["x"]}), keys_only=True)
 
 
+def test_a_delete_needs_the_partition_unless_the_key_may_live_in_any() -> None:
+    columns = pa.schema({"p": pa.string(), "k": pa.int64()})
+
+    def partitioned(keys: list[str], bucket: int) -> TableSchema:
+        wish = Schema.from_pyarrow_schema(columns, ["p"], keys, options={"bucket": bucket})
+        return new_table_schema(wish, time_millis=1)
+
+    with pytest.raises(InvalidInputError, match="'p'"):
+        take(partitioned(["p", "k"], 1), pa.table({"k": [1]}), keys_only=True)
+    assert take(partitioned(["k"], -1), pa.table({"k": [1]}), keys_only=True)["p"].to_pylist() == [None]
+
+
 def test_a_delete_says_no_kinds_and_fills_the_kind_column_of_the_table() -> None:
     with pytest.raises(InvalidInputError, match="said twice"):
         take(schema_of(), pa.table({"k": [1], "_row_kind": ["-D"]}), keys_only=True)

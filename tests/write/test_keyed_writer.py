@@ -315,3 +315,14 @@ def test_more_rows_than_memory(tmp_path: Path, spillable: str) -> None:
     assert set(counts.values()) == {1} if spillable == "true" else min(counts.values()) > 1
     assert sum(m.rows_in or 0 for m in messages) == 30 * 3_050
     assert read(table) == model
+
+
+def test_rows_that_were_lost_on_their_way_are_not_forgotten(tmp_path: Path) -> None:
+    table = new_table(tmp_path, bucket=2)
+    write(table, data(dict.fromkeys(range(10), "")))
+    with table.copy({"bucket": "3"}).new_batch_write_builder().new_write() as writer:
+        writer.write_arrow(data({1: "a"}))  # staged
+        with pytest.raises(InvalidInputError, match="2 buckets"):
+            writer.write_arrow(data({2: "b"}), bucket=0)
+        with pytest.raises(InvalidInputError, match="write everything again"):
+            writer.prepare_commit()

@@ -16,7 +16,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_field
 from lakewright.spec.keyed import DELETE, KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.schema import BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.write.align import Aligner
 from lakewright.write.kinds import GivenKinds, Kinds, kept, kind_column, refuse_others_than_inserts, to_kinds
@@ -65,10 +65,11 @@ class KeyedIntake(Intake):
         self._options = schema.core_options
         self._kind_field = self._options.get(CoreOptions.ROWKIND_FIELD)
         self._keys_only = keys_only
-        if keys_only:
-            needed = {*schema.primary_keys, *schema.partition_keys}
-            self._aligner = Aligner(schema.fields, table=table, write_cols=write_cols, needed=needed)
         names = {*schema.primary_keys, *schema.partition_keys}
+        if keys_only:
+            # Where a key may live in any partition, the router knows which.
+            needed = schema.primary_keys if schema.bucket_mode is BucketMode.KEY_DYNAMIC else names
+            self._aligner = Aligner(schema.fields, table=table, write_cols=write_cols, needed=needed)
         self._keys = tuple(field for field in schema.fields if field.name in names)
         nullable = self._options.get(CoreOptions.PRIMARY_KEY_NULLABLE)
         self._not_null = () if nullable else schema.primary_keys

@@ -32,7 +32,7 @@ from lakewright.write.intake import Intake, KeyedIntake
 from lakewright.write.kinds import GivenKinds, RowKinds
 from lakewright.write.parts import buffer_of, router_of
 from lakewright.write.restore import LiveBuckets
-from lakewright.write.routing import IndexChange
+from lakewright.write.routing import Group, IndexChange
 from lakewright.write.task import Place, WriteTask
 
 STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts
@@ -106,9 +106,8 @@ def _checked_columns(store: TableStore, columns: tuple[str, ...]) -> tuple[str, 
         raise InvalidInputError(
             f"table {store.name}: name each column to write once, and at least one", table=store.name
         )
-    keys = store.schema.primary_keys
-    if store.options.data_evolution_enabled():
-        keys = store.schema.partition_keys
+    needs_keys = bool(store.schema.primary_keys) or store.options.data_evolution_enabled()
+    keys = (*store.schema.primary_keys, *store.schema.partition_keys) if needs_keys else ()
     missing = [key for key in keys if key not in columns]
     if missing:
         raise InvalidInputError(
@@ -180,8 +179,8 @@ class TableWriter:
         messages = [self._message(p, finished.get(p, nothing), changes.get(p, unchanged)) for p in places]
         self._buffer.forget()  # from here on the files belong to whoever holds the messages
         self._rows = {}
-        if self._live is not None:
-            self._live.forget()
+        if self._live is not None and self._store.schema.primary_keys:
+            self._live.forget()  # numbers below those of others would be given again at every commit
         return messages
 
     def abort(self) -> None:
@@ -254,17 +253,23 @@ class TableWriter:
         """Route what is staged and hand it to the buffer."""
         if not self._stage:
             return
+        try:
+            self._buffer.add(self._routed(bucket))
+        except BaseException as error:
+            self._poison = error  # the staged rows are lost, whoever brought them
+            raise
+
+    def _routed(self, bucket: int | None) -> list[Group]:
         table = pa.concat_tables(self._stage)
         self._stage.clear()
         self._staged_bytes = 0
         groups = self._router.route(table, bucket=bucket)
-        del table
         if self._live is not None:
             self._live.look_up({group.partition for group in groups})
         for group in groups:
             place = (group.partition, group.bucket)
             self._rows[place] = self._rows.get(place, 0) + group.rows.num_rows
-        self._buffer.add(groups)
+        return groups
 
     def _check_open(self) -> None:
         if self._closed:

@@ -61,7 +61,10 @@ def test_windows_give_what_one_fold_gives(
 ) -> None:
     spec = spec_of(COLUMNS, _KEY, options)
     tables = [_chunks(data, keyed_of(rows, spec.schema, level=True)) for rows in runs]
-    with patch.object(module, "_PIECE_ROWS", data.draw(st.sampled_from([1, 4, 1 << 14]))):
+    with (
+        patch.object(module, "_PIECE_ROWS", data.draw(st.sampled_from([1, 4, 1 << 14]))),
+        patch.object(module, "_FOLD_ROWS", data.draw(st.sampled_from([1, 3, 1 << 18]))),
+    ):
         merged = list(merge_runs([iter(run) for run in tables], spec, memory_bytes=memory))
         whole = list(windows(tables, spec, memory_bytes=memory))
     found = [row for table in merged for row in rows_of(table, spec.schema)]

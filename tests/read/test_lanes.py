@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from lakewright.read.lanes import in_order
+from lakewright.read.lanes import in_order, mapped
 
 
 def _count(start: int, stop: int) -> Iterator[int]:
@@ -16,7 +16,7 @@ def _count(start: int, stop: int) -> Iterator[int]:
 
 
 def _names() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("lakewright-read")]
+    return [t.name for t in threading.enumerate() if t.name.startswith("lakewright-")]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -72,3 +72,34 @@ def test_no_source_runs_further_ahead_than_allowed() -> None:
     assert max(at for number, at in made if number == 1) <= 2
     assert max(at for number, at in made if number == 0) <= 12
     lanes.close()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_mapped_items_keep_their_order(threads: int) -> None:
+    assert list(mapped(threads, lambda n: n * n, range(20))) == [n * n for n in range(20)]
+    assert list(mapped(threads, str, [])) == []
+    assert not _names()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_mapped_items_are_taken_a_few_ahead_at_most(threads: int) -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for n in range(100):
+            taken.append(n)
+            yield n
+
+    results = mapped(threads, str, items())
+    assert next(results) == "0"
+    assert len(taken) <= threads + 1
+    results.close()
+    assert not _names()
+
+
+def test_an_error_of_mapped_work_is_raised_in_its_place() -> None:
+    results = mapped(2, lambda n: 6 // n, [3, 2, 0, 1])
+    assert [next(results), next(results)] == [2, 3]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert not _names()

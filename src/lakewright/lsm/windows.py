@@ -8,10 +8,12 @@ that breaks its promise is refused, because merged it would give wrong rows in s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -20,7 +22,9 @@ from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.keyed import LEVEL
 
+Each: TypeAlias = Callable[[Callable[[Sequence[pa.Table]], pa.Table], Iterable[Sequence[pa.Table]]], Iterable[pa.Table]]
 _WINDOW_BYTES_MAX = 64 << 20  # larger windows leave the processor's caches, and merge slower
+_FOLD_ROWS = 1 << 18  # a window of twice as many rows is cut
 _PIECE_ROWS = 1 << 14  # smaller tables are put together before anybody looks into them
 
 
@@ -33,16 +37,42 @@ def windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes
         yield pa.concat_tables(parts)
 
 
-def merge_runs(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
+def merge_runs(
+    runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int, each: Each = map
+) -> Iterator[pa.Table]:
     """Merge sorted runs to one; rows that delete are still in it.
 
-    About `memory_bytes` of rows are held at a time, and at least one table of each run.
+    About `memory_bytes` of rows are held at a time, and at least one table of each run. `each` is `map`, or something
+    that gives the same in the same order with several threads.
     """
-    for parts in _windows(runs, spec, memory_bytes):
-        apart = _apart(parts, spec.key)
-        rows = spec.fold(pa.concat_tables(parts)) if apart is None else pa.concat_tables(apart)
-        if len(rows):
-            yield rows.drop_columns([LEVEL.name]) if LEVEL.name in rows.column_names else rows
+    pieces = (piece for parts in _windows(runs, spec, memory_bytes) for piece in _cut(parts, spec.key))
+    with closing(pieces):
+        for rows in each(partial(_merged, spec), pieces):
+            if len(rows):
+                yield rows
+
+
+def _merged(spec: MergeSpec, parts: Sequence[pa.Table]) -> pa.Table:
+    """Return all rows of some keys as one row per key, in key order."""
+    apart = _apart(parts, spec.key)
+    rows = spec.fold(pa.concat_tables(parts)) if apart is None else pa.concat_tables(apart)
+    return rows.drop_columns([LEVEL.name]) if LEVEL.name in rows.column_names else rows
+
+
+def _cut(parts: list[pa.Table], key: KeyOrder) -> Iterator[list[pa.Table]]:
+    """Cut a window into ranges of keys that can be merged side by side, each of a size that caches like."""
+    count = sum(map(len, parts)) // _FOLD_ROWS
+    longest = max(parts, key=len)
+    for number in range(1, count):
+        if not len(longest):
+            break
+        bound = key.key_at(longest, min(len(longest) - 1, len(longest) // (count - number + 1)))
+        ends = [key.count_up_to(part, bound) for part in parts]
+        yield [part.slice(0, end) for part, end in zip(parts, ends, strict=True) if end]
+        longest = longest.slice(key.count_up_to(longest, bound))
+        parts = [part.slice(end) for part, end in zip(parts, ends, strict=True) if end < len(part)]
+    if parts:
+        yield parts
 
 
 def _apart(parts: Sequence[pa.Table], key: KeyOrder) -> list[pa.Table] | None:

@@ -184,9 +184,12 @@ class TableRead:
         if splits is None:
             splits = self._scan.plan().splits()
         reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
-        sources = [unit for split in splits for unit in units_of(reader, split)]
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
+        sources = [unit for split in splits for unit in units_of(reader, split)]
+        if len(sources) < threads:
+            spare = replace(reader, threads=threads)
+            sources = [unit for split in splits for unit in units_of(spare, split)]
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
             yield from batches if self._limit is None else _first(batches, self._limit)
 

@@ -136,7 +136,7 @@ def _with_ids(batch: pa.RecordBatch, file: DataFile, position: int) -> pa.Record
     for at, name in enumerate(batch.schema.names):
         if name == ROW_ID.name:
             batch = batch.set_column(at, batch.schema.field(at), _row_ids(batch.column(at), file, position))
-        elif name == SEQUENCE_NUMBER.name:
+        elif name == SEQUENCE_NUMBER.name and batch.column(at).null_count:
             filled = pc.fill_null(batch.column(at), file.max_sequence_number)
             batch = batch.set_column(at, batch.schema.field(at), filled)
     return batch

@@ -7,13 +7,14 @@ bounded while decoding overlaps with whatever the reader does. Leaving early sto
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from threading import Condition
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class _Lane(Generic[T]):
@@ -94,6 +95,29 @@ def in_order(
         finally:
             for lane in lanes:
                 lane.stop()
+
+
+def mapped(threads: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+    """Yield `work(item)` of each item, in order; items are taken while threads work on those before them.
+
+    >>> list(mapped(2, str.upper, ["a", "b", "c"]))
+    ['A', 'B', 'C']
+    """
+    if threads <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-merge") as pool:
+        under_way: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                under_way.append(pool.submit(work, item))
+                while len(under_way) > threads or (under_way and under_way[0].done()):
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for left in under_way:
+                left.cancel()
 
 
 def _started(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_max: int | None) -> _Lane[T]:

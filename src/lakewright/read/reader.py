@@ -25,6 +25,7 @@ from lakewright.lsm.windows import merge_runs
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles, missing_files_explained
 from lakewright.read.keyed import KeyedFiles
+from lakewright.read.lanes import mapped
 from lakewright.read.projection import ROW_ID, Projection
 from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
@@ -49,6 +50,7 @@ class SplitReader:
     schemas: FileSchemas
     projection: Projection
     predicate: Predicate = TRUE
+    threads: int = 1  # that merge the rows of one section
 
     def read(self, split: DataSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split that fulfil the filter: in file order, or in key order where rows are merged."""
@@ -101,7 +103,7 @@ class SplitReader:
             for run in runs:
                 stack.enter_context(closing(run))
             stack.enter_context(missing_files_explained(self.store, split.snapshot_id))
-            for rows in merge_runs(runs, spec, memory_bytes=memory):
+            for rows in merge_runs(runs, spec, memory_bytes=memory // self.threads, each=partial(mapped, self.threads)):
                 live = drop_retracts(rows)
                 for batch in _batches(live.select(names), live.num_rows):
                     out = self._selected(batch, None, residual)

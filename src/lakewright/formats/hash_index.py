@@ -1,8 +1,8 @@
 """Index files of dynamic buckets: the hashes of the keys of one bucket in, bytes out, and back.
 
 A file holds the distinct 32-bit hashes of the trimmed primary keys of one bucket, four bytes each, big endian, in any
-order, with neither header nor checksum; the index manifest records how many there are. Here they are always sorted, as
-the signed numbers that the bucket function gives.
+order, with neither header nor checksum; the index manifest records how many there are. In memory they are the signed
+numbers that the bucket function gives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def encode_hashes(hashes: Hashes) -> bytes:
 
 
 def decode_hashes(data: bytes, file: IndexFile, *, path: str) -> Hashes:
-    """Return the hashes of an index file in ascending order; `file` is what the index manifest says of it."""
+    """Return the hashes of an index file; `file` is what the index manifest says of it."""
     if len(data) % _STORED.itemsize or len(data) // _STORED.itemsize != file.row_count:
         raise CorruptTableError(
             f"the index file {path} has {len(data)} bytes, but {file.row_count} key hashes of {_STORED.itemsize} bytes "
@@ -38,4 +38,4 @@ def decode_hashes(data: bytes, file: IndexFile, *, path: str) -> Hashes:
             path=path,
             files=(file.file_name,),
         )
-    return np.sort(np.frombuffer(data, _STORED).astype(np.int32))
+    return np.frombuffer(data, _STORED).astype(np.int32)

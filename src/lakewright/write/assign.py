@@ -131,6 +131,7 @@ class KeyHashes:
         # Sorted by hash. New hashes wait in a small array of their own, which is cheap to keep sorted.
         self._base = np.sort(np.concatenate([_NO_PAIRS, *(_pairs(h, b) for b, h in known.items())]))
         self._overlay = _NO_PAIRS
+        self._held = {bucket: [hashes] for bucket, hashes in known.items()}  # in parts, as they came
         self._grown: set[int] = set()
 
     def assign(self, hashes: Hashes) -> Buckets:
@@ -138,50 +139,62 @@ class KeyHashes:
         self._limits.assigner.check(hashes)
         ordered = np.sort(_pairs(hashes, np.arange(len(hashes), dtype=np.int64)))
         values, positions = ordered >> 32, ordered & _LOW
-        first = np.concatenate((np.ones(min(1, len(values)), np.bool_), values[1:] != values[:-1]))
-        distinct = values[first]
+        first = values[1:] != values[:-1]
+        if first.all():
+            group, distinct, firsts = None, values, positions
+        else:
+            first = np.concatenate(([True], first))
+            group, distinct, firsts = np.cumsum(first) - 1, values[first], positions[first]
         found = _look_up(self._base, distinct)
         if len(self._overlay):
             found = np.where(found < 0, _look_up(self._overlay, distinct), found)
         new = np.flatnonzero(found < 0)
         if len(new):
-            found[new] = self._add(distinct[new], positions[first][new])
+            found[new] = self._add(hashes, distinct[new], firsts[new])
         buckets = np.empty(len(hashes), np.int32)
-        buckets[positions] = found[np.cumsum(first) - 1]
+        buckets[positions] = found if group is None else found[group]
         return buckets
 
     def grown(self) -> dict[int, Hashes]:
-        """Return all hashes, ascending, of each bucket that got new ones since `settle`."""
-        if not self._grown:
-            return {}
-        pairs = np.concatenate((self._base, self._overlay))
-        buckets = pairs & _LOW
-        pairs = pairs[np.isin(buckets, list(self._grown))]
-        pairs = np.sort((pairs & _LOW) << 32 | (pairs >> 32) - _INT_MIN)  # by bucket, then by hash
-        numbers = pairs >> 32
-        cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-        parts = np.split(pairs, cuts)
-        return {int(part[0] >> 32): ((part & _LOW) + _INT_MIN).astype(np.int32) for part in parts}
+        """Return all hashes, in any order, of each bucket that got new ones since `settle`."""
+        for bucket in self._grown:
+            self._held[bucket] = [np.concatenate(self._held[bucket])]
+        return {bucket: self._held[bucket][0] for bucket in sorted(self._grown)}
 
     def settle(self) -> None:
         """Take what has grown so far as written."""
         self._grown.clear()
 
-    def _add(self, hashes: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> Buckets:
-        """Give buckets to hashes that are not known, in the order of where they first stood."""
-        arrival = np.argsort(positions)
-        buckets = np.empty(len(hashes), np.int32)
-        buckets[arrival] = self._rooms.place(hashes[arrival].astype(np.int32))
-        self._grown.update(np.unique(buckets).tolist())
+    def _add(
+        self, batch: Hashes, hashes: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Give buckets to hashes that are not known, in the order of where they first stand in the batch."""
+        at = np.zeros(len(batch), np.bool_)
+        at[firsts] = True
+        arrived = batch[at]
+        placed = self._rooms.place(arrived)
+        self._hold(arrived, placed)
+        by_position = np.empty(len(batch), np.int64)
+        by_position[at] = placed
+        buckets = by_position[firsts]
         self._overlay = _merged(self._overlay, hashes << 32 | buckets)
         if len(self._overlay) > max(_OVERLAY_MIN, len(self._base) // 8):
             self._base = _merged(self._base, self._overlay)
             self._overlay = _NO_PAIRS
         return buckets
 
+    def _hold(self, hashes: Hashes, buckets: Buckets) -> None:
+        """Keep new hashes for the files of their buckets."""
+        if (buckets[1:] < buckets[:-1]).any():
+            order = np.argsort(buckets, kind="stable")
+            hashes, buckets = hashes[order], buckets[order]
+        cuts = np.flatnonzero(buckets[1:] != buckets[:-1]) + 1
+        for bucket, part in zip(buckets[[0, *cuts]].tolist(), np.split(hashes, cuts), strict=True):
+            self._held.setdefault(bucket, []).append(part)
+            self._grown.add(bucket)
+
 
 _LOW = np.int64(0xFFFFFFFF)
-_INT_MIN = np.int64(-(2**31))
 _NO_PAIRS: _Pairs = np.empty(0, np.int64)
 
 

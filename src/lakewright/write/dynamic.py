@@ -184,7 +184,7 @@ class HashFiles:
         return list(self._entries.get(partition, {}).values())
 
     def read(self, entries: Sequence[IndexEntry]) -> dict[int, Hashes]:
-        """Return the hashes of each bucket, ascending."""
+        """Return the hashes of each bucket."""
         if len(entries) <= 1:
             return {entry.bucket: self._read(entry) for entry in entries}
         with ThreadPoolExecutor(min(_THREADS, len(entries))) as pool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakewright.errors import CorruptTableError
 from lakewright.lsm.runs import max_level, runs_of, sections
-from lakewright.spec.datafile import DataFile
+from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row, encode_row
 from lakewright.spec.types import AtomicType, Value
@@ -103,6 +105,11 @@ def test_the_deepest_level_is_that_of_the_options_or_deeper() -> None:
     assert max_level(CoreOptions({}), []) == 5
     assert max_level(CoreOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=1)]) == 2
     assert max_level(CoreOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=4)]) == 4
+
+
+def test_damaged_bounds_name_their_file() -> None:
+    with pytest.raises(CorruptTableError, match="first or the last key of the data file broken"):
+        sections([replace(keyed_file("broken", 0, 1), max_key=EMPTY_ROW)], INT)
 
 
 ranges = st.lists(

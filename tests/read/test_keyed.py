@@ -128,3 +128,18 @@ def test_partition_columns_come_from_the_manifest() -> None:
         rows = pa.concat_tables(files.read(entry.file))
         assert rows.num_rows == entry.file.row_count
         assert all(len(set(rows.column(f.name).to_pylist())) == 1 for f in store.schema.partition_fields)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_chunks_are_small_where_many_are_held(tmp_path: Path, file_format: str) -> None:
+    store = new_keyed_table(str(tmp_path), SCHEMA, {"file.format": file_format})
+    bucket = KeyedBucket(store)
+    count = 50_000
+    file = bucket.add(keyed_rows(store, {"k": range(count), "v": [f"{n:032d}" for n in range(count)]}, first=0))
+    bucket.vectors = {file.file_name: [0, count - 1]}
+    found = replace(reader(store, bucket=bucket), chunk_bytes=file.file_size // 2)
+    chunks = list(found.read(file, positions=True))
+    assert max(rows.num_rows for rows in chunks) <= count // 8
+    rows = pa.concat_tables(chunks)
+    assert rows.column("k").to_pylist() == list(range(1, count - 1))
+    assert rows.column("k").equals(rows.column("_POSITION").cast(pa.int32()))

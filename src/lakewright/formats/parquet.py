@@ -394,7 +394,7 @@ class ParquetFileReader:
         self._expect_pages(run, leaves)
         threads = run.decoded_bytes > MIB
         reader = self._file.reader
-        if run.decoded_bytes <= _DECODED_BYTES:
+        if run.decoded_bytes <= _DECODED_BYTES and run.row_count <= (batch_rows or run.row_count):
             table = reader.read_row_groups(list(run.groups), column_indices=leaves, use_threads=threads)
             for name in known:
                 table = table.append_column(name, run.known.column(name))

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lakewright.errors import CorruptTableError
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.options import CoreOptions
@@ -70,10 +71,7 @@ def sections(files: Iterable[DataFile], key_types: Sequence[DataType]) -> list[S
     # The bounds of a file are its own first and last key, so they are all that is needed to tell files apart.
     order = KeyOrder([DataField(at, f"key_{at}", dtype) for at, dtype in enumerate(key_types)])
     bounded = sorted(
-        (
-            (order.key_of(decode_row(file.min_key, key_types)), order.key_of(decode_row(file.max_key, key_types)), file)
-            for file in files
-        ),
+        ((*_bounds(file, key_types, order), file) for file in files),
         key=lambda found: (found[0], found[1], found[2].level, _age(found[2])),
     )
     made: list[Section] = []
@@ -86,6 +84,16 @@ def sections(files: Iterable[DataFile], key_types: Sequence[DataType]) -> list[S
         current.append((low, high, file))
         highest = high if highest is None else max(highest, high)
     return [*made, _section(current)] if current else made
+
+
+def _bounds(file: DataFile, key_types: Sequence[DataType], order: KeyOrder) -> tuple[Key, Key]:
+    try:
+        low, high = decode_row(file.min_key, key_types), decode_row(file.max_key, key_types)
+    except CorruptTableError as error:
+        raise CorruptTableError(
+            f"the first or the last key of the data file {file.file_name} is damaged: {error}", files=(file.file_name,)
+        ) from error
+    return order.key_of(low), order.key_of(high)
 
 
 def _section(bounded: Sequence[tuple[Key, Key, DataFile]]) -> Section:

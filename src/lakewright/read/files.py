@@ -41,11 +41,17 @@ class BucketFiles:
     bucket: int
 
     def rows(
-        self, file: DataFile, fields: Sequence[DataField], residual: Predicate = TRUE
+        self,
+        file: DataFile,
+        fields: Sequence[DataField],
+        residual: Predicate = TRUE,
+        *,
+        batch_rows: int | None = None,
     ) -> Generator[tuple[int, pa.RecordBatch]]:
         """Yield one file's batches as the read schema sees them; what cannot match `residual` may be left out.
 
         Fields may be columns of the table and the system columns that the file holds or, for row tracking, implies.
+        Batches are as large as the format likes them, or have no more than `batch_rows` rows.
         """
         schema = self.schemas.fields_of(file.schema_id)
         written = (*written_fields(schema, file.write_cols), *self._system_fields(file))
@@ -55,7 +61,7 @@ class BucketFiles:
             return
         reader = self._open(file, evolution)
         try:
-            for position, batch in reader.batches(skip=None if skip == TRUE else skip):
+            for position, batch in reader.batches(skip=None if skip == TRUE else skip, batch_rows=batch_rows):
                 yield position, _with_ids(evolution.apply(batch), file, position)
         finally:
             reader.close()

@@ -27,13 +27,16 @@ from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import to_array
 
 POSITION: Final = DataField(-2, "_POSITION", AtomicType("BIGINT", nullable=False))  # in memory alone
+_DECODED_TIMES = 4  # how much larger rows mostly are in memory than in a file
+_CHUNK_ROWS_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedFiles:
     """Reads the files of one bucket of a partition; it can be shared by threads.
 
-    `columns` are columns of the table, in schema order.
+    `columns` are columns of the table, in schema order. Chunks have about `chunk_bytes` at most, where that is given:
+    whoever merges many runs holds a chunk of each.
     """
 
     store: TableStore
@@ -42,6 +45,7 @@ class KeyedFiles:
     bucket: int
     columns: tuple[DataField, ...]
     deletions: Deletions = field(default_factory=dict)
+    chunk_bytes: int | None = None
 
     def read(
         self, file: DataFile, *, skip: Predicate = TRUE, level: bool = False, positions: bool = False
@@ -62,7 +66,8 @@ class KeyedFiles:
         files = BucketFiles(self.store, self.schemas, self.partition, self.bucket)
         deletion = self.deletions.get((self.partition, file.file_name))
         deleted = None if deletion is None else files.deleted(file, deletion)
-        for position, batch in files.rows(file, (*KEYED_FIELDS, *stored), assume(skip, known)):
+        fields = (*KEYED_FIELDS, *stored)
+        for position, batch in files.rows(file, fields, assume(skip, known), batch_rows=self._chunk_rows(file)):
             rows = self._keyed(batch, file, constants, level=level)
             if positions:
                 here = np.arange(position, position + batch.num_rows, dtype=np.int64)
@@ -93,6 +98,13 @@ class KeyedFiles:
         system = [*(f.name for f in KEYED_FIELDS), *([LEVEL.name] if level else [])]
         names = [*system, *(column.name for column in self.columns)]
         return pa.table([columns[name] for name in names], names=names)
+
+    def _chunk_rows(self, file: DataFile) -> int | None:
+        """Return how many rows a chunk may have; None: as many as the format likes to give."""
+        if self.chunk_bytes is None or not file.row_count:
+            return None
+        rows = self.chunk_bytes * file.row_count // (_DECODED_TIMES * max(1, file.file_size))
+        return None if rows >= file.row_count else max(_CHUNK_ROWS_MIN, rows)
 
     def _ordered_by_snapshot(self, file: DataFile) -> bool:
         """Say whether the rows of a file all have the number that its commit was given."""

@@ -93,17 +93,18 @@ class SplitReader:
             if found is not None
         }
         columns = self._merged_fields(spec)
-        files = KeyedFiles(self.store, self.schemas, split.partition_bytes, split.bucket, columns, deletions)
+        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY) // self.threads
+        share = memory // len(section.runs)
+        files = KeyedFiles(self.store, self.schemas, split.partition_bytes, split.bucket, columns, deletions, share)
         # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
         skip = project(residual, spec.key.names)
         runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]
-        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
         names = [field.name for field in self.projection.read_fields]
         with ExitStack() as stack:
             for run in runs:
                 stack.enter_context(closing(run))
             stack.enter_context(missing_files_explained(self.store, split.snapshot_id))
-            for rows in merge_runs(runs, spec, memory_bytes=memory // self.threads, each=partial(mapped, self.threads)):
+            for rows in merge_runs(runs, spec, memory_bytes=memory, each=partial(mapped, self.threads)):
                 live = drop_retracts(rows)
                 for batch in _batches(live.select(names), live.num_rows):
                     out = self._selected(batch, None, residual)

@@ -297,6 +297,19 @@ def test_numbers_by_snapshot(tmp_path: Path) -> None:
     assert numbers == {"d.parquet": (1, 2), "c.parquet": (3, 3)}
 
 
+def test_writers_that_do_not_look_at_files_are_told_the_highest_number(tmp_path: Path) -> None:
+    key = "sequence.generation.max-sequence-number"
+    store = filled(tmp_path, {"write.sequence-number-init-mode": "snapshot", "write-only": "true"})
+    assert [store.snapshots.get(i).properties for i in (1, 2)] == [{key: "1"}, {key: "3"}]
+    committer(store).commit([compaction(store, A, after=replace(A, level=5))], properties={"mine": "x"})
+    assert store.snapshots.get(3).properties[key] == "3"
+    plain = filled(tmp_path / "plain")
+    assert plain.snapshots.get(2).properties == {}
+    later = plain.with_schema(plain.schema.with_options({"write.sequence-number-init-mode": "snapshot"}))
+    committer(later).commit([message(later, new_files=(keyed_file("c", 0, 9, numbers=9),))])
+    assert later.snapshots.get(3).properties == {}  # nobody knows what the files before it have
+
+
 def test_real_buckets_of_a_postpone_table_must_agree(tmp_path: Path) -> None:
     store = new_store(tmp_path, {"bucket": "-2"})
     waiting = replace(message(store, -2), total_buckets=-2, new_files=(keyed_file("p", 0, 9),))

@@ -20,12 +20,13 @@ from lakewright.commit.renumber import Renumbering
 from lakewright.errors import AlreadyExistsError, NotFoundError
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot
 
 T = TypeVar("T")
 _MARKER_TRIES_MAX = 5
+_HIGHEST_NUMBER = "sequence.generation.max-sequence-number"
 
 try:
     WRITER_VERSION = f"lakewright-{version('lakewright')}"
@@ -172,7 +173,7 @@ class Drafts:
             watermark=_watermark(base, intent),
             # Statistics describe columns of one schema, so they are dropped once the schema has moved on.
             statistics=base.statistics if base is not None and base.schema_id == self._schema_id else None,
-            properties=dict(intent.notes.properties),
+            properties={**intent.notes.properties, **self._highest_number(base, entries)},
             next_row_id=next_row_id,
             operation=intent.notes.operation,
         )
@@ -190,6 +191,18 @@ class Drafts:
         return assign_row_ids(
             plan.change.entries, snapshot_id=snapshot_id, next_row_id=start, by_partition=by_partition
         )
+
+    def _highest_number(self, base: Snapshot | None, entries: Sequence[ManifestEntry]) -> dict[str, str]:
+        """Return the property from which writers go on numbering, in tables whose writers do not look at the files.
+
+        A base that lacks it tells nothing of its files, and a number that is too low is worse than none.
+        """
+        mode = self.store.options.get(CoreOptions.WRITE_SEQUENCE_NUMBER_INIT_MODE)
+        before = "" if base is None else base.properties.get(_HIGHEST_NUMBER, "")
+        if mode != "snapshot" or not self.store.schema.primary_keys or not (base is None or before.isdigit()):
+            return {}
+        highest = max([int(before or -1), *(e.file.max_sequence_number for e in entries if e.kind == ADD)])
+        return {_HIGHEST_NUMBER: str(highest)} if highest >= 0 else {}
 
     def _base_manifests(self, base: Snapshot | None) -> tuple[ManifestFile, ...]:
         """Return the manifests before this commit, merged by the format's rules."""

@@ -118,11 +118,15 @@ def expire_snapshots(
     times = _times(store, ids)
     wanted = None if _ignores_consumers(store, changelogs) else _first_wanted(store, now, dry_run=dry_run)
     kept_id = _first_kept(ids, retention, wanted, times)
-    going = [store.snapshots.get(snapshot_id) for snapshot_id in ids[: bisect_left(ids, kept_id)]]
+    place = bisect_left(ids, kept_id)
+    going = _read_all(store, ids[:place])
     doomed = _Doomed(store)
     if going:
-        staying = [store.snapshots.get(snapshot_id) for snapshot_id in ids[bisect_left(ids, kept_id) :]]
-        doomed.gather(going, staying, keep_changelogs=changelogs is not None)
+        doomed.gather(
+            going,
+            [store.snapshots.get(kept_id), *_read_all(store, ids[place + 1 :])],
+            keep_changelogs=changelogs is not None,
+        )
     if changelogs is not None:
         doomed.gather_changelogs(_old_changelogs(store, changelogs, going, ids[-1]))
     doomed.spare_new()
@@ -134,6 +138,23 @@ def expire_snapshots(
     doomed.spare_new()  # somebody may have given a name to a snapshot while it was still there
     doomed.delete()
     return result
+
+
+def _read_all(store: TableStore, ids: Sequence[int]) -> list[Snapshot]:
+    """Return some snapshots; another expiry may have taken some of them away in the meantime."""
+
+    def read(snapshot_id: int) -> Snapshot | None:
+        try:
+            return store.snapshots.get(snapshot_id)
+        except NotFoundError:
+            return None
+
+    if len(ids) <= _FEW:
+        found = [read(snapshot_id) for snapshot_id in ids]
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(read, ids))
+    return [snapshot for snapshot in found if snapshot is not None]
 
 
 def _times(store: TableStore, ids: Sequence[int]) -> Callable[[int], int]:

@@ -65,10 +65,20 @@ def samples(draw: st.DrawFn, *, descending: bool = True) -> Sample:
         text = draw(st.sampled_from(TYPES))
         pool = draw(st.lists(_awkward(text), min_size=1, max_size=12))
         values.append(draw(st.lists(st.sampled_from(pool), min_size=count, max_size=count)))
-        field = DataField(number, f"c{number}", AtomicType(text))
-        columns.append(SortColumn(field, descending and draw(st.booleans())))
-        arrays.append(_dressed(draw, to_array(values[-1], field.type)))
+        dtype = AtomicType(text)
+        columns.append(SortColumn(DataField(number, f"c{number}", dtype), descending and draw(st.booleans())))
+        arrays.append(_dressed(draw, _with_litter(values[-1], dtype)))
     return Sample(pa.table(arrays, names=[c.field.name for c in columns]), columns, values)
+
+
+def _with_litter(values: list[Value], dtype: AtomicType) -> pa.Array:
+    """Return values as an array whose nulls have something in their place, as Arrow allows."""
+    litter = next((value for value in values if value is not None), None)
+    if litter is None:
+        return to_array(values, dtype)
+    full = to_array([litter if value is None else value for value in values], dtype)
+    valid = pa.array([value is not None for value in values]).buffers()[1]
+    return pa.Array.from_buffers(full.type, len(full), [valid, *full.buffers()[1:]])
 
 
 def _dressed(draw: st.DrawFn, array: pa.Array) -> pa.ChunkedArray:

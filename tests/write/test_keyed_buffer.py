@@ -223,15 +223,15 @@ def test_numbers_of_others_that_came_in_between_are_passed() -> None:
 
 
 def test_many_runs_are_merged_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_buffer, "_RUNS_MAX", 3)
-    monkeypatch.setattr(keyed_buffer, "_RUN_PART_ROWS", 2)
+    monkeypatch.setattr(keyed_buffer, "RUNS_MAX", 3)
+    monkeypatch.setattr(keyed_buffer, "RUN_PART", keyed_buffer.PartSize(2, 1 << 20))
     batches = [[row(k, n) for k in range(n % 3, 20, 3)] for n in range(20)]
     got = written(schema_of(), batches, budget=1)
     assert [(r["k"], r["n"]) for r in got] == [(k, max(n for n in range(20) if n % 3 == k % 3)) for k in range(20)]
 
 
 def test_a_large_bucket_is_written_in_parts_that_no_key_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_buffer, "_GROUP_ROWS_MAX", 4)
+    monkeypatch.setattr(keyed_buffer, "ROW_GROUP", keyed_buffer.PartSize(4, 1 << 20))
     rows = [row(k % 9, n) for n, k in enumerate(range(50))]
     got = written(schema_of(merge_engine="aggregation", fields__n__aggregate_function="sum"), [rows])
     assert [(r["k"], r["n"]) for r in got] == [(k, sum(n for n in range(50) if n % 9 == k)) for k in range(9)]
@@ -271,3 +271,12 @@ def test_a_failure_says_which_file(buckets: int) -> None:
 def test_first_row_takes_no_deletes() -> None:
     with pytest.raises(InvalidInputError, match="first-row"):
         written(schema_of(merge_engine="first-row"), [[row(1), row(1, kind=DELETE)]])
+
+
+def test_parts_of_wide_rows_have_fewer_rows() -> None:
+    narrow = pa.table({"v": pa.array(range(1000), pa.int64())})
+    wide = pa.table({"v": ["x" * 10_000] * 100})
+    size = keyed_buffer.PartSize(500, 100_000)
+    assert size.rows_of(narrow) == 500
+    assert 9 <= size.rows_of(wide) <= 10
+    assert size.rows_of(narrow.slice(0, 0)) >= 1

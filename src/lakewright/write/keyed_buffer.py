@@ -30,11 +30,24 @@ from lakewright.write.routing import Group
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
-_GROUP_BYTES = 24 << 20  # in memory; merged rows are written in pieces of at least this size
-_GROUP_ROWS_MAX = 1 << 17  # and all rows in pieces of at most this many
-_RUN_PART_ROWS = 1 << 14  # what a merge reads of a spilled run at a time
-_RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
+RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
 _CLOSERS = 8  # threads that close files, which is waiting for a disk or a store
+
+
+@dataclass(frozen=True, slots=True)
+class PartSize:
+    """How much of a bucket is gathered, folded and handed on at a time."""
+
+    rows: int
+    bytes: int
+
+    def rows_of(self, table: pa.Table) -> int:
+        """Return how many rows of a table make a part."""
+        return max(1, min(self.rows, self.bytes * table.num_rows // max(1, table.nbytes)))
+
+
+ROW_GROUP = PartSize(1 << 17, 24 << 20)
+RUN_PART = PartSize(1 << 14, 1 << 20)  # what a merge reads of a spilled run at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +169,21 @@ class KeyedBuffer:
 
     def _spill(self, buckets: Sequence[_Bucket]) -> None:
         schema = buckets[0].pieces[0].schema
-        spill = Spill((self._folded(bucket, _RUN_PART_ROWS) for bucket in buckets), schema)
+        spill = Spill((self._folded(bucket, RUN_PART) for bucket in buckets), schema)
         for number, bucket in enumerate(buckets):
             bucket.runs.append(_Run(spill, number))
-            if len(bucket.runs) >= _RUNS_MAX:
+            if len(bucket.runs) >= RUNS_MAX:
                 merged = Spill([self._merged(bucket.runs)], schema)
                 _release(bucket.runs)
                 bucket.runs = [_Run(merged, 0)]
 
-    def _folded(self, bucket: _Bucket, part_rows: int) -> Iterator[pa.Table]:
+    def _folded(self, bucket: _Bucket, size: PartSize) -> Iterator[pa.Table]:
         """Fold the rows that wait, part by part in key order; before that, those of a changelog go into their file.
 
         The whole is never in memory a second time: a part is gathered, folded and gone before the next.
         """
-        for part in merge_order(bucket.take_rows(), self._spec).parts(part_rows):
+        rows = bucket.take_rows()
+        for part in merge_order(rows, self._spec).parts(size.rows_of(rows)):
             if bucket.changelog is None and self._spec.function is None:
                 yield self._spec.fold_groups(part)  # of rows that do not win nothing is gathered
                 continue
@@ -223,7 +237,7 @@ class KeyedBuffer:
 
     def _encode(self, bucket: _Bucket) -> None:
         try:
-            rows: Iterable[pa.Table] = self._folded(bucket, _GROUP_ROWS_MAX) if bucket.pieces else ()
+            rows: Iterable[pa.Table] = self._folded(bucket, ROW_GROUP) if bucket.pieces else ()
             if bucket.runs:
                 rows = _gathered(self._merged(bucket.runs, rows))
             for part in rows:
@@ -253,7 +267,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
-        if sum(part.nbytes for part in waiting) >= _GROUP_BYTES:
+        if sum(part.nbytes for part in waiting) >= ROW_GROUP.bytes:
             yield pa.concat_tables(waiting)
             waiting = []
     if waiting:

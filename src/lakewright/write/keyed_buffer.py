@@ -43,7 +43,8 @@ class PartSize:
 
     def rows_of(self, table: pa.Table) -> int:
         """Return how many rows of a table make a part."""
-        return max(1, min(self.rows, self.bytes * table.num_rows // max(1, table.nbytes)))
+        fitting: int = self.bytes * table.num_rows // max(1, table.nbytes)
+        return max(1, min(self.rows, fitting))
 
 
 ROW_GROUP = PartSize(1 << 17, 24 << 20)

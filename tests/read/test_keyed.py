@@ -139,7 +139,7 @@ def test_chunks_are_small_where_many_are_held(tmp_path: Path, file_format: str) 
     bucket.vectors = {file.file_name: [0, count - 1]}
     found = replace(reader(store, bucket=bucket), chunk_bytes=file.file_size // 2)
     chunks = list(found.read(file, positions=True))
-    assert max(rows.num_rows for rows in chunks) <= count // 8
+    assert max(rows.num_rows for rows in chunks) <= count // 6
     rows = pa.concat_tables(chunks)
     assert rows.column("k").to_pylist() == list(range(1, count - 1))
     assert rows.column("k").equals(rows.column("_POSITION").cast(pa.int32()))

@@ -27,7 +27,7 @@ from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import to_array
 
 POSITION: Final = DataField(-2, "_POSITION", AtomicType("BIGINT", nullable=False))  # in memory alone
-_DECODED_TIMES = 4  # how much larger rows mostly are in memory than in a file
+_DECODED_TIMES = 3  # how much larger rows mostly are in memory than in a file
 _CHUNK_ROWS_MIN = 1024
 
 

@@ -93,7 +93,7 @@ class SplitReader:
             if found is not None
         }
         columns = self._merged_fields(spec)
-        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY) // self.threads
+        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
         share = memory // len(section.runs)
         files = KeyedFiles(self.store, self.schemas, split.partition_bytes, split.bucket, columns, deletions, share)
         # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
@@ -104,7 +104,7 @@ class SplitReader:
             for run in runs:
                 stack.enter_context(closing(run))
             stack.enter_context(missing_files_explained(self.store, split.snapshot_id))
-            for rows in merge_runs(runs, spec, memory_bytes=memory, each=partial(mapped, self.threads)):
+            for rows in merge_runs(runs, spec, memory_bytes=memory // self.threads, each=partial(mapped, self.threads)):
                 live = drop_retracts(rows)
                 for batch in _batches(live.select(names), live.num_rows):
                     out = self._selected(batch, None, residual)

@@ -20,6 +20,7 @@ from lakewright.lsm.images import Longs, Words, column_parts, layers_of
 from lakewright.lsm.nested_aggregates import NESTED, list_of
 from lakewright.lsm.sorting import sort_layers
 from lakewright.lsm.steps import ADD, LATE, NONE, RESET, RETRACT, Steps, picked
+from lakewright.spec.rows import null_mask
 from lakewright.spec.types import DataType
 
 Aggregate: TypeAlias = Callable[[pa.Array, Steps, ColumnFunction], pa.Array]
@@ -49,13 +50,16 @@ def last_value(column: pa.Array, steps: Steps) -> pa.Array:
 
 def last_non_null(column: pa.Array, steps: Steps) -> pa.Array:
     """Return the last value of each key that is not null; null where such a one was taken back."""
-    steps = steps.since_reset().with_values(column)
+    steps = steps.since_reset()
     late = steps.ops == LATE
     if not late.any():
-        return _unless_retracted(column, steps, steps.last())
+        nulls = null_mask(column)
+        return _unless_retracted(column, steps, steps.last(None if nulls is None else ~nulls[steps.rows]))
+    steps = steps.with_values(column)
+    late = steps.ops == LATE
     # A late value counts only where none is: after the last word of the others, if that took the value away.
     settled = steps.last(~late)
-    empty = (settled == NONE) | (steps.ops[settled] == RETRACT)
+    empty = (settled == NONE) | (steps.ops[settled] == RETRACT) if len(steps) else settled == NONE
     after = late & (np.arange(len(steps)) > settled[steps.group])
     return picked(column, steps.rows_at(np.where(empty, steps.first(after), settled)))
 
@@ -152,19 +156,12 @@ def _distinct_texts(column: pa.Array, steps: Steps, delimiter: str) -> pa.Array:
     """Join texts, leaving out parts that are there already; the first text of a key stays as it is."""
     texts: Sequence[str] = column.take(pa.array(steps.rows)).to_pylist()
     out: list[str | None] = [None] * steps.count
-    seen: set[str] = set()
-    parts: list[str] = []
-    keys = steps.group.tolist()
-    for at, (key, text) in enumerate(zip(keys, texts, strict=True)):
-        if at == 0 or keys[at - 1] != key:
-            seen, parts = set(text.split(delimiter)), [text]
-        else:
-            for part in text.split(delimiter):
-                if part and part not in seen:
-                    seen.add(part)
-                    parts.append(part)
-        if at + 1 == len(keys) or keys[at + 1] != key:
-            out[key] = delimiter.join(parts)
+    starts = steps.starts.tolist()
+    owners = steps.group[steps.starts].tolist()
+    for key, begin, end in zip(owners, starts, [*starts[1:], len(texts)], strict=True):
+        seen = set(texts[begin].split(delimiter))
+        new = dict.fromkeys(part for text in texts[begin + 1 : end] for part in text.split(delimiter))
+        out[key] = delimiter.join([texts[begin], *(part for part in new if part and part not in seen)])
     return pa.array(out, column.type)
 
 

@@ -25,7 +25,7 @@ from lakewright.lsm.column_functions import (
     option_of,
 )
 from lakewright.lsm.groups import Groups
-from lakewright.lsm.steps import ADD, RESET, RETRACT, Steps, whole
+from lakewright.lsm.steps import ADD, RESET, RETRACT, Steps, compact, whole
 from lakewright.spec.keyed import DELETE, INSERT, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import TableSchema
@@ -66,6 +66,7 @@ class Aggregation:
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""
+        groups = compact(groups)
         rows = groups.rows
         kinds = rows.column(VALUE_KIND.name).to_numpy()[groups.order]
         ops = np.full(len(kinds), ADD, np.int8)

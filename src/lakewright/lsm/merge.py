@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.lsm.aggregation import Aggregation
+from lakewright.lsm.aggregation import Aggregation, check_aggregation
 from lakewright.lsm.groups import Groups, MergeFunction, take_rows
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
-from lakewright.lsm.partial_update import PartialUpdate
+from lakewright.lsm.partial_update import PartialUpdate, check_partial_update
 from lakewright.lsm.sorting import Sorted
 from lakewright.spec.keyed import DELETE, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine, SortOrder
@@ -94,6 +94,15 @@ class MergeSpec:
         if self.function is not None:
             return _computed(groups, self.function)
         return take_rows(groups.rows, _winners(groups, self))
+
+
+def check_merging(schema: TableSchema) -> None:
+    """Refuse a new table whose options for merging contradict each other, cannot work or would do nothing."""
+    match MergeSpec.of_schema(schema).engine:
+        case MergeEngine.AGGREGATION:
+            check_aggregation(schema)
+        case MergeEngine.PARTIAL_UPDATE:
+            check_partial_update(schema)
 
 
 def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:

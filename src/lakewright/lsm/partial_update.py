@@ -27,7 +27,7 @@ from lakewright.lsm.column_functions import (
 from lakewright.lsm.groups import Groups
 from lakewright.lsm.images import Flags, Longs
 from lakewright.lsm.sequence_groups import SequenceGroup, Standing, removals, standings
-from lakewright.lsm.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, whole
+from lakewright.lsm.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, compact, whole
 from lakewright.spec.keyed import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import CoreOptions
@@ -89,6 +89,7 @@ class PartialUpdate:
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""
+        groups = compact(groups)
         plan = self._plan(groups)
         columns = [self._column(name, groups, plan) for name in groups.rows.column_names]
         merged = pa.Table.from_arrays(columns, schema=groups.rows.schema)

@@ -58,8 +58,9 @@ def standings(groups: Groups, sequences: Sequence[SequenceGroup], ignored: Flags
         found.append(Standing(ranks, ranks >= _highest_before(ranks, owners, groups.starts)))
     # What was compared holds up to the first removal of a key, so only keys with a removal are looked at again.
     removed = removals(found, sequences, deletes)
-    for key in np.unique(owners[removed]).tolist():
-        _walk(found, sequences, deletes, range(int(groups.starts[key]), int(groups.ends[key])))
+    if removed.any():
+        again = np.unique(owners[removed])
+        _compare_again(found, sequences, deletes, groups.starts[again], groups.ends[again])
     return found
 
 
@@ -100,15 +101,20 @@ def _highest_before(ranks: Longs, owners: Longs, starts: Longs) -> Longs:
     return before
 
 
-def _walk(found: Sequence[Standing], sequences: Sequence[SequenceGroup], deletes: Flags, places: range) -> None:
-    """Compare the rows of one key again, one by one: a removal sets all groups to what its row has."""
-    highest = [0] * len(found)
-    for at in places:
-        removed = False
-        for n, standing in enumerate(found):
-            rank = int(standing.ranks[at])
-            standing.newest[at] = rank >= highest[n]
-            removed |= bool(deletes[at]) and sequences[n].removes and 0 < rank >= highest[n]
-        for n, standing in enumerate(found):
-            rank = int(standing.ranks[at])
-            highest[n] = rank if removed else max(highest[n], rank)
+def _compare_again(
+    found: Sequence[Standing], sequences: Sequence[SequenceGroup], deletes: Flags, starts: Longs, ends: Longs
+) -> None:
+    """Compare the rows of some keys again, first the first of each key, then the second, and so on."""
+    highest = np.zeros((len(found), len(starts)), np.int64)
+    alive = np.arange(len(starts))
+    for depth in range(int((ends - starts).max(initial=0))):
+        alive = alive[starts[alive] + depth < ends[alive]]
+        at = starts[alive] + depth
+        removed = np.zeros(len(at), np.bool_)
+        for standing, sequence, before in zip(found, sequences, highest, strict=True):
+            standing.newest[at] = standing.ranks[at] >= before[alive]
+            if sequence.removes:
+                removed |= deletes[at] & standing.newest[at] & (standing.ranks[at] > 0)
+        for standing, before in zip(found, highest, strict=True):
+            ranks = standing.ranks[at]
+            before[alive] = np.where(removed, ranks, np.maximum(before[alive], ranks))

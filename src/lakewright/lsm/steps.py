@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakewright.lsm.groups import Groups
 from lakewright.lsm.images import Flags, Longs
 from lakewright.spec.rows import null_mask
 
@@ -24,6 +25,7 @@ ADD: Final = 1  # the value of the row comes after all before
 LATE: Final = 2  # it comes, but belongs before all that are there
 RETRACT: Final = 3  # it is taken back
 NONE: Final = -1  # of a position: there is none
+_FEW = 4  # one row of so many is few
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +81,29 @@ class Steps:
 
     def last(self, which: Flags | None = None) -> Longs:
         """Return of each key the place of its last step, of those asked for; -1 where it has none."""
-        places = np.arange(len(self)) if which is None else np.flatnonzero(which)
-        owners = self.group[places]
-        edge = np.append(owners[1:] != owners[:-1], True)[: len(owners)]
-        return self._spread(places[edge], owners[edge])
+        if len(self) == 0:
+            return np.full(self.count, NONE, np.int64)
+        starts = self.starts
+        if which is None:
+            return self._spread(np.append(starts[1:], len(self)) - 1, starts)
+        return self._spread(np.maximum.reduceat(np.where(which, np.arange(len(self)), NONE), starts), starts)
 
     def first(self, which: Flags | None = None) -> Longs:
         """Return of each key the place of its first step, of those asked for; -1 where it has none."""
-        places = np.arange(len(self)) if which is None else np.flatnonzero(which)
-        owners = self.group[places]
-        edge = np.append(True, owners[1:] != owners[:-1])[: len(owners)]
-        return self._spread(places[edge], owners[edge])
+        if len(self) == 0:
+            return np.full(self.count, NONE, np.int64)
+        starts = self.starts
+        if which is None:
+            return self._spread(starts, starts)
+        found = np.minimum.reduceat(np.where(which, np.arange(len(self)), len(self)), starts)
+        return self._spread(np.where(found == len(self), NONE, found), starts)
 
-    def _spread(self, places: Longs, owners: Longs) -> Longs:
-        if len(owners) == self.count:
+    def _spread(self, places: Longs, starts: Longs) -> Longs:
+        """Give each key its place; `places` has one for each key that has steps."""
+        if len(starts) == self.count:
             return places
         out = np.full(self.count, NONE, np.int64)
-        out[owners] = places
+        out[self.group[starts]] = places
         return out
 
     def rows_at(self, places: Longs) -> Longs:
@@ -115,3 +123,8 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece."""
     joined = column.combine_chunks()
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def compact(groups: Groups) -> Groups:
+    """Return the same groups; where most rows belong to none of them, without those."""
+    return groups.gathered() if len(groups.order) * _FEW < len(groups.rows) else groups

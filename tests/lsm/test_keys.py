@@ -73,10 +73,10 @@ def samples(draw: st.DrawFn, *, descending: bool = True) -> Sample:
 
 def _with_litter(values: list[Value], dtype: AtomicType) -> pa.Array:
     """Return values as an array whose nulls have something in their place, as Arrow allows."""
-    litter = next((value for value in values if value is not None), None)
-    if litter is None:
+    litter = [value for value in values if value is not None]
+    if not litter:
         return to_array(values, dtype)
-    full = to_array([litter if value is None else value for value in values], dtype)
+    full = to_array([litter[n % len(litter)] if value is None else value for n, value in enumerate(values)], dtype)
     valid = pa.array([value is not None for value in values]).buffers()[1]
     return pa.Array.from_buffers(full.type, len(full), [valid, *full.buffers()[1:]])
 

@@ -171,11 +171,13 @@ def test_levels_and_changelogs_have_formats_of_their_own() -> None:
 def _golden_files() -> Iterator[tuple[str, TableStore, ManifestEntry]]:
     for name in sorted(expected()):
         store = open_table(str(WAREHOUSE / name.replace(".", ".db/"))).store
-        snapshot = store.snapshots.latest()
-        if store.schema.primary_keys and snapshot is not None:
-            for entry in store.manifests.live(snapshot):
-                if entry.bucket >= 0:
-                    yield name, store, entry
+        newest = store.snapshots.latest()
+        if not store.schema.primary_keys or newest is None:
+            continue
+        entries = [entry for entry in store.manifests.live(newest) if entry.bucket >= 0]
+        for snapshot in map(store.snapshots.get, store.snapshots.ids()):
+            entries += store.manifests.changelog(snapshot)
+        yield from ((name, store, entry) for entry in entries)
 
 
 def _rewritten(store: TableStore, entry: ManifestEntry) -> tuple[TableSchema, FinishedFile]:
@@ -188,7 +190,9 @@ def _rewritten(store: TableStore, entry: ManifestEntry) -> tuple[TableSchema, Fi
     table = pa.Table.from_batches([batch for _, batch in reader.batches()])
     reader.close()
     assert file.file_source is not None
-    (done,) = Written(FilePlan.keyed(schema, level=file.level, source=file.file_source), table).files
+    changelog = file.file_name.startswith("changelog-")
+    plan = FilePlan.keyed(schema, level=file.level, source=file.file_source, changelog=changelog)
+    (done,) = Written(plan, table).files
     return schema, done
 
 
@@ -198,7 +202,7 @@ def _bounds(file: DataFile, schema: TableSchema) -> Mapping[str, Any]:
 
 
 def test_java_says_the_same_of_the_same_rows() -> None:
-    seen = 0
+    seen = logs = 0
     for name, store, entry in _golden_files():
         schema, done = _rewritten(store, entry)
         java, ours = entry.file, done.facts
@@ -209,7 +213,9 @@ def test_java_says_the_same_of_the_same_rows() -> None:
             assert getattr(ours, fact) == getattr(java, fact), (name, fact)
         assert _bounds(ours, schema) == _bounds(java, schema), name
         seen += 1
-    assert seen > 100
+        logs += java.file_name.startswith("changelog-")
+    assert seen > 130
+    assert logs > 10
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])

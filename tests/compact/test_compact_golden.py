@@ -9,12 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import compact_table
+from lakewright.compact.job import after_commit, compact_table
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
+from lakewright.spec.keyed import DELETE, INSERT
 from lakewright.spec.schema import BucketMode
 from support.golden import WAREHOUSE, expected, in_order, spelled
-from support.keyed_tables import changelog_of, live
+from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, live
 from support.read_tables import golden_store
 
 HIDDEN = {"dv.pk_level0", "engine.first_row_level0"}  # compacting shows rows that were written but not shown
@@ -67,3 +68,25 @@ def test_the_changelog_goes_on_where_java_stopped(tmp_path: Path) -> None:
     assert kinds[:2] == [1, 2]
     assert log[0][3] == 3
     assert log[1][3] > 3
+
+
+@pytest.mark.parametrize("name", ["changelog.lookup", "changelog.full_compaction", "changelog.lookup_dv"])
+def test_the_changelog_is_that_of_java(name: str, tmp_path: Path) -> None:
+    """The same changes give the same files: rows, kinds and numbers of the changelog, level and source."""
+    golden = golden_store(name)
+    store = keyed_store(tmp_path / "t", golden.schema.options, golden.schema.arrow_schema)
+    changes: list[list[Change]] = [
+        [(INSERT, 1, "a"), (INSERT, 2, "b"), (INSERT, 3, "c"), (INSERT, 1, "a2")],  # type: ignore[list-item]
+        [(INSERT, 1, "x"), (INSERT, 1, "a3"), (DELETE, 2, "b"), (INSERT, 4, "d")],  # type: ignore[list-item]
+    ]
+    for number, rows in enumerate(changes):
+        snapshot = commit_rows(store, rows)
+        after_commit(store, snapshot, {(bytes(12), 0)})
+        at = 2 * number + 2
+        assert [row[1:] for row in changelog_of(store, at, at)] == [row[1:] for row in changelog_of(golden, at, at)]
+        assert [row[0] for row in changelog_of(store, at, at)] == [row[0] for row in changelog_of(golden, at, at)]
+        ours, theirs = (s.manifests.changelog(s.snapshots.get(at))[0].file for s in (store, golden))
+        for fact in ("row_count", "level", "file_source", "delete_row_count", "min_key", "max_key", "key_stats"):
+            assert getattr(ours, fact) == getattr(theirs, fact), fact
+    here, there = ({e.file.level: e.file.row_count for e in live(s)} for s in (store, golden))
+    assert here == there

@@ -23,6 +23,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.buckets import row_hashes
 from lakewright.spec.datafile import HASH, IndexFile
 from lakewright.spec.manifest import IndexEntry
+from lakewright.spec.options import CoreOptions
 from lakewright.storage.layout import check_file_name
 from lakewright.write.assign import Assigner, BucketLimits, Buckets, KeyHashes
 from lakewright.write.routing import (
@@ -185,9 +186,10 @@ class HashFiles:
 
     def read(self, entries: Sequence[IndexEntry]) -> dict[int, Hashes]:
         """Return the hashes of each bucket."""
-        if len(entries) <= 1:
+        threads = _threads(self._store, len(entries))
+        if threads <= 1:
             return {entry.bucket: self._read(entry) for entry in entries}
-        with ThreadPoolExecutor(min(_THREADS, len(entries))) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             return dict(zip((e.bucket for e in entries), pool.map(self._read, entries), strict=True))
 
     def _read(self, entry: IndexEntry) -> Hashes:
@@ -209,6 +211,11 @@ class HashFiles:
                 table=store.name,
                 path=path,
             ) from error
+
+
+def _threads(store: TableStore, files: int) -> int:
+    """Return how many files to work on at once; a writer with one thread does everything in a fixed order."""
+    return min(_THREADS if store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS) > 1 else 1, files)
 
 
 def hash_file_path(store: TableStore, place: Place, file: IndexFile) -> str:
@@ -237,7 +244,7 @@ def write_hash_files(
             raise AlreadyExistsError(f"table {store.name}: {path} is there already; write again", path=path)
 
     try:
-        with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+        with ThreadPoolExecutor(_threads(store, len(files))) as pool:
             list(pool.map(write, files))
     except BaseException:
         for place in files.keys() - foreign:

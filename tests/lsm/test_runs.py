@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.lsm.runs import max_level, runs_of, sections
+from lakewright.lsm.runs import Section, max_level, runs_of, sections
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row, encode_row
@@ -105,6 +105,21 @@ def test_the_deepest_level_is_that_of_the_options_or_deeper() -> None:
     assert max_level(CoreOptions({}), []) == 5
     assert max_level(CoreOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=1)]) == 2
     assert max_level(CoreOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=4)]) == 4
+
+
+def test_ages_are_apart_where_no_two_runs_share_numbers() -> None:
+    def section(*numbers: tuple[int, int]) -> Section:
+        files = [keyed_file("f", 0, 1)] * len(numbers)
+        return Section(
+            tuple(
+                (replace(file, min_sequence_number=low, max_sequence_number=high),)
+                for file, (low, high) in zip(files, numbers, strict=True)
+            )
+        )
+
+    assert section((5, 9), (0, 4), (10, 10)).ages_are_apart
+    assert not section((5, 9), (0, 5)).ages_are_apart
+    assert not section((0, 9), (3, 4)).ages_are_apart
 
 
 def test_damaged_bounds_name_their_file() -> None:

@@ -143,3 +143,16 @@ def test_chunks_are_small_where_many_are_held(tmp_path: Path, file_format: str) 
     rows = pa.concat_tables(chunks)
     assert rows.column("k").to_pylist() == list(range(1, count - 1))
     assert rows.column("k").equals(rows.column("_POSITION").cast(pa.int32()))
+
+
+def test_what_is_only_merged_needs_no_numbers_and_kinds_of_its_own(store: TableStore) -> None:
+    bucket = KeyedBucket(store)
+    adds = bucket.add(keyed_rows(store, {"k": [1, 2], "v": ["a", "b"]}, first=5, kinds=[INSERT, UPDATE_AFTER]))
+    deletes = bucket.add(keyed_rows(store, {"k": [1, 2], "v": ["a", "b"]}, first=8, kinds=[UPDATE_AFTER, DELETE]))
+    found = replace(reader(store, "k"), exact=False)
+    assert [rows.to_pydict() for file in (adds, deletes) for rows in found.read(file)] == [
+        {"_SEQUENCE_NUMBER": [6, 6], "_VALUE_KIND": [INSERT, INSERT], "k": [1, 2]},
+        {"_SEQUENCE_NUMBER": [9, 9], "_VALUE_KIND": [UPDATE_AFTER, DELETE], "k": [1, 2]},
+    ]
+    (unknown,) = found.read(replace(adds, delete_row_count=None))
+    assert unknown.column("_VALUE_KIND").to_pylist() == [INSERT, UPDATE_AFTER]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, UnsupportedError
@@ -68,8 +68,8 @@ def new_store(options: dict[str, str]) -> TableStore:
     return new_keyed_table(f"{storage.root}/t", SCHEMA, options, storage)
 
 
-def lay_out(store: TableStore, history: History) -> KeyedBucket:
-    """Write each run of a history into its level."""
+def lay_out(store: TableStore, history: History, *, step: int | None = None) -> KeyedBucket:
+    """Write each run of a history into its level; the numbers of a file follow those before, or begin `step` later."""
     bucket = KeyedBucket(store)
     first = 0
     levels = [*zip(DEEP, history.deep, strict=True), *((0, run) for run in history.fresh)]
@@ -82,7 +82,7 @@ def lay_out(store: TableStore, history: History) -> KeyedBucket:
                 "w": [w for (_, w), _ in values],
             }
             bucket.add(keyed_rows(store, columns, first=first, kinds=[kind for _, kind in values]), level=level)
-            first += len(keys)
+            first += len(keys) if step is None else step
     return bucket
 
 
@@ -161,6 +161,34 @@ def test_deduplicate(history: History, predicate: Predicate) -> None:
     store = new_store({})
     lay_out(store, history).publish()
     check(store, deduplicated(history), predicate)
+
+
+@PROPERTY
+@given(histories(any_kind), PREDICATES)
+def test_runs_whose_numbers_meet(history: History, predicate: Predicate) -> None:
+    """The age of a row is its own number, not that of its file: the first run has the highest number of many keys."""
+    store = new_store({})
+    bucket = lay_out(store, history, step=1)
+    bucket.publish()
+    newest: dict[int, tuple[int, int, Values]] = {}  # number, kind and values
+    for number, keys in enumerate(_files_of(history)):
+        for position, (key, (values, kind)) in enumerate(keys):
+            row = (number + position, -(kind == DELETE), values)
+            if key not in newest or row[:2] > newest[key][:2]:
+                newest[key] = row
+    ties = [
+        (number + position, key)
+        for number, keys in enumerate(_files_of(history))
+        for position, (key, _) in enumerate(keys)
+    ]
+    assume(len(set(ties)) == len(ties))  # which of two rows with one number is younger is not defined
+    check(store, {key: values for key, (_, dead, values) in newest.items() if not dead}, predicate)
+
+
+def _files_of(history: History) -> Iterator[list[tuple[int, tuple[Values, int]]]]:
+    for at, run in enumerate((*history.deep, *history.fresh)):
+        for keys in _pieces(sorted(run.rows), run.cuts if at < len(DEEP) else frozenset()):
+            yield [(key, run.rows[key]) for key in keys]
 
 
 @PROPERTY

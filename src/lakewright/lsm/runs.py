@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lakewright.errors import CorruptTableError
 from lakewright.lsm.keys import Key, KeyOrder
@@ -47,6 +48,14 @@ class Section:
     def size(self) -> int:
         """How many bytes the files have."""
         return sum(file.file_size for file in self.files)
+
+    @property
+    def ages_are_apart(self) -> bool:
+        """Whether every row of a run is older or younger than every row of another, by the files' numbers alone."""
+        spans = sorted(
+            (min(f.min_sequence_number for f in run), max(f.max_sequence_number for f in run)) for run in self.runs
+        )
+        return all(before[1] < after[0] for before, after in pairwise(spans))
 
 
 def runs_of(files: Iterable[DataFile]) -> list[SortedRun]:

@@ -20,7 +20,7 @@ from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import Deletions
 from lakewright.spec.datafile import APPEND, DataFile
-from lakewright.spec.keyed import KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER
+from lakewright.spec.keyed import INSERT, KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import TRUE, Predicate, assume
 from lakewright.spec.types import AtomicType, DataField
@@ -36,7 +36,8 @@ class KeyedFiles:
     """Reads the files of one bucket of a partition; it can be shared by threads.
 
     `columns` are columns of the table, in schema order. Chunks have about `chunk_bytes` at most, where that is given:
-    whoever merges many runs holds a chunk of each.
+    whoever merges many runs holds a chunk of each. Without `exact` the system columns are only good enough to merge by,
+    where the numbers of no two runs meet: every row of a file has its highest number, and every add is an insert.
     """
 
     store: TableStore
@@ -46,6 +47,7 @@ class KeyedFiles:
     columns: tuple[DataField, ...]
     deletions: Deletions = field(default_factory=dict)
     chunk_bytes: int | None = None
+    exact: bool = True
 
     def read(
         self, file: DataFile, *, skip: Predicate = TRUE, level: bool = False, positions: bool = False
@@ -57,18 +59,18 @@ class KeyedFiles:
         """
         keys = self.store.schema.partition_keys
         known = dict(zip(keys, self.store.partition_values(self.partition), strict=True))
-        stored = [column for column in self.columns if column.name not in known]
-        constants = {
+        constants = self._system_constants(file) | {
             column.name: to_array([known[column.name]], column.type)[0]
             for column in self.columns
             if column.name in known
         }
+        names = [*(f.name for f in KEYED_FIELDS), *([LEVEL.name] if level else []), *(f.name for f in self.columns)]
+        stored = [column for column in (*KEYED_FIELDS, *self.columns) if column.name not in constants]
         files = BucketFiles(self.store, self.schemas, self.partition, self.bucket)
         deletion = self.deletions.get((self.partition, file.file_name))
         deleted = None if deletion is None else files.deleted(file, deletion)
-        fields = (*KEYED_FIELDS, *stored)
-        for position, batch in files.rows(file, fields, assume(skip, known), batch_rows=self._chunk_rows(file)):
-            rows = self._keyed(batch, file, constants, level=level)
+        for position, batch in files.rows(file, stored, assume(skip, known), batch_rows=self._chunk_rows(file)):
+            rows = _completed(batch, names, constants)
             if positions:
                 here = np.arange(position, position + batch.num_rows, dtype=np.int64)
                 rows = rows.append_column(POSITION.name, pa.array(here))
@@ -85,20 +87,6 @@ class KeyedFiles:
         for file in files:
             yield from self.read(file, skip=skip, level=level, positions=positions)
 
-    def _keyed(
-        self, batch: pa.RecordBatch, file: DataFile, constants: Mapping[str, pa.Scalar], *, level: bool
-    ) -> pa.Table:
-        """Return a batch as a keyed table: system columns first, then the columns of the table in their order."""
-        count = batch.num_rows
-        columns = {name: batch.column(name) for name in batch.schema.names}
-        columns |= {name: pa.repeat(scalar, count) for name, scalar in constants.items()}
-        columns[LEVEL.name] = pa.repeat(pa.scalar(file.level, pa.int8()), count)
-        if self._ordered_by_snapshot(file):
-            columns[SEQUENCE_NUMBER.name] = pa.repeat(pa.scalar(file.min_sequence_number, pa.int64()), count)
-        system = [*(f.name for f in KEYED_FIELDS), *([LEVEL.name] if level else [])]
-        names = [*system, *(column.name for column in self.columns)]
-        return pa.table([columns[name] for name in names], names=names)
-
     def _chunk_rows(self, file: DataFile) -> int | None:
         """Return how many rows a chunk may have; None: as many as the format likes to give."""
         if self.chunk_bytes is None or not file.row_count:
@@ -106,6 +94,21 @@ class KeyedFiles:
         rows = self.chunk_bytes * file.row_count // (_DECODED_TIMES * max(1, file.file_size))
         return None if rows >= file.row_count else max(_CHUNK_ROWS_MIN, rows)
 
-    def _ordered_by_snapshot(self, file: DataFile) -> bool:
-        """Say whether the rows of a file all have the number that its commit was given."""
-        return file.file_source == APPEND and self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
+    def _system_constants(self, file: DataFile) -> dict[str, pa.Scalar]:
+        """Return the system columns that all rows of a file have in common, and that need not be read."""
+        found = {LEVEL.name: pa.scalar(file.level, pa.int8())}
+        if not self.exact:
+            found[SEQUENCE_NUMBER.name] = pa.scalar(file.max_sequence_number, pa.int64())
+            if file.delete_row_count == 0:
+                found[VALUE_KIND.name] = pa.scalar(INSERT, pa.int8())
+        if file.file_source == APPEND and self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
+            # All rows of a commit have the number that their snapshot was given.
+            found[SEQUENCE_NUMBER.name] = pa.scalar(file.min_sequence_number, pa.int64())
+        return found
+
+
+def _completed(batch: pa.RecordBatch, names: Sequence[str], constants: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Return a batch as a table of these columns; those that it lacks are constants."""
+    stored = set(batch.schema.names)
+    columns = [batch.column(name) if name in stored else pa.repeat(constants[name], batch.num_rows) for name in names]
+    return pa.table(columns, names=list(names))

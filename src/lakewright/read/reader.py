@@ -95,7 +95,9 @@ class SplitReader:
         columns = self._merged_fields(spec)
         memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
         share = memory // len(section.runs)
-        files = KeyedFiles(self.store, self.schemas, split.partition_bytes, split.bucket, columns, deletions, share)
+        place = split.partition_bytes, split.bucket
+        exact = not section.ages_are_apart
+        files = KeyedFiles(self.store, self.schemas, *place, columns, deletions, share, exact)
         # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
         skip = project(residual, spec.key.names)
         runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]

@@ -14,8 +14,9 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import compact_table
 from lakewright.compact.postpone import by_writer, distribute, waiting_rows
+from lakewright.compact.rescale import rescale
 from lakewright.compact.rewrite import BucketOutput
-from lakewright.errors import InvalidInputError
+from lakewright.errors import CommitContentionError, InvalidInputError
 from lakewright.formats.rolling import FilePlan
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import EMPTY_ROW
@@ -140,3 +141,20 @@ def test_how_many_buckets(tmp_path: Path, options: dict[str, str], buckets: int)
     there = replace(entry("data-x-0.parquet", bucket=1), total_buckets=6)
     (job,) = waiting_rows(store, [*entries, there])
     assert (job.buckets, dict(job.next_numbers)) == (6, {1: there.file.max_sequence_number + 1})
+
+
+def test_rescaling_keeps_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = keyed_store(tmp_path / "t", {"bucket": -2})
+    _postpone(store, 0, [(INSERT, k, 1, "a") for k in range(10)])
+    distribute(store)
+    _postpone(store, 0, [(INSERT, k, 2, "b") for k in range(5, 15)])
+    rescale(store, 3)
+    want = dict.fromkeys(range(5), (1, "a")) | dict.fromkeys(range(5, 15), (2, "b"))
+    assert read(store) == want
+    assert {e.total_buckets for e in live(store)} == {3}
+    # Rows that come while it goes on are not overwritten either.
+    _postpone(store, 0, [(INSERT, 1, 3, "c")])
+    monkeypatch.setattr("lakewright.compact.rescale.distribute", lambda *_, **__: None)
+    with pytest.raises(CommitContentionError, match="rescale again"):
+        rescale(store, 2)
+    assert any(e.bucket == -2 for e in live(store))

@@ -13,14 +13,16 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from lakewright.commit.changes import POSTPONE
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
-from lakewright.compact.postpone import split_by_bucket
+from lakewright.commit.plan import live_in
+from lakewright.compact.postpone import distribute, split_by_bucket
 from lakewright.compact.rewrite import BucketOutput, GroupedRows
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets
+from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets, selected
 from lakewright.compact.vectors import deletions_of
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
 from lakewright.formats.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.runs import sections
@@ -47,9 +49,12 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
     that number from then on only by writers that are told so.
     """
     _check(store, buckets)
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        distribute(store, partitions=partitions)
     emptied: dict[bytes, int] = {}  # partitions without rows, and the snapshot that says so
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
+        _refuse_waiting(store, snapshot, partitions)
         found: dict[bytes, list[Bucket]] = {}
         for bucket in live_buckets(store, snapshot, partitions=partitions):
             if bucket.total_buckets != buckets:
@@ -96,6 +101,16 @@ def _check(store: TableStore, buckets: int) -> None:
         )
     if buckets < 1:
         raise InvalidInputError(f"{store.name}: a table has at least one bucket, not {buckets}", table=store.name)
+
+
+def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[PartitionSpec] | None) -> None:
+    """Refuse to overwrite a partition with rows that have no bucket yet: they would be gone."""
+    if store.schema.bucket_mode is not BucketMode.POSTPONE:
+        return
+    if any(entry.bucket == POSTPONE for entry in live_in(store, snapshot, selected(store, partitions))):
+        raise CommitContentionError(
+            f"{store.name}: new rows came into the postpone bucket in the meantime; rescale again", table=store.name
+        )
 
 
 def _spec(store: TableStore, partition: bytes) -> dict[str, object]:

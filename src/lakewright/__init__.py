@@ -47,11 +47,12 @@ from lakewright.table import FileStoreTable
 from lakewright.write.builder import (
     BatchTableWrite,
     BatchWriteBuilder,
+    PostponeFixedBucketBatchTableWrite,
+    PostponeFixedBucketWriteBuilder,
     StreamTableWrite,
     StreamWriteBuilder,
     TableWrite,
 )
-from lakewright.write.postpone_builder import PostponeFixedBucketBatchTableWrite, PostponeFixedBucketWriteBuilder
 
 __version__ = "0.1.0"
 

@@ -25,8 +25,7 @@ from lakewright.spec.options import CoreOptions, parse_duration_millis
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
-from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
-from lakewright.write.postpone_builder import PostponeFixedBucketWriteBuilder
+from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 _TRAVEL = (

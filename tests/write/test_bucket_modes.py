@@ -13,9 +13,8 @@ from lakewright.errors import CommitConflictError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.schema import BucketMode
-from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
+from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.write.cross_partition import CrossPartitionRouter
-from lakewright.write.postpone_builder import PostponeFixedBucketWriteBuilder
 from support.bucket_tables import committed, keyed_store, new_task, read_all, with_kinds
 from support.golden import expected
 from support.read_tables import golden_store

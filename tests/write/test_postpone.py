@@ -13,8 +13,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.formats.open import open_reader
 from lakewright.metadata.store import TableStore
 from lakewright.spec.keyed import stored_fields
-from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
-from lakewright.write.postpone_builder import PostponeFixedBucketWriteBuilder
+from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.write.writer import WriteJob
 from support.bucket_tables import committed, keyed_store, read_all
 from support.read_tables import golden_store

@@ -107,17 +107,21 @@ def mapped(threads: int, work: Callable[[T], R], items: Iterable[T]) -> Generato
         yield from map(work, items)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-merge") as pool:
-        under_way: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                under_way.append(pool.submit(work, item))
-                while len(under_way) > threads or (under_way and under_way[0].done()):
-                    yield under_way.popleft().result()
-            while under_way:
+        yield from _worked(pool, threads, work, items)
+
+
+def _worked(pool: ThreadPoolExecutor, ahead_max: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+    under_way: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(work, item))
+            while len(under_way) > ahead_max or (under_way and under_way[0].done()):
                 yield under_way.popleft().result()
-        finally:
-            for left in under_way:
-                left.cancel()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for left in under_way:
+            left.cancel()
 
 
 def _started(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_max: int | None) -> _Lane[T]:

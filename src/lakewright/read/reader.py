@@ -101,17 +101,20 @@ class SplitReader:
         # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
         skip = project(residual, spec.key.names)
         runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]
-        names = [field.name for field in self.projection.read_fields]
         with ExitStack() as stack:
             for run in runs:
                 stack.enter_context(closing(run))
             stack.enter_context(missing_files_explained(self.store, split.snapshot_id))
             for rows in merge_runs(runs, spec, memory_bytes=memory // self.threads, each=partial(mapped, self.threads)):
-                live = drop_retracts(rows)
-                for batch in _batches(live.select(names), live.num_rows):
-                    out = self._selected(batch, None, residual)
-                    if out.num_rows:
-                        yield out
+                yield from self._finished(drop_retracts(rows), residual)
+
+    def _finished(self, rows: pa.Table, residual: Predicate) -> Iterator[pa.RecordBatch]:
+        """Yield what is left of merged rows."""
+        names = [field.name for field in self.projection.read_fields]
+        for batch in _batches(rows.select(names), rows.num_rows):
+            out = self._selected(batch, None, residual)
+            if out.num_rows:
+                yield out
 
     def _merged_fields(self, spec: MergeSpec) -> tuple[DataField, ...]:
         """Return the columns that a merge needs. Where rows win as a whole a part of a ROW is enough."""

@@ -76,8 +76,8 @@ def test_the_changelog_is_that_of_java(name: str, tmp_path: Path) -> None:
     golden = golden_store(name)
     store = keyed_store(tmp_path / "t", golden.schema.options, golden.schema.arrow_schema)
     changes: list[list[Change]] = [
-        [(INSERT, 1, "a"), (INSERT, 2, "b"), (INSERT, 3, "c"), (INSERT, 1, "a2")],  # type: ignore[list-item]
-        [(INSERT, 1, "x"), (INSERT, 1, "a3"), (DELETE, 2, "b"), (INSERT, 4, "d")],  # type: ignore[list-item]
+        [(INSERT, 1, "a"), (INSERT, 2, "b"), (INSERT, 3, "c"), (INSERT, 1, "a2")],
+        [(INSERT, 1, "x"), (INSERT, 1, "a3"), (DELETE, 2, "b"), (INSERT, 4, "d")],
     ]
     for number, rows in enumerate(changes):
         snapshot = commit_rows(store, rows)

@@ -35,7 +35,7 @@ def _partitioned(root: Path) -> tuple[TableStore, dict[int, bytes]]:
     rows = {p: encode_row([p], store.partition_types) for p in (1, 2)}
     for p, partition in rows.items():
         for _ in range(2):
-            commit_rows(store, [(INSERT, p, 1, 1, "a")], partition=partition)  # type: ignore[list-item]
+            commit_rows(store, [(INSERT, p, 1, 1, "a")], partition=partition)
     return store, rows
 
 
@@ -113,7 +113,7 @@ def test_columns_of_a_newer_schema_are_kept(tmp_path: Path) -> None:
     commit_rows(old, [(INSERT, 1, 1, "a")])
     change = SchemaChange.add_column("x", "STRING")
     newer = old.with_schema(old.schemas.evolve([change], has_snapshot=True, time_millis=2))
-    commit_rows(newer, [(INSERT, 2, 2, "b", "new")])  # type: ignore[list-item]
+    commit_rows(newer, [(INSERT, 2, 2, "b", "new")])
     (task,) = plan_compaction(old, _newest(old), full=True)
     (file,) = run_task(old, task).compact_after
     assert file.schema_id == newer.schema.id == 1

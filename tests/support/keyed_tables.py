@@ -29,7 +29,7 @@ from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
 
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int64()), ("w", pa.string())])
-Change = tuple[int, int, int | None, str | None]  # kind, key, value, text
+Change = tuple[Any, ...]  # the kind, then the columns
 
 
 def keyed_store(

@@ -22,6 +22,7 @@ PLAIN = Manner(
     producer=ChangelogProducer.NONE,
     first_row=False,
     last_wins=True,
+    folds_alone=False,
     file_format="parquet",
     file_bytes_min=100,
 )

@@ -55,27 +55,29 @@ def _replay(store: TableStore, state: Model, first: int, last: int) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "options"),
-    enumerate(
-        [
-            {},
-            {"compaction.force-up-level-0": "true"},
-            VECTORS,
-            {**VECTORS, **BITMAP64},
-            LOOKUP,
-            {**LOOKUP, **DEDUPE},
-            {**LOOKUP, **VECTORS},
-            {"force-lookup": "true"},
-            FULL,
-            {**FULL, **DEDUPE},
-            {"merge-engine": "first-row"},
-            {"merge-engine": "first-row", **LOOKUP},
-            {**SMALL},
-            {**SMALL, **VECTORS},
-            {**SMALL, **LOOKUP, **VECTORS},
-            {"file.format": "avro"},
-            {"file.format": "orc", **VECTORS},
-            {"file.format.per.level": "0:avro", **VECTORS},
-        ]
+    list(
+        enumerate(
+            [
+                {},
+                {"compaction.force-up-level-0": "true"},
+                VECTORS,
+                {**VECTORS, **BITMAP64},
+                LOOKUP,
+                {**LOOKUP, **DEDUPE},
+                {**LOOKUP, **VECTORS},
+                {"force-lookup": "true"},
+                FULL,
+                {**FULL, **DEDUPE},
+                {"merge-engine": "first-row"},
+                {"merge-engine": "first-row", **LOOKUP},
+                {**SMALL},
+                {**SMALL, **VECTORS},
+                {**SMALL, **LOOKUP, **VECTORS},
+                {"file.format": "avro"},
+                {"file.format": "orc", **VECTORS},
+                {"file.format.per.level": "0:avro", **VECTORS},
+            ]
+        )
     ),
     ids=str,
 )
@@ -160,3 +162,17 @@ def test_engines_that_look_at_old_rows(tmp_path: Path, options: dict[str, str], 
             assert replayed == model
         seen |= set(levels(store))
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("options", [VECTORS, LOOKUP, {**VECTORS, **LOOKUP}, {"force-lookup": "true"}], ids=str)
+def test_what_is_taken_from_nothing_counts_for_rows_to_come(tmp_path: Path, options: dict[str, str]) -> None:
+    store = keyed_store(tmp_path / "t", {**ENGINES["aggregation"][0], **options})
+    commit_rows(store, [(DELETE, 1, 5, None), (INSERT, 2, 1, "a")])
+    compact_table(store)
+    assert read(store) == {1: (-5, None), 2: (1, "a")}
+    commit_rows(store, [(INSERT, 1, 7, "b"), (DELETE, 2, 3, None)])
+    compact_table(store)
+    assert read(store) == {1: (2, "b"), 2: (-2, "a")}
+    replayed: Model = {}
+    _replay(store, replayed, 1, 4)
+    assert replayed == (read(store) if "changelog-producer" in options else {})

@@ -53,6 +53,7 @@ class Manner:
     producer: ChangelogProducer
     first_row: bool
     last_wins: bool  # the newest row of a key is the result, whatever is below
+    folds_alone: bool  # a row of level 0 that retracts is folded even where its key has no other
     file_format: str  # of the output level
     file_bytes_min: int  # a smaller file is not left alone
 
@@ -67,6 +68,7 @@ class Manner:
             producer=options.get(CoreOptions.CHANGELOG_PRODUCER),
             first_row=spec.engine is MergeEngine.FIRST_ROW,
             last_wins=spec.engine is MergeEngine.DEDUPLICATE and not spec.sequence,
+            folds_alone=spec.engine is MergeEngine.AGGREGATION and spec.needs_lookup,
             file_format=options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).get(output_level) or options.file_format(),
             file_bytes_min=int(target * options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)),
         )
@@ -74,6 +76,10 @@ class Manner:
     def needs_deeper(self) -> bool:
         """Say whether rows of deeper levels can change what comes out."""
         return self.looks_up and (not self.last_wins or self.vectors or self.producer is ChangelogProducer.LOOKUP)
+
+    def folds_some_alone(self, files: Sequence[DataFile]) -> bool:
+        """Say whether level 0 may hold rows that retract from nothing."""
+        return self.folds_alone and any(file.level == 0 and file.delete_row_count != 0 for file in files)
 
     def tells_changes(self, files: Sequence[DataFile], task: CompactTask) -> bool:
         """Say whether the compaction of these files writes a changelog."""
@@ -126,6 +132,6 @@ def _may_move(file: DataFile, task: CompactTask, manner: Manner, key: KeyOrder, 
         return False
     if file.level != 0 or not manner.looks_up:
         return True
-    if file_format_of(file.file_name) != manner.file_format:
+    if file_format_of(file.file_name) != manner.file_format or (manner.folds_alone and file.delete_row_count != 0):
         return False
     return manner.last_wins or not overlapping(task.deeper, [file], key)

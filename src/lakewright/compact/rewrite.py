@@ -176,7 +176,8 @@ class _Rewrite:
     def _must_look_at(self, files: Sequence[DataFile]) -> bool:
         """Say whether more than the merged rows matters: rows of deeper levels, or a changelog."""
         looks_up = self._manner.needs_deeper() and any(file.level == 0 for file in files) and self._task.deeper
-        return bool(looks_up) or self._manner.tells_changes(files, self._task)
+        changes = self._manner.tells_changes(files, self._task) or self._manner.folds_some_alone(files)
+        return bool(looks_up) or changes
 
     def _merge(self, runs: Sequence[Sequence[DataFile]]) -> None:
         files = [file for run in runs for file in run]
@@ -213,6 +214,7 @@ class _Rewrite:
             changelog=changelog,
             deduplicate=self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE),
             narrow=narrow,
+            alone=self._manner.folds_alone,
         )
 
     def _take(self, settled: Settled, *, keeps_files: bool) -> None:

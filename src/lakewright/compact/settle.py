@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.compact.changelog import changes
+from lakewright.lsm.groups import Groups
 from lakewright.lsm.merge import MergeSpec
-from lakewright.spec.keyed import LEVEL
+from lakewright.spec.keyed import LEVEL, VALUE_KIND
 from lakewright.spec.options import MergeEngine
 
 PLACE: Final = "_PLACE"  # int64: number of the file and position, of rows that are looked up; -1 of the others
@@ -35,6 +36,7 @@ class Rules:
     changelog: bool
     deduplicate: bool  # leave keys out of the changelog whose values are as they were
     narrow: bool  # rows below the output level have nothing but their key
+    alone: bool = False  # a row of level 0 that retracts goes through the merge function even where it is alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,35 @@ def settle(rows: pa.Table, spec: MergeSpec, rules: Rules) -> Settled:
         folded &= ~keys.has(keys.looked_up)
     outdated = _places(rows, keys.looked_up)
     plain = rows.drop_columns([PLACE]) if PLACE in rows.column_names else rows
-    if not rules.changelog:
+    if not rules.changelog and not rules.alone:
         return Settled(spec.fold(_select(plain, folded)), None, outdated)
     touched = keys.touched
     if spec.engine is MergeEngine.FIRST_ROW:
         touched = touched & ~keys.has(keys.old | keys.looked_up)
     after = spec.fold(_select(plain, folded & touched))
-    before = _select(plain, keys.old & touched).drop_columns([LEVEL.name])
-    changelog = changes(before, after, spec.key, deduplicate=rules.deduplicate)
+    if rules.alone:
+        after = _merged_alone(after, spec)
+    changelog = None
+    if rules.changelog:
+        before = _select(plain, keys.old & touched).drop_columns([LEVEL.name])
+        changelog = changes(before, after, spec.key, deduplicate=rules.deduplicate)
     if not (folded & ~touched).any():
         return Settled(after, changelog, outdated)
     both = pa.concat_tables([after, spec.fold(_select(plain, folded & ~touched))])
     return Settled(both.take(pa.array(spec.key.order(both))), changelog, outdated)
+
+
+def _merged_alone(rows: pa.Table, spec: MergeSpec) -> pa.Table:
+    """Let the merge function see rows that retract from nothing: what they take away counts for rows to come."""
+    lone = rows.column(VALUE_KIND.name).to_numpy() % 2 == 1  # -U and -D are the odd ones
+    if spec.function is None or not lone.any():
+        return rows
+    numbers = np.arange(int(lone.sum()))
+    merged = spec.function.merge(Groups(rows.filter(pa.array(lone)), numbers, numbers, numbers + 1))
+    place = np.empty(len(rows), np.int64)
+    place[~lone] = np.arange(len(rows) - len(numbers))
+    place[lone] = np.arange(len(rows) - len(numbers), len(rows))
+    return pa.concat_tables([rows.filter(pa.array(~lone)), merged]).take(pa.array(place))
 
 
 @dataclass(frozen=True, slots=True)

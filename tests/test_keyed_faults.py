@@ -1,0 +1,119 @@
+"""Every storage call of the operations of primary-key tables x six faults: clean, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.spec.snapshot import CommitKind
+from lakewright.testing.enumerator import Action, Operation, enumerate_faults
+
+FIELDS = [
+    lw.DataField(0, "p", lw.AtomicType("INT")),
+    lw.DataField(1, "k", lw.AtomicType("INT")),
+    lw.DataField(2, "v", lw.AtomicType("STRING")),
+]
+RUNS = {"bucket": "1", "num-sorted-run.compaction-trigger": "2"}
+VECTORS = {"bucket": "1", "deletion-vectors.enabled": "true"}
+PRODUCER = {"bucket": "1", "changelog-producer": "lookup"}
+
+
+def observe(catalog: lw.FileSystemCatalog) -> object:
+    """Return what a user sees: the rows after every commit, and the changelog, whatever was compacted meanwhile.
+
+    Rows of level 0 that a table hides until they are compacted are looked at all the same.
+    """
+    seen = {}
+    for name in catalog.list_tables("d"):
+        table = catalog.get_table(f"d.{name}").copy({"deletion-vectors.merge-on-read": "true"})
+        history: list[list[str]] = []
+        for snapshot_id in table.store.snapshots.ids():
+            rows = _rows(table, snapshot_id)
+            compacted = table.store.snapshots.get(snapshot_id).commit_kind is CommitKind.COMPACT
+            assert not (compacted and history) or history[-1] == rows, "a compaction changed rows"
+            if not compacted or not history:
+                history.append(rows)
+        seen[name] = (sorted(table.schema.options.items()), history)
+    return seen
+
+
+def newest(catalog: lw.FileSystemCatalog) -> object:
+    """Return the newest rows alone: what neither expiry nor another number of buckets must change."""
+    table = catalog.get_table("d.t")
+    return _rows(table, table.store.snapshots.ids()[-1])
+
+
+def _rows(table: lw.FileStoreTable, snapshot_id: int) -> list[str]:
+    return sorted(map(repr, lw.read_table(table, snapshot_id=snapshot_id).to_pylist()))
+
+
+def _batch(first: int, text: str) -> pa.Table:
+    return pa.table({"p": [0, 0, 1], "k": [first, first + 1, 7], "v": [text, text, text]})
+
+
+def written(options: dict[str, str]) -> Action:
+    def prepare(catalog: lw.FileSystemCatalog) -> None:
+        catalog.create_database("d")
+        catalog.create_table("d.t", lw.Schema(FIELDS, ["p"], ["p", "k"], options))
+        for number in range(2):
+            lw.write_table(_batch(number, f"{number}"), catalog.get_table("d.t"), mode="upsert")
+
+    return prepare
+
+
+def upsert(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_batch(2, "new"), catalog.get_table("d.t"), mode="upsert")
+
+
+def delete(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_batch(1, "").select(["p", "k"]), catalog.get_table("d.t"), mode="delete")
+
+
+def overwrite(catalog: lw.FileSystemCatalog) -> None:
+    lw.write_table(_batch(5, "whole").slice(0, 2), catalog.get_table("d.t"), mode="overwrite")
+
+
+def compact(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").compact(full=True)
+
+
+def rescale(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").rescale(3)
+
+
+def expire(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").expire_snapshots(retain_max=1, retain_min=1)
+
+
+WRITE_ONLY = {"bucket": "1", "write-only": "true"}
+OPERATIONS = [
+    Operation("upsert", written(WRITE_ONLY), upsert),
+    Operation("upsert with a compaction", written(RUNS), upsert),
+    Operation("upsert with deletion vectors", written(VECTORS), upsert),
+    Operation("upsert with a changelog", written(PRODUCER), upsert),
+    Operation("upsert into dynamic buckets", written({"dynamic-bucket.target-row-num": "1"}), upsert),
+    Operation("delete", written(WRITE_ONLY), delete),
+    Operation("delete with deletion vectors", written(VECTORS), delete),
+    Operation("overwrite", written(RUNS), overwrite),
+    Operation("compact", written(WRITE_ONLY), compact, compact),
+    Operation("compact deletion vectors", written(VECTORS | {"write-only": "true"}), compact, compact),
+    Operation("compact with a changelog", written(PRODUCER | {"write-only": "true"}), compact, compact),
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name.replace(" ", "-"))
+@pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
+def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
+    report = enumerate_faults(operation, observe)
+    assert report.calls > 0
+    assert report.failures == ()
+    print(f"{report.operation}: {report.calls} calls, {report.runs} runs")
+
+
+@pytest.mark.parametrize("run", [expire, rescale], ids=["expire", "rescale"])
+def test_what_keeps_the_rows_keeps_them_whatever_fails(run: Action) -> None:
+    """Rescaling stores an option and overwrites the table: between the two nothing can be written, but all be read."""
+    report = enumerate_faults(Operation("keep", written(RUNS), run, run), newest)
+    assert report.calls > 0
+    assert report.failures == ()

@@ -39,7 +39,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
 
 def _by_key(table: pa.Table | None) -> dict[int, tuple[object, ...]]:
     rows = [] if table is None else table.to_pylist()
-    found = {row["k"]: (row["v"], row["w"]) for row in rows}
+    found: dict[int, tuple[object, ...]] = {row["k"]: (row["v"], row["w"]) for row in rows}
     assert len(found) == len(rows)
     return found
 

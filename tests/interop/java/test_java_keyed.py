@@ -157,7 +157,7 @@ class Tables:
             lw.write_table(changes, self.catalog.get_table(source))
             self.java.apply(self.warehouse, source, name)
 
-    def check(self) -> list[object]:
+    def check(self) -> list[str]:
         """All four readings of the two tables are equal."""
         readings = {}
         for name in ("d.ours", "d.theirs"):

@@ -25,10 +25,9 @@ from lakewright.spec.schema import (
     Schema,
     TableSchema,
     check_schema,
-    check_supported_for_read,
-    check_supported_for_write,
     new_table_schema,
 )
+from lakewright.spec.supported import check_supported_for_read, check_supported_for_write
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,

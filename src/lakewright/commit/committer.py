@@ -50,8 +50,8 @@ from lakewright.errors import (
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import check_supported_for_write
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
+from lakewright.spec.supported import check_supported_for_write
 
 PartitionSpec: TypeAlias = Mapping[str, object]
 _NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError)

@@ -33,8 +33,8 @@ from lakewright.read.split import DataSplit, Row
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, bind, normalise
 from lakewright.spec.predicate_text import parse_predicate
-from lakewright.spec.schema import check_supported_for_read
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.supported import check_supported_for_read
 from lakewright.spec.types import DataField
 
 if TYPE_CHECKING:

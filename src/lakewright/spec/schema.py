@@ -31,7 +31,6 @@ from lakewright.spec.types import (
     DataField,
     DataType,
     RowType,
-    VectorType,
     highest_field_id,
     numbered_fields,
     types_inside,
@@ -42,14 +41,11 @@ from lakewright.spec.values import cast_text
 VERSION = 3
 KEY_PREFIX = "_KEY_"
 SYSTEM_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"})
-BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
-FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
-COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
 
 _CHECKSUM = "checksum"
 _VERSION_WITH_PARQUET = 3  # older schemas mean orc where they name no format
 _VERSION_WITH_BUCKETS = 2  # older schemas mean one bucket where they name no number
-_UNSUPPORTED_ROOTS = frozenset({"BLOB", "VARIANT", "GEOMETRY", "GEOGRAPHY"})
+UNSUPPORTED_ROOTS = frozenset({"BLOB", "VARIANT", "GEOMETRY", "GEOGRAPHY"})
 
 
 class BucketMode(StrEnum):
@@ -258,7 +254,7 @@ def new_table_schema(schema: Schema, *, time_millis: int) -> TableSchema:
         time_millis=time_millis,
     )
     check_schema(created)
-    _check_partition_types(created)
+    check_partition_types(created)
     return created
 
 
@@ -284,61 +280,6 @@ def check_schema(schema: TableSchema) -> None:
         schema.to_json().encode()
     except UnicodeEncodeError as cause:
         raise InvalidInputError(f"a name, comment or option of the schema is not valid Unicode: {cause}") from cause
-
-
-def check_supported_for_write(schema: TableSchema) -> None:
-    """Refuse a table that uses what lakewright would silently do differently when writing."""
-    options = schema.core_options
-    _check_table_type(schema)
-    _check_types(schema.fields, "written")
-    _check_partition_types(schema)
-    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
-    _refuse_others("file format", formats, FILE_FORMATS)
-    codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
-    _refuse_others("file compression", codecs, COMPRESSIONS)
-    if schema.bucket_mode is BucketMode.HASH_FIXED:
-        _refuse_others("bucket function", {options.get(CoreOptions.BUCKET_FUNCTION_TYPE)}, BUCKET_FUNCTIONS)
-        if not schema.bucket_keys:
-            raise UnsupportedError(
-                "the table has fixed buckets but no 'bucket-key': nobody can say where a row belongs"
-            )
-    if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) and (
-        options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none"
-    ):
-        raise UnsupportedError("tables with 'data-file.external-paths' cannot be written")
-    if schema.primary_keys:
-        _check_keyed_write(options)
-
-
-def _check_keyed_write(options: CoreOptions) -> None:
-    """Refuse options of primary-key tables that change what a row, a file or its order means."""
-    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
-    _refuse_others("changelog file format", changelog, FILE_FORMATS)
-    codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
-    _refuse_others("changelog file compression", codecs, COMPRESSIONS)
-    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
-        raise UnsupportedError(
-            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key"
-        )
-    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
-        raise UnsupportedError(
-            "'sequence.snapshot-ordering' orders rows by commits, and a writer that compacts would mix them: set "
-            "'write-only' = true and compact in a job of its own"
-        )
-    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
-    if engine is MergeEngine.FIRST_ROW and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
-        raise UnsupportedError(
-            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup"
-        )
-
-
-def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
-    """Refuse a table whose rows lakewright would return wrongly; `columns` are the ones to be read, None for all."""
-    _check_table_type(schema)
-    _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
-    clustered = schema.core_options.get(CoreOptions.PK_CLUSTERING_OVERRIDE)
-    if clustered and schema.primary_keys:
-        raise UnsupportedError("tables with 'pk-clustering-override' cannot be read: their files are not sorted by key")
 
 
 def _key_names(argument: str, names: Iterable[str] | None) -> tuple[str, ...]:
@@ -391,7 +332,7 @@ def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
         dtype = schema.field(name).type
         if names.count(name) > 1:
             raise InvalidInputError(f"the {kind} names the column {name!r} twice: name it once", column=name)
-        if not isinstance(dtype, AtomicType) or dtype.root in _UNSUPPORTED_ROOTS:
+        if not isinstance(dtype, AtomicType) or dtype.root in UNSUPPORTED_ROOTS:
             raise InvalidInputError(
                 f"the column {name!r} cannot be part of the {kind}: {dtype} has no order; use a scalar column",
                 column=name,
@@ -483,25 +424,7 @@ def _check_column_settings(schema: TableSchema) -> None:
                 schema.field(name.strip())
 
 
-def _check_table_type(schema: TableSchema) -> None:
-    kind = schema.core_options.get(CoreOptions.TYPE)
-    if kind not in {"table", "materialized-table"}:
-        raise UnsupportedError(f"tables of the type {kind!r} are not supported", type=kind)
-    if schema.options.get("chain-table.enabled", "false").lower() == "true":
-        raise UnsupportedError("chain tables are not supported")
-
-
-def _check_types(fields: Iterable[DataField], verb: str) -> None:
-    for column in fields:
-        for part in types_inside(column.type):
-            if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in _UNSUPPORTED_ROOTS):
-                raise UnsupportedError(
-                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
-                    column=column.name,
-                )
-
-
-def _check_partition_types(schema: TableSchema) -> None:
+def check_partition_types(schema: TableSchema) -> None:
     """Refuse partitions by binary values: each implementation spells their directories its own way, Java at random."""
     for column in schema.partition_fields:
         if isinstance(column.type, AtomicType) and column.type.root in {"BINARY", "VARBINARY"}:
@@ -510,12 +433,6 @@ def _check_partition_types(schema: TableSchema) -> None:
                 "find its directories; partition by its hexadecimal text",
                 column=column.name,
             )
-
-
-def _refuse_others(what: str, found: Iterable[str], supported: frozenset[str]) -> None:
-    for value in found:
-        if value not in supported:
-            raise UnsupportedError(f"the {what} {value!r} is not supported: use one of {', '.join(sorted(supported))}")
 
 
 def _checksum(data: Mapping[str, JSON]) -> str:

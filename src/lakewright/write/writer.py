@@ -26,7 +26,8 @@ from lakewright.formats.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode, check_supported_for_write
+from lakewright.spec.schema import BucketMode
+from lakewright.spec.supported import check_supported_for_write
 from lakewright.write.buffer import Written
 from lakewright.write.intake import Intake, KeyedIntake
 from lakewright.write.kinds import GivenKinds, RowKinds

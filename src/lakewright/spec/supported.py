@@ -1,0 +1,97 @@
+"""What lakewright can read and write: a schema in, nothing or an `UnsupportedError` out.
+
+Tables of other implementations may use what is not implemented here. They are refused where rows would come out wrong
+or where other implementations would understand what was written differently, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakewright.errors import UnsupportedError
+from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema, check_partition_types
+from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
+
+BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
+FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
+COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
+
+
+def check_supported_for_write(schema: TableSchema) -> None:
+    """Refuse a table that uses what lakewright would silently do differently when writing."""
+    options = schema.core_options
+    _check_table_type(schema)
+    _check_types(schema.fields, "written")
+    check_partition_types(schema)
+    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    _refuse_others("file format", formats, FILE_FORMATS)
+    codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
+    _refuse_others("file compression", codecs, COMPRESSIONS)
+    if schema.bucket_mode is BucketMode.HASH_FIXED:
+        _refuse_others("bucket function", {options.get(CoreOptions.BUCKET_FUNCTION_TYPE)}, BUCKET_FUNCTIONS)
+        if not schema.bucket_keys:
+            raise UnsupportedError(
+                "the table has fixed buckets but no 'bucket-key': nobody can say where a row belongs"
+            )
+    if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) and (
+        options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none"
+    ):
+        raise UnsupportedError("tables with 'data-file.external-paths' cannot be written")
+    if schema.primary_keys:
+        _check_keyed_write(options)
+
+
+def _check_keyed_write(options: CoreOptions) -> None:
+    """Refuse options of primary-key tables that change what a row, a file or its order means."""
+    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
+    _refuse_others("changelog file format", changelog, FILE_FORMATS)
+    codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
+    _refuse_others("changelog file compression", codecs, COMPRESSIONS)
+    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
+        raise UnsupportedError(
+            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key"
+        )
+    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
+        raise UnsupportedError(
+            "'sequence.snapshot-ordering' orders rows by commits, and a writer that compacts would mix them: set "
+            "'write-only' = true and compact in a job of its own"
+        )
+    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
+    if engine is MergeEngine.FIRST_ROW and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
+        raise UnsupportedError(
+            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup"
+        )
+
+
+def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
+    """Refuse a table whose rows lakewright would return wrongly; `columns` are the ones to be read, None for all."""
+    _check_table_type(schema)
+    _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
+    clustered = schema.core_options.get(CoreOptions.PK_CLUSTERING_OVERRIDE)
+    if clustered and schema.primary_keys:
+        raise UnsupportedError("tables with 'pk-clustering-override' cannot be read: their files are not sorted by key")
+
+
+def _check_table_type(schema: TableSchema) -> None:
+    kind = schema.core_options.get(CoreOptions.TYPE)
+    if kind not in {"table", "materialized-table"}:
+        raise UnsupportedError(f"tables of the type {kind!r} are not supported", type=kind)
+    if schema.options.get("chain-table.enabled", "false").lower() == "true":
+        raise UnsupportedError("chain tables are not supported")
+
+
+def _check_types(fields: Iterable[DataField], verb: str) -> None:
+    for column in fields:
+        for part in types_inside(column.type):
+            if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
+                    column=column.name,
+                )
+
+
+def _refuse_others(what: str, found: Iterable[str], supported: frozenset[str]) -> None:
+    for value in found:
+        if value not in supported:
+            raise UnsupportedError(f"the {what} {value!r} is not supported: use one of {', '.join(sorted(supported))}")

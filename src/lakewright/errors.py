@@ -17,6 +17,8 @@ the table, column or file and the remedy.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -40,6 +42,25 @@ class LakewrightError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.facts)
+
+
+@contextmanager
+def naming(table: str) -> Iterator[None]:
+    """Put the name of a table into errors that pass by and do not know it: the rooms of pure rules name none.
+
+    >>> with naming("sales.orders"):
+    ...     raise InvalidInputError("the column 'id' is no number", column="id")
+    Traceback (most recent call last):
+    lakewright.errors.InvalidInputError: table sales.orders: the column 'id' is no number
+    """
+    try:
+        yield
+    except LakewrightError as error:
+        if table and "table" not in error.facts:
+            error.message = f"table {table}: {error.message}"
+            error.args = (error.message,)
+            error.facts["table"] = table
+        raise
 
 
 def _rebuild(kind: type[LakewrightError], message: str, facts: dict[str, object]) -> LakewrightError:

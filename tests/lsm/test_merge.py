@@ -111,7 +111,8 @@ def test_folding_in_two_steps_gives_the_same(rows: list[Row], sequence: dict[str
 
 @pytest.mark.parametrize("options", _LOOKUP)
 def test_first_row_tables_need_no_lookup(options: dict[str, str]) -> None:
-    assert not spec_of(COLUMNS, ("k",), {**options, "merge-engine": "first-row"}).needs_lookup
+    schema = schema_of(COLUMNS, options={"merge-engine": "first-row"}).with_options(options)  # others may make it so
+    assert not MergeSpec.of_schema(schema).needs_lookup
 
 
 def test_first_row_refuses_retracts_of_keys_that_have_more_rows() -> None:

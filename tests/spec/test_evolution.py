@@ -184,6 +184,68 @@ def test_the_golden_type_changes_are_allowed(name: str) -> None:
     assert apply_changes(first, changes, has_snapshot=True, time_millis=second.time_millis) == second
 
 
+NAMING = {  # options that name the column b, and how they look once it is named z
+    "sequence.field": ("p,b", "p,z"),
+    "rowkind.field": ("b", "z"),
+    "record-level.time-field": ("b", "z"),
+    "clustering.columns": ("b, p", "z, p"),
+    "fields.p.sequence-group": ("r,b", "r,z"),
+    "partial-update.remove-record-on-sequence-group": ("b", "z"),
+}
+OF_COLUMN = [
+    "aggregate-function",
+    "ignore-retract",
+    "distinct",
+    "list-agg-delimiter",
+    "nested-key",
+    "nested-sequence-field",
+    "count-limit",
+    "ts-field",
+    "stats-mode",
+]
+
+
+@pytest.mark.parametrize("key", NAMING)
+def test_options_follow_the_name_of_a_column_that_they_list(key: str) -> None:
+    before, after = NAMING[key]
+    schema = replace(table(key="a"), options={key: before})
+    assert evolved(schema, C.rename_column("b", "z")).options == {key: after}
+    with pytest.raises(InvalidInputError, match="cannot be dropped") as caught:
+        evolved(schema, C.drop_column("b"))
+    assert (caught.value.column, caught.value.option) == ("b", key)
+    assert evolved(schema, C.drop_column("b"), C.remove_option(key), has_snapshot=False).options == {}
+
+
+@pytest.mark.parametrize("what", OF_COLUMN)
+def test_options_of_one_column_follow_its_name(what: str) -> None:
+    schema = replace(table(key="a"), options={f"fields.items.{what}": "x"})
+    assert evolved(schema, C.rename_column("items", "z")).options == {f"fields.z.{what}": "x"}
+    with pytest.raises(InvalidInputError, match=f"'fields.items.{what}' names it"):
+        evolved(schema, C.drop_column("items"))
+
+
+def test_a_sequence_group_follows_its_fields() -> None:
+    schema = replace(table(key="a"), options={"fields.b,p.sequence-group": "r,items"})
+    assert evolved(schema, C.rename_column("p", "z")).options == {"fields.b,z.sequence-group": "r,items"}
+    for column in ("b", "p", "r", "items"):
+        with pytest.raises(InvalidInputError, match="cannot be dropped"):
+            evolved(schema, C.drop_column(column))
+
+
+@pytest.mark.parametrize(
+    ("column", "part", "what"),
+    [("items", "element", "nested-key"), ("items", "element", "nested-sequence-field"), ("m", "value", "ts-field")],
+)
+def test_options_follow_the_fields_inside_a_column(column: str, part: str, what: str) -> None:
+    schema = replace(table(key="a"), options={f"fields.{column}.{what}": "y"})
+    assert evolved(schema, C.rename_column([column, part, "y"], "z")).options == {f"fields.{column}.{what}": "z"}
+    assert evolved(schema, C.rename_column([column, part, "x"], "z")).options == schema.options
+    assert evolved(schema, C.rename_column(["r", "y"], "z")).options == schema.options
+    with pytest.raises(InvalidInputError, match=f"'{column}.y' cannot be dropped: the option 'fields.{column}.{what}'"):
+        evolved(schema, C.drop_column([column, part, "y"]))
+    evolved(schema, C.drop_column([column, part, "x"]))
+
+
 def test_a_renamed_column_keeps_its_id_and_keys_and_options_follow() -> None:
     schema = table(
         key="a",
@@ -255,8 +317,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], SchemaChange, type[LakewrightError]]] 
     "drop a partition key": ({"partition": "p"}, C.drop_column("p"), InvalidInputError),
     "drop a primary key": ({"key": "a"}, C.drop_column("a"), InvalidInputError),
     "drop a bucket key": ({"bucket": 1, "bucket_key": "a"}, C.drop_column("a"), InvalidInputError),
-    "drop a sequence field": ({"key": "a", "sequence__field": "b"}, C.drop_column("b"), ColumnNotExistException),
-    "drop a column with options": ({"fields__b__stats_mode": "none"}, C.drop_column("b"), ColumnNotExistException),
+    "drop a sequence field": ({"key": "a", "sequence__field": "b"}, C.drop_column("b"), InvalidInputError),
+    "drop a column with options": ({"fields__b__stats_mode": "none"}, C.drop_column("b"), InvalidInputError),
     "rename nothing": ({}, C.rename_column("zz", "y"), ColumnNotExistException),
     "rename to a taken name": ({}, C.rename_column("a", "b"), ColumnAlreadyExistException),
     "rename to a system name": ({}, C.rename_column("a", "_KEY_a"), InvalidInputError),

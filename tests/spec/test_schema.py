@@ -457,8 +457,6 @@ def test_other_columns_of_such_a_table_can_be_read() -> None:
         {"bucket": 1, "bucket_key": "a", "bucket_function__type": "latest"},
         {"data_file__external_paths": "s3://x", "data_file__external_paths__strategy": "round-robin"},
         {"key": "a", "bucket": 1, "changelog_file__format": "csv"},
-        {"key": "a", "bucket": 1, "sequence__snapshot_ordering": "true"},
-        {"key": "a", "bucket": 1, "merge_engine": "first-row", "changelog_producer": "input"},
     ],
     ids=str,
 )
@@ -467,6 +465,20 @@ def test_read_but_not_written(options: dict[str, Any]) -> None:
     check_supported_for_read(schema)
     with pytest.raises(UnsupportedError):
         check_supported_for_write(schema)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sequence.snapshot-ordering": "true"}, {"merge-engine": "first-row", "changelog-producer": "input"}],
+    ids=str,
+)
+def test_combinations_that_only_others_create_are_not_written(options: dict[str, str]) -> None:
+    schema = created(key="a", bucket=1).with_options(options)
+    check_supported_for_read(schema)
+    with pytest.raises(UnsupportedError):
+        check_supported_for_write(schema)
+    with pytest.raises(InvalidInputError):
+        check_schema(schema)
 
 
 def test_fixed_buckets_without_a_key_as_others_create_them() -> None:

@@ -30,7 +30,14 @@ def aggregated(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.A
     """Return what a function makes of a column, one value per key."""
     if function.ignore_retract:
         steps = steps.only(steps.ops != RETRACT)
-    elif function.name not in RETRACTABLE and steps.has(RETRACT):
+    elif steps.has(RETRACT):
+        check_retractable(function)
+    return AGGREGATES[function.name](column, steps, function)
+
+
+def check_retractable(function: ColumnFunction) -> None:
+    """Refuse a retract where the function can neither take a value back nor leave it."""
+    if function.name not in RETRACTABLE and not function.ignore_retract:
         raise InvalidInputError(
             f"a row of kind -U or -D came, but the function {function.name!r} of the column {function.column!r} cannot"
             f" take a value back: leave such rows out ('ignore-delete' = true), or set"
@@ -38,7 +45,6 @@ def aggregated(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.A
             column=function.column,
             option=function.option,
         )
-    return AGGREGATES[function.name](column, steps, function)
 
 
 def last_value(column: pa.Array, steps: Steps) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.aggregates import aggregated
+from lakewright.lsm.aggregates import aggregated, check_retractable
 from lakewright.lsm.column_functions import (
     LAST,
     LAST_NON_NULL,
@@ -26,7 +26,7 @@ from lakewright.lsm.column_functions import (
 )
 from lakewright.lsm.groups import Groups
 from lakewright.lsm.steps import ADD, RESET, RETRACT, Steps, compact, whole
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.keyed import DELETE, INSERT, RETRACTS, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import TableSchema
 
@@ -63,6 +63,13 @@ class Aggregation:
     def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         """Return the same columns: each is made from itself alone."""
         return columns
+
+    def check_kinds(self, kinds: AbstractSet[int]) -> None:
+        """Refuse rows that take something back where a function cannot; a -D that removes the record does not."""
+        retracts = RETRACTS - {DELETE} if self.remove_on_delete else RETRACTS
+        if not kinds.isdisjoint(retracts):
+            for function in self.functions.values():
+                check_retractable(function)
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""

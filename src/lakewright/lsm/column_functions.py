@@ -24,6 +24,7 @@ from lakewright.spec.types import (
     DataType,
     MapType,
     RowType,
+    row_parts,
 )
 
 LAST_NON_NULL: Final = "last_non_null_value"
@@ -174,7 +175,7 @@ def _check_nested(function: ColumnFunction) -> None:
 
 
 def _part(function: ColumnFunction, what: str, name: str) -> DataField:
-    parts = {part.name: part for part in row_fields(function.type)}
+    parts = {part.name: part for part in row_parts(function.type)}
     if name not in parts:
         raise _refusal(function, what, f"names {name!r}, but there are only the fields {', '.join(parts)}")
     return parts[name]
@@ -189,17 +190,8 @@ def _refusal(function: ColumnFunction, what: str, why: str) -> InvalidInputError
     )
 
 
-def row_fields(dtype: DataType) -> tuple[DataField, ...]:
-    """Return the fields of the rows inside an array or a map; none where there are no rows inside."""
-    match dtype:
-        case ArrayType(element=RowType(fields=fields)) | MapType(value=RowType(fields=fields)):
-            return fields
-        case _:
-            return ()
-
-
 def _last_field(dtype: DataType) -> str:
-    fields = row_fields(dtype)
+    fields = row_parts(dtype)
     return fields[-1].name if fields else ""
 
 

@@ -56,6 +56,9 @@ class MergeFunction(Protocol):
     def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         """Return the columns a merge must read, besides key and sequence fields, to give these."""
 
+    def check_kinds(self, kinds: AbstractSet[int]) -> None:
+        """Refuse kinds of rows that every merge would fail on."""
+
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group, in their order, with the columns of `groups.rows`."""
 

@@ -8,19 +8,20 @@ result with the rest later gives what folding all of them gives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.lsm.aggregation import Aggregation, check_aggregation
 from lakewright.lsm.groups import Groups, MergeFunction, take_rows
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
 from lakewright.lsm.partial_update import PartialUpdate, check_partial_update
 from lakewright.lsm.sorting import Sorted
-from lakewright.spec.keyed import DELETE, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.keyed import DELETE, LEVEL, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine, SortOrder
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import DataField
@@ -69,7 +70,7 @@ class MergeSpec:
             ),
             ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
             needs_lookup=lookup and engine is not MergeEngine.FIRST_ROW,
-            function=FUNCTIONS[engine](schema) if engine in FUNCTIONS else None,
+            function=_function(schema, engine, table),
         )
 
     @property
@@ -91,9 +92,29 @@ class MergeSpec:
 
     def fold_groups(self, groups: Groups) -> pa.Table:
         """Merge rows that stand in merge order already."""
-        if self.function is not None:
+        if self.function is None:
+            return take_rows(groups.rows, _winners(groups, self))
+        with naming(self.table):
             return _computed(groups, self.function)
-        return take_rows(groups.rows, _winners(groups, self))
+
+    def check_kinds(self, kinds: AbstractSet[int]) -> None:
+        """Refuse kinds of rows that no merge can take.
+
+        A lone row passes every engine, so without this check it would be written, and stand in the way of all merges
+        of its key from then on.
+        """
+        if self.engine is MergeEngine.FIRST_ROW and not kinds.isdisjoint(RETRACTS) and not self.ignore_delete:
+            raise _no_retracts(self)
+        if self.function is not None:
+            with naming(self.table):
+                self.function.check_kinds(kinds)
+
+
+def _function(schema: TableSchema, engine: MergeEngine, table: str) -> MergeFunction | None:
+    if engine not in FUNCTIONS:
+        return None
+    with naming(table):
+        return FUNCTIONS[engine](schema)
 
 
 def check_merging(schema: TableSchema) -> None:
@@ -181,12 +202,17 @@ def _ignored(groups: Groups, spec: MergeSpec) -> Flags | None:
     if not ignored.any():
         return None
     if not spec.ignore_delete:
-        raise InvalidInputError(
-            f"the table {spec.table!r} keeps the first row of each key (merge-engine first-row), but a row of kind -U"
-            " or -D came: leave such rows out, or set 'ignore-delete' = true",
-            table=spec.table,
-        )
+        raise _no_retracts(spec)
     return ignored
+
+
+def _no_retracts(spec: MergeSpec) -> InvalidInputError:
+    return InvalidInputError(
+        f"the table {spec.table!r} keeps the first row of each key (merge-engine first-row), but a row of kind -U or -D"
+        " came: leave such rows out, or set 'ignore-delete' = true",
+        table=spec.table,
+        option="ignore-delete",
+    )
 
 
 def _computed(groups: Groups, function: MergeFunction) -> pa.Table:

@@ -16,11 +16,12 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lakewright.errors import CorruptTableError
-from lakewright.lsm.column_functions import ColumnFunction, row_fields
+from lakewright.lsm.column_functions import ColumnFunction
 from lakewright.lsm.images import Flags, Longs
 from lakewright.lsm.keys import SortColumn, sorted_rows
 from lakewright.lsm.sameness import codes, row_codes
 from lakewright.lsm.steps import LATE, RESET, RETRACT, Steps
+from lakewright.spec.types import row_parts
 
 Entries: TypeAlias = Sequence[int]
 
@@ -167,7 +168,7 @@ def _ages(rows: pa.Array, function: ColumnFunction) -> Sequence[int]:
     """Return numbers that compare as the sequence fields of rows do; all the same where there are none."""
     ages = np.zeros(len(rows), np.int64)
     if function.nested_sequence and len(rows):
-        fields = [field for field in row_fields(function.type) if field.name in function.nested_sequence]
+        fields = [field for field in row_parts(function.type) if field.name in function.nested_sequence]
         fields.sort(key=lambda field: function.nested_sequence.index(field.name))
         parts = {field.name: rows.field(rows.type.get_field_index(field.name)) for field in fields}
         found = sorted_rows(pa.table(parts), [SortColumn(field) for field in fields])

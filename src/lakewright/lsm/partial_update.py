@@ -28,7 +28,7 @@ from lakewright.lsm.groups import Groups
 from lakewright.lsm.images import Flags, Longs
 from lakewright.lsm.sequence_groups import SequenceGroup, Standing, removals, standings
 from lakewright.lsm.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, compact, whole
-from lakewright.spec.keyed import DELETE, INSERT, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.keyed import DELETE, INSERT, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import TableSchema
@@ -87,6 +87,16 @@ class PartialUpdate:
                 out.update(group.names)
         return out
 
+    def check_kinds(self, kinds: AbstractSet[int]) -> None:
+        """Refuse rows that take something back where no option says what that means."""
+        if not kinds.isdisjoint(RETRACTS) and not (self.ignore_delete or self.remove_on_delete or self.groups):
+            raise InvalidInputError(
+                "a row of kind -U or -D came, but a partial-update table cannot take it: leave such rows out"
+                f" ('ignore-delete' = true), or let them remove the record ({_REMOVE.key()!r} = true), or give the"
+                " columns sequence groups",
+                option=_REMOVE.key(),
+            )
+
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""
         groups = compact(groups)
@@ -117,13 +127,8 @@ class PartialUpdate:
         sequences = tuple(g for g in self.groups if g.names[0] in groups.rows.column_names)
         retracts = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
         deletes = kinds == DELETE
-        if retracts.any() and not (self.ignore_delete or self.remove_on_delete or self.groups):
-            raise InvalidInputError(
-                "a row of kind -U or -D came, but a partial-update table cannot take it: leave such rows out"
-                f" ('ignore-delete' = true), or let them remove the record ({_REMOVE.key()!r} = true), or give the"
-                " columns sequence groups",
-                option=_REMOVE.key(),
-            )
+        if retracts.any():
+            self.check_kinds(RETRACTS)
         first = np.zeros(len(kinds), np.bool_)
         first[groups.starts] = retracts[groups.starts]
         skipped = retracts if self.ignore_delete else np.zeros(len(kinds), np.bool_)

@@ -6,14 +6,17 @@ highest number. So whoever creates `schema-<n+1>` first has changed the table, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lakewright.errors import CommitContentionError, CommitUnknownError, CorruptTableError, NotFoundError
 from lakewright.spec.evolution import SchemaChange, apply_changes
 from lakewright.spec.schema import TableSchema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
+
+Check: TypeAlias = Callable[[TableSchema, TableSchema], None]
 
 _ATTEMPTS_MAX = 20
 
@@ -84,13 +87,19 @@ class Schemas:
         has_snapshot: bool,
         time_millis: int,
         attempts: int = _ATTEMPTS_MAX,
+        check: Check | None = None,
     ) -> TableSchema:
-        """Apply changes to the newest schema and return the result; changes that change nothing write nothing."""
+        """Apply changes to the newest schema and return the result; changes that change nothing write nothing.
+
+        `check` sees the old and the new schema, and may refuse the new one.
+        """
         for _ in range(attempts):
             latest = self.latest()
             if latest is None:
                 raise NotFoundError(f"there is no table at {self.layout.root}", path=self.layout.root)
             changed = apply_changes(latest, changes, has_snapshot=has_snapshot, time_millis=time_millis)
+            if check is not None and changed is not latest:
+                check(latest, changed)
             if changed is latest or self._created(changed):
                 return changed
         raise CommitContentionError(

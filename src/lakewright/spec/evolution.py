@@ -13,7 +13,13 @@ from itertools import count
 from typing import TypeAlias
 
 from lakewright.errors import ColumnAlreadyExistException, InvalidInputError
-from lakewright.spec.option_changes import check_option_change, renamed_in_options
+from lakewright.spec.option_changes import (
+    check_option_change,
+    options_naming,
+    options_naming_part,
+    part_renamed_in_options,
+    renamed_in_options,
+)
 from lakewright.spec.options import CoreOptions, option_text
 from lakewright.spec.schema import TableSchema, check_schema, column_not_found
 from lakewright.spec.types import (
@@ -32,6 +38,7 @@ from lakewright.spec.types import (
     highest_field_id,
     numbered_type,
     parse_type,
+    row_parts,
     types_inside,
     with_nullable,
 )
@@ -40,6 +47,7 @@ FieldName: TypeAlias = str | Sequence[str]  # a column, or the path to a field i
 Path: TypeAlias = tuple[str, ...]
 Siblings: TypeAlias = tuple[DataField, ...]
 
+_PART_DEPTH = 3  # of the path to a field of the rows inside an array or a map: column, `element` or `value`, field
 _INTEGERS = tuple(INTEGER_BITS)
 _NUMERIC = FLOAT_ROOTS | {*_INTEGERS, "DECIMAL"}
 _TEMPORAL = TIMESTAMP_ROOTS | {"DATE", "TIME"}
@@ -281,6 +289,7 @@ def apply_changes(
         changed = _apply(changed, change, has_snapshot=has_snapshot)
     if changed == schema:
         return schema
+    _refuse_named_in_options(schema, changed)
     check_schema(changed)
     return replace(changed, id=schema.id + 1, time_millis=time_millis)
 
@@ -370,6 +379,32 @@ def _without_column(schema: TableSchema, path: Path) -> TableSchema:
     return _rewrite(schema, path, _without)
 
 
+def _refuse_named_in_options(old: TableSchema, new: TableSchema) -> None:
+    """Refuse to drop columns, and fields of the rows inside them, that options still speak of."""
+    now = {field.id: field for field in new.fields}
+    for field in old.fields:
+        if field.id not in now:
+            _refuse_drop(
+                options_naming(new.options, field.name) if field.name not in new.field_names else [], field.name
+            )
+            continue
+        column = now[field.id]
+        parts = {part.id for part in row_parts(column.type)}
+        for part in row_parts(field.type):
+            if part.id not in parts:
+                _refuse_drop(options_naming_part(new.options, column.name, part.name), f"{column.name}.{part.name}")
+
+
+def _refuse_drop(keys: Sequence[str], column: str) -> None:
+    if keys:
+        raise InvalidInputError(
+            f"the column {column!r} cannot be dropped: the option {keys[0]!r} names it; change or remove the option in"
+            " the same call",
+            column=column,
+            option=keys[0],
+        )
+
+
 def _without(siblings: Siblings, path: Path) -> Siblings:
     index = _index(siblings, path)
     if len(siblings) == 1:
@@ -392,9 +427,11 @@ def _renamed(schema: TableSchema, change: RenameColumn) -> TableSchema:
         return (*siblings[:index], replace(siblings[index], name=new_name), *siblings[index + 1 :])
 
     renamed = _rewrite(schema, change.path, rename)
-    if len(change.path) > 1:
-        return renamed
     old = change.path[0]
+    if len(change.path) > 1:
+        if len(change.path) != _PART_DEPTH:
+            return renamed
+        return replace(renamed, options=part_renamed_in_options(schema.options, old, change.path[-1], new_name))
     return replace(
         renamed,
         primary_keys=tuple(new_name if name == old else name for name in schema.primary_keys),

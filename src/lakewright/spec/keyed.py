@@ -26,6 +26,7 @@ INSERT: Final = 0
 UPDATE_BEFORE: Final = 1
 UPDATE_AFTER: Final = 2
 DELETE: Final = 3
+RETRACTS: Final = frozenset({UPDATE_BEFORE, DELETE})
 KIND_NAMES: Final = ("+I", "-U", "+U", "-D")  # by number
 
 

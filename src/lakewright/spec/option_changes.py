@@ -1,4 +1,4 @@
-"""Which options of a table may change, and when; and how options follow a column that is renamed.
+"""Which options of a table may change, and when; and which options speak of a column and follow its name.
 
 Files that exist were written under the options of their time. An option that decides where rows lie or how they merge
 is therefore fixed as soon as there is a snapshot.
@@ -53,8 +53,9 @@ _NAME_LISTS = frozenset(
 _VALUE_LISTS_COLUMNS = re.compile(r"fields\..+\.sequence-group|file-index\.[^.]+\.columns")
 FIELD_OPTION = re.compile(
     r"fields\.(?P<columns>.+)\.(?P<what>aggregate-function|ignore-retract|distinct|list-agg-delimiter|sequence-group"
-    r"|nested-key|nested-sequence-field|count-limit|stats-mode)"
+    r"|nested-key|nested-sequence-field|count-limit|ts-field|stats-mode)"
 )
+_NAMES_PARTS = frozenset({"nested-key", "nested-sequence-field", "ts-field"})  # fields of the rows inside a column
 _INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<what>[^.]+)")
 
 
@@ -93,6 +94,45 @@ def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[s
     {'bucket-key': 'z,b', 'fields.z.stats-mode': 'none'}
     """
     return {_renamed_key(key, old, new): _renamed_value(key, text, old, new) for key, text in options.items()}
+
+
+def part_renamed_in_options(options: Mapping[str, str], column: str, old: str, new: str) -> dict[str, str]:
+    """Return the options of a table after a field of the rows inside one of its columns got another name.
+
+    >>> part_renamed_in_options({"fields.r.nested-key": "id,day"}, "r", "id", "number")
+    {'fields.r.nested-key': 'number,day'}
+    """
+    return {
+        key: _renamed_list(text, old, new) if _speaks_of_parts(key, column) else text for key, text in options.items()
+    }
+
+
+def options_naming(options: Mapping[str, str], column: str) -> list[str]:
+    """Return the keys of the options that name a column, in their key or their value.
+
+    >>> options_naming({"sequence.field": "a,b", "fields.b.stats-mode": "none", "bucket": "2"}, "b")
+    ['sequence.field', 'fields.b.stats-mode']
+    """
+    marked = f"{column}\0"  # no column has such a name
+    return [
+        key
+        for key, text in options.items()
+        if _renamed_key(key, column, marked) != key or _renamed_value(key, text, column, marked) != text
+    ]
+
+
+def options_naming_part(options: Mapping[str, str], column: str, part: str) -> list[str]:
+    """Return the keys of the options that name a field of the rows inside a column."""
+    return [key for key, text in options.items() if _speaks_of_parts(key, column) and part in _split(text)]
+
+
+def _speaks_of_parts(key: str, column: str) -> bool:
+    match = FIELD_OPTION.fullmatch(key)
+    return match is not None and match["what"] in _NAMES_PARTS and match["columns"] == column
+
+
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _renamed_key(key: str, old: str, new: str) -> str:

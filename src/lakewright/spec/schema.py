@@ -27,6 +27,7 @@ from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import ChangelogProducer, ConfigOption, CoreOptions, MergeEngine, option_text
 from lakewright.spec.types import (
     JSON,
+    TEXT_ROOTS,
     AtomicType,
     DataField,
     DataType,
@@ -389,22 +390,64 @@ def _check_row_tracking(schema: TableSchema) -> None:
 
 
 def _check_merging(schema: TableSchema) -> None:
+    """Check the options that say how rows of one key meet, and who tells of it."""
     options = schema.core_options
-    sequence = options.get(CoreOptions.SEQUENCE_FIELD)
+    _check_sequence(schema, options.get(CoreOptions.SEQUENCE_FIELD))
+    if (kind_column := options.get(CoreOptions.ROWKIND_FIELD)) is not None:
+        dtype = schema.field(kind_column).type
+        if not isinstance(dtype, AtomicType) or dtype.root not in TEXT_ROOTS:
+            raise InvalidInputError(
+                f"'rowkind.field' needs a text column, but {kind_column!r} has the type {dtype}",
+                option="rowkind.field",
+                column=kind_column,
+            )
+    producer, first_row = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine() is MergeEngine.FIRST_ROW
+    if producer is not ChangelogProducer.NONE and not schema.primary_keys:
+        raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
+    if schema.primary_keys and first_row and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
+        raise InvalidInputError(
+            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup",
+            option="changelog-producer",
+        )
+    if schema.primary_keys and options.deletion_vectors_enabled():
+        if first_row:
+            raise InvalidInputError(
+                "the merge engine first-row needs no 'deletion-vectors.enabled', because nothing replaces its rows:"
+                " remove the option",
+                option="deletion-vectors.enabled",
+            )
+        if producer is ChangelogProducer.FULL_COMPACTION:
+            raise InvalidInputError(
+                "the changelog producer full-compaction cannot be combined with 'deletion-vectors.enabled': use lookup",
+                option="changelog-producer",
+            )
+    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
+        raise InvalidInputError(
+            "'sequence.snapshot-ordering' needs 'write-only' = true, and a compaction in a job of its own",
+            option="sequence.snapshot-ordering",
+        )
+
+
+def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
     for name in sequence:
         schema.field(name)
-    if sequence and options.merge_engine() is MergeEngine.FIRST_ROW:
+        if sequence.count(name) > 1:
+            raise InvalidInputError(
+                f"'sequence.field' names the column {name!r} twice: name it once", option="sequence.field", column=name
+            )
+    if sequence and schema.core_options.merge_engine() is MergeEngine.FIRST_ROW:
         raise InvalidInputError(
-            "'sequence.field' cannot be combined with the merge engine first-row", option="sequence.field"
+            "'sequence.field' cannot be combined with the merge engine first-row, which keeps what came first: remove"
+            " it, or use deduplicate with 'sequence.field.sort-order' = descending",
+            option="sequence.field",
         )
     if sequence and schema.crosses_partitions:
         raise InvalidInputError(
-            "'sequence.field' needs a primary key that contains all partition keys", option="sequence.field"
+            f"'sequence.field' needs a primary key that contains all partition keys: add"
+            f" {[name for name in schema.partition_keys if name not in schema.primary_keys]} to the primary key, or"
+            " remove the option",
+            option="sequence.field",
         )
-    if (kind_column := options.get(CoreOptions.ROWKIND_FIELD)) is not None:
-        schema.field(kind_column)
-    if options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE and not schema.primary_keys:
-        raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
 
 
 def _check_column_settings(schema: TableSchema) -> None:

@@ -289,6 +289,15 @@ def with_nullable(dtype: DataType, nullable: bool) -> DataType:  # noqa: FBT001 
             return replace(dtype, nullable=nullable)
 
 
+def row_parts(dtype: DataType) -> tuple[DataField, ...]:
+    """Return the fields of the rows inside an array or a map; none where there are no rows inside."""
+    match dtype:
+        case ArrayType(element=RowType(fields=fields)) | MapType(value=RowType(fields=fields)):
+            return fields
+        case _:
+            return ()
+
+
 def types_inside(dtype: DataType) -> Iterator[DataType]:
     """Yield a type and every type inside it, depth first."""
     yield dtype

@@ -1,7 +1,8 @@
 """Batches of any shape in, rows that a router understands out: aligned, with their kinds, their keys checked.
 
 The rows of an append table have its columns; those of a primary-key table begin with `_VALUE_KIND`. A key never holds
-NaN, which equals nothing, and null only where the option `primary-key.nullable` says so.
+NaN, which equals nothing, and null only where the option `primary-key.nullable` says so. No row enters that every merge
+of its key would fail on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
+from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.arrow import to_arrow_field
 from lakewright.spec.keyed import DELETE, KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions
@@ -74,6 +76,7 @@ class KeyedIntake(Intake):
         nullable = self._options.get(CoreOptions.PRIMARY_KEY_NULLABLE)
         self._not_null = () if nullable else schema.primary_keys
         self._arrow_schema = pa.schema([to_arrow_field(VALUE_KIND), *self._aligner.schema])
+        self._merging = MergeSpec.of_schema(schema, table=table)
 
     def take(self, batch: pa.Table | pa.RecordBatch, given: GivenKinds | None, *, first_row: int) -> pa.Table:
         """Return the rows of a batch behind their kinds; rows that the options ignore are left out."""
@@ -98,6 +101,9 @@ class KeyedIntake(Intake):
         self._refuse_nan(rows, self._keys, first_row)
         keyed = pa.Table.from_arrays([pa.array(kinds), *rows.columns], schema=self._arrow_schema)
         keep = kept(kinds, self._options)
+        entering = kinds if keep is None else kinds[keep]
+        if entering.any():  # something else than inserts
+            self._merging.check_kinds({kind for kind in range(1, len(KIND_NAMES)) if (entering == kind).any()})
         return keyed if keep is None else keyed.filter(pa.array(keep))
 
     def _check_one_source(self, given: GivenKinds | None, column: str | None) -> None:

@@ -126,7 +126,11 @@ def _check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> No
     if schema_mode not in {None, "merge"}:
         raise InvalidInputError(f"{table.name}: schema_mode {schema_mode!r} is neither None nor 'merge'")
     if mode in {"upsert", "delete"} and not table.primary_keys:
-        raise UnsupportedError(f"{table.name} has no primary key: mode {mode!r} needs one", table=table.name)
+        raise UnsupportedError(
+            f"{table.name} has no primary key, so mode {mode!r} cannot find rows: create the table with primary_keys, "
+            "or use append and overwrite",
+            table=table.name,
+        )
 
 
 def _merged(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:

@@ -46,6 +46,7 @@ from lakewright.errors import (
     CommitContentionError,
     InvalidInputError,
     LakewrightWarning,
+    naming,
 )
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
@@ -198,7 +199,8 @@ class Committer:
         return is_published(self.store, frozenset(file.name for file in files), partitions, since)
 
     def _check(self, messages: Sequence[CommitMessage]) -> None:
-        check_supported_for_write(self.store.schema)
+        with naming(self.store.name):
+            check_supported_for_write(self.store.schema)
         check_messages(messages, self._receiver(messages))
 
     def _receiver(self, messages: Sequence[CommitMessage]) -> Receiver:

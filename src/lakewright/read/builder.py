@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.changes import units_of
 from lakewright.read.explain import ExplainResult, explain
@@ -268,9 +268,10 @@ class ReadBuilder:
     def new_read(self) -> TableRead:
         """Return what reads the splits of a plan."""
         projection = self._projection()
-        check_supported_for_read(
-            self._store.schema, [f.name for f in projection.read_fields if f not in ROW_TRACKING_FIELDS]
-        )
+        with naming(self._store.name):
+            check_supported_for_read(
+                self._store.schema, [f.name for f in projection.read_fields if f not in ROW_TRACKING_FIELDS]
+            )
         return TableRead(self._store, projection, self._predicate, self._limit, self.new_scan())
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature

@@ -84,7 +84,20 @@ def plan_between(store: TableStore, predicate: Predicate = TRUE) -> ChangePlan:
         if between.after is None:
             return ChangePlan(None, (), Funnel())
         return plan_difference(store, between.before, between.after, predicate)
+    _refuse_no_changelog(store, between)
     return plan_events(store, between.snapshots, between.mode, predicate)
+
+
+def _refuse_no_changelog(store: TableStore, between: Between) -> None:
+    """Refuse to read nothing as if nothing had happened, where nobody wrote a changelog."""
+    written = between.mode is not ChangeMode.CHANGELOG or event_mode(store) is ChangeMode.CHANGELOG
+    if not written and all(snapshot.changelog_manifest_list is None for snapshot in between.snapshots):
+        raise InvalidInputError(
+            f"{store.name}: no changelog was written ('changelog-producer' is none): read the changes in the mode delta"
+            " or diff",
+            table=store.name,
+            option=_SCAN_MODE,
+        )
 
 
 # Which snapshots.

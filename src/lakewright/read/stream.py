@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from dataclasses import replace
 from typing import Self, TypeAlias
 
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError, naming
 from lakewright.lsm.runs import max_level
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import Plan, ReadBuilder, TableRead
@@ -316,7 +316,8 @@ class StreamReadBuilder:
 
     def with_consumer_id(self, consumer_id: str) -> Self:
         """Go on where the consumer of this id stopped, and record how far it comes; snapshots it needs are kept."""
-        self._store.layout.consumer_file(consumer_id)  # an id that cannot be a file is refused here
+        with naming(self._store.name):
+            self._store.layout.consumer_file(consumer_id)  # an id that cannot be a file is refused here
         self._consumer_id = consumer_id
         return self
 

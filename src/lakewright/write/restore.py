@@ -83,7 +83,7 @@ class LiveBuckets:
             where = self._store.partition_directory(partition) or "the table"
             raise InvalidInputError(
                 f"table {name}: {where} has {total} buckets, but the option 'bucket' says {self._buckets}; overwrite "
-                f"it or call rescale({self._buckets}) on the table to change its buckets, or write with bucket={total}",
+                f"it or call table.rescale({self._buckets}) to change its buckets, or write with bucket={total}",
                 table=name,
                 partition=where,
                 buckets=total,

@@ -21,7 +21,7 @@ from typing import Protocol, Self, TypeAlias
 import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
-from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.errors import InvalidInputError, LakewrightError, naming
 from lakewright.formats.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
@@ -78,7 +78,8 @@ class WriteJob:
         real_buckets: bool = False,
     ) -> WriteJob:
         """Check that the table can be written, and name the write."""
-        check_supported_for_write(store.schema)
+        with naming(store.name):
+            check_supported_for_write(store.schema)
         if store.schema.primary_keys:
             MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
@@ -126,7 +127,8 @@ class TableWriter:
         self, job: WriteJob, *, task: int = 0, attempt: int = 0, clock_ms: Callable[[], int] = wall_clock_ms
     ) -> None:
         store = job.store
-        check_supported_for_write(store.schema)
+        with naming(store.name):
+            check_supported_for_write(store.schema)
         self._job = job
         self._store = store
         self._task = WriteTask(store, job.write_id, task, attempt, job.overwrite, clock_ms, job.real_buckets)

@@ -32,6 +32,35 @@ def say(what: str, started: float) -> None:
     print(f"{time.perf_counter() - started:6.2f} s  {what}")
 
 
+def prices(catalog: lw.FileSystemCatalog, data: pa.Table) -> None:
+    """Keep the newest price of each order in a table with a primary key."""
+    options = {"bucket": "2", "changelog-producer": "lookup"}
+    newest = data.select(["id", "price"])
+    catalog.create_table("sales.prices", lw.Schema.from_pyarrow_schema(newest.schema, [], ["id"], options))
+    table = catalog.get_table("sales.prices")
+    lw.write_table(newest, table)
+    before = table.snapshot()
+
+    started = time.perf_counter()
+    reduced = newest.slice(0, 1000).set_column(1, "price", pa.compute.multiply(newest["price"].slice(0, 1000), 0.5))
+    lw.write_table(reduced, table, mode="upsert")
+    lw.write_table(newest.slice(1000, 500).select(["id"]), table, mode="delete")
+    say(f"upserted {reduced.num_rows:,} of {newest.num_rows:,} keys, deleted 500", started)
+
+    started = time.perf_counter()
+    after = table.snapshot()
+    assert before is not None
+    assert after is not None
+    changes = lw.read_table(table, incremental=(before.id, after.id), row_kinds=True)
+    kinds = {row["values"]: row["counts"] for row in changes["_row_kind"].value_counts().to_pylist()}
+    say(f"read what changed: {kinds}", started)
+
+    started = time.perf_counter()
+    result = table.compact(full=True)
+    say(f"compacted {result.files_before} files to {result.files_after}, {result.rows:,} rows left", started)
+    assert result.rows == newest.num_rows - 500
+
+
 def main() -> None:
     """Run the story in a temporary warehouse."""
     with tempfile.TemporaryDirectory() as warehouse:
@@ -61,6 +90,7 @@ def main() -> None:
         say(f"{before.num_rows:,} rows as delivered, {now.num_rows:,} now", started)
         assert before.num_rows == ROWS
 
+        prices(catalog, data)
         history = lw.read_table(catalog.get_table("sales.orders$snapshots"), columns=["snapshot_id", "commit_kind"])
         print(history.to_pandas().to_string(index=False))
 

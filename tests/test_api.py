@@ -15,24 +15,30 @@ SURFACE = {
     "TableWrite": [
         "close()",
         "with_write_type(write_cols)",
-        "write_arrow(data, bucket=None)",
-        "write_arrow_batch(data, bucket=None)",
+        "write_arrow(data, bucket=None, row_kinds=None)",
+        "write_arrow_batch(data, bucket=None, row_kinds=None)",
+        "delete_arrow(keys)",
         "write_pandas(dataframe)",
     ],
     "BatchWriteBuilder": ["new_commit()", "new_write()", "overwrite(static_partition=None)"],
     "FileStoreTable": [
         "comment()",
+        "compact(full=False, partitions=None)",
         "copy(options)",
         "create_tag(tag_name, snapshot_id=None, ignore_if_exists=False, time_retained=None)",
+        "expire_snapshots(retain_max=None, retain_min=None, older_than=None, max_deletes=None)",
         "list_tags()",
         "new_batch_write_builder()",
         "new_read_builder()",
         "new_postpone_fixed_bucket_write_builder()",
+        "new_stream_read_builder()",
         "new_stream_write_builder()",
         "new_write_builder()",
         "rename_tag(old_name, new_name)",
         "replace_tag(tag_name, snapshot_id=None, time_retained=None)",
+        "rescale(buckets, partitions=None)",
         "row_type()",
+        "snapshot(snapshot_id=None)",
     ],
     "TableCommit": ["abort(commit_messages)", "add_commit_callback(callback)", "close()"],
     "BatchTableCommit": [
@@ -47,11 +53,36 @@ SURFACE = {
     "PostponeFixedBucketWriteBuilder": ["new_commit()", "new_write()"],
     "PostponeFixedBucketBatchTableWrite": [
         "close()",
+        "delete_arrow(keys)",
         "prepare_commit()",
         "write_arrow(data, bucket=None)",
         "write_arrow_batch(data, bucket=None)",
     ],
-    "StreamTableCommit": ["commit(commit_messages, commit_identifier, snapshot_properties=None)"],
+    "StreamTableCommit": [
+        "commit(commit_messages, commit_identifier, snapshot_properties=None)",
+        "filter_and_commit(commit_messages)",
+    ],
+    "StreamReadBuilder": [
+        "new_predicate_builder()",
+        "new_read()",
+        "new_streaming_scan()",
+        "read_type()",
+        "with_bucket_filter(bucket_filter)",
+        "with_buckets(bucket_ids)",
+        "with_consumer_id(consumer_id)",
+        "with_filter(predicate)",
+        "with_include_row_kind(include=True)",
+        "with_poll_interval_ms(poll_interval_ms)",
+        "with_projection(projection)",
+    ],
+    "StreamScan": [
+        "checkpoint()",
+        "notify_checkpoint_complete(next_snapshot)",
+        "plan()",
+        "restore(next_snapshot)",
+        "stream()",
+        "stream_sync()",
+    ],
     "TableRead": [
         "to_arrow(splits, parallelism=None)",
         "to_duckdb(splits, table_name, connection=None, parallelism=None)",
@@ -81,6 +112,7 @@ SURFACE = {
         "new_scan()",
         "read_type()",
         "with_filter(predicate)",
+        "with_include_row_kind(include=True)",
         "with_limit(limit)",
         "with_projection(projection)",
         "with_shard(idx_of_this_subtask, number_of_para_subtasks)",
@@ -183,6 +215,45 @@ def test_signatures(owner: str, signature: str) -> None:
             assert repr(given[argument].default) == default[0]
     extra = parameters[len(wanted) :]
     assert all(p.default is not p.empty or p.kind in {p.VAR_KEYWORD, p.VAR_POSITIONAL} for p in extra)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_table", "table filter columns limit snapshot_id tag timestamp incremental"),
+        ("write_table", "data table mode"),
+        ("open_table", "path"),
+    ],
+)
+def test_one_call_does_it(name: str, arguments: str) -> None:
+    assert list(inspect.signature(getattr(lw, name)).parameters)[: len(arguments.split())] == arguments.split()
+
+
+def test_merge_engines_have_names() -> None:
+    assert [engine.value for engine in lw.MergeEngine] == ["deduplicate", "partial-update", "aggregation", "first-row"]
+    assert lw.CoreOptions.from_dict({"merge-engine": "first_row"}).merge_engine() is lw.MergeEngine.FIRST_ROW
+
+
+def test_the_verbs_of_a_primary_key_table(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    columns = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": "1"}))
+    table = catalog.get_table("d.t")
+    assert table.primary_keys == ["id"]
+    builder = table.new_batch_write_builder()
+    write, commit = builder.new_write(), builder.new_commit()
+    write.write_arrow(pa.table({"id": [1, 2], "n": [1, 2]}), row_kinds=["+I", "+I"])
+    write.delete_arrow(pa.table({"id": [2]}))
+    result = commit.commit(write.prepare_commit())
+    assert (result.snapshot_id, result.rows, result.files) == (1, 2, 1)
+    compacted = table.compact(full=True)
+    assert (compacted.snapshot_id, compacted.rows) == (2, 1)
+    reading = table.new_read_builder()
+    (split,) = reading.new_scan().plan().splits()
+    assert (split.bucket, split.raw_convertible, split.merged_row_count()) == (0, True, 1)
+    assert reading.explain().splits_all_above_l0 == 1
+    assert reading.new_read().to_arrow([split]).to_pylist() == [{"id": 1, "n": 1}]
 
 
 @pytest.fixture

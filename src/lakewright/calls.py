@@ -55,6 +55,20 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
 
     `incremental=(3, 7)` reads what changed after snapshot 3 up to snapshot 7, tags do as well; `incremental_mode` is
     delta, changelog or diff. `row_kinds` puts a column `_row_kind` first, and rows that went away are read with it.
+
+    >>> import tempfile, pyarrow as pa, lakewright as lw
+    >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> catalog.create_database("d")
+    >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+    >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+    >>> catalog.create_table("d.t", wanted)
+    >>> table = catalog.get_table("d.t")
+    >>> for rows in ({"id": [1, 2], "n": [5, 5]}, {"id": [2], "n": [6]}):
+    ...     _ = lw.write_table(pa.table(rows), table)
+    >>> read_table(table, filter="id = 2").to_pylist()
+    [{'id': 2, 'n': 6}]
+    >>> read_table(table, incremental=(1, 2), incremental_mode="diff", row_kinds=True).to_pylist()
+    [{'_row_kind': '-U', 'id': 2, 'n': 5}, {'_row_kind': '+U', 'id': 2, 'n': 6}]
     """
     source = open_table(table) if isinstance(table, str) else table
     between = incremental if incremental is None or isinstance(incremental, str) else ",".join(map(str, incremental))
@@ -98,6 +112,20 @@ def write_table(
     takes the keys of rows to delete.
     `overwrite` replaces the partitions of the data, or those that `partitions` names, or the whole unpartitioned table.
     `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
+
+    >>> import tempfile, pyarrow as pa, lakewright as lw
+    >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> catalog.create_database("d")
+    >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+    >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+    >>> catalog.create_table("d.t", wanted)
+    >>> table = catalog.get_table("d.t")
+    >>> write_table(pa.table({"id": [1, 2], "n": [1, 2]}), table).rows
+    2
+    >>> write_table(pa.table({"id": [1]}), table, mode="delete").snapshot_id
+    2
+    >>> lw.read_table(table).to_pylist()
+    [{'id': 2, 'n': 2}]
     """
     target = open_table(table) if isinstance(table, str) else table
     _check_mode(target, mode, schema_mode)

@@ -129,7 +129,25 @@ class FileStoreTable:
         return ReadBuilder(self._travelled().store)
 
     def new_stream_read_builder(self) -> StreamReadBuilder:
-        """Start to follow the table: what it holds, then what every new snapshot changes."""
+        """Start to follow the table: what it holds, then what every new snapshot changes.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> builder = table.new_stream_read_builder().with_include_row_kind()
+        >>> read, scan = builder.new_read(), builder.new_streaming_scan()
+        >>> for rows in ({"id": [1, 2], "n": [5, 5]}, {"id": [2], "n": [6]}):
+        ...     _ = lw.write_table(pa.table(rows), table)
+        ...     read.to_arrow(scan.plan().splits()).to_pylist()
+        [{'_row_kind': '+I', 'id': 1, 'n': 5}, {'_row_kind': '+I', 'id': 2, 'n': 5}]
+        [{'_row_kind': '+I', 'id': 2, 'n': 6}]
+        >>> scan.plan() is None
+        True
+        """
         return StreamReadBuilder(self.store)
 
     def copy(self, options: Mapping[str, str]) -> FileStoreTable:
@@ -222,11 +240,40 @@ class FileStoreTable:
 
         `partitions` are specs such as `{"dt": "2026-01-01"}`, which may leave columns out. Rows that wait in the
         postpone bucket are given their buckets first.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> for n in range(3):
+        ...     _ = lw.write_table(pa.table({"id": [1, 10 + n], "n": [n, n]}), table)
+        >>> result = table.compact(full=True)
+        >>> result.files_before, result.files_after, result.rows
+        (3, 1, 4)
+        >>> table.compact(full=True).is_empty
+        True
         """
         return compact_table(self.store, full=full, partitions=partitions)
 
     def rescale(self, buckets: int, *, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
-        """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored."""
+        """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
+        >>> table.rescale(2).rows
+        3
+        >>> catalog.get_table("d.t").options.bucket()
+        2
+        """
         return rescale(self.store, buckets, partitions=partitions)
 
     def expire_snapshots(
@@ -243,6 +290,21 @@ class FileStoreTable:
         At least `retain_min` snapshots stay and at most `retain_max`; in between one goes when its successor is older
         than `older_than` (epoch milliseconds). Tags, other branches and consumers keep what they need. Expiry happens
         only when asked for: commits honour no `snapshot.num-retained.*`.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> for n in range(4):
+        ...     _ = lw.write_table(pa.table({"id": [1], "n": [n]}), table)
+        >>> table.create_tag("kept", snapshot_id=1)
+        >>> table.expire_snapshots(retain_max=2, retain_min=1).snapshot_ids
+        (1, 2)
+        >>> lw.read_table(table, tag="kept")["n"].to_pylist()
+        [0]
         """
         now = int(time.time() * 1000)
         retention = Retention.of_options(

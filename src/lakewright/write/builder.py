@@ -58,6 +58,21 @@ class TableWrite:
 
         A table with a primary key takes rows as upserts. `row_kinds` says otherwise: one of +I, -U, +U, -D (or 0 to 3)
         for all rows, or one for each.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> builder = table.new_batch_write_builder()
+        >>> with builder.new_write() as write, builder.new_commit() as commit:
+        ...     _ = write.write_arrow(pa.table({"id": [1, 2], "n": [1, 2]}))
+        ...     _ = write.write_arrow(pa.table({"id": [1, 2], "n": [7, 2]}), row_kinds=["+U", "-D"])
+        ...     _ = commit.commit(write.prepare_commit())
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 7}]
         """
         self._open().write(data, bucket=bucket, row_kinds=row_kinds)
         return self
@@ -67,7 +82,23 @@ class TableWrite:
         return self.write_arrow(data, bucket, row_kinds)
 
     def delete_arrow(self, keys: ArrowData) -> Self:
-        """Delete the rows with these keys; columns besides the primary key and the partition may be missing."""
+        """Delete the rows with these keys; columns besides the primary key and the partition may be missing.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> builder = table.new_batch_write_builder()
+        >>> with builder.new_write() as write, builder.new_commit() as commit:
+        ...     _ = write.write_arrow(pa.table({"id": [1, 2], "n": [1, 2]}))
+        ...     _ = write.delete_arrow(pa.table({"id": [2]}))
+        ...     _ = commit.commit(write.prepare_commit())
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 1}]
+        """
         self._open().delete(keys)
         return self
 

@@ -54,6 +54,17 @@ def read(command: dict[str, Any]) -> dict[str, Any]:
     return {"rows": table.num_rows}
 
 
+def changes(command: dict[str, Any]) -> dict[str, Any]:
+    """Read with the Rust peer what changed after one snapshot up to another, the kinds in a first column `rowkind`."""
+    builder = rust_table(command).new_read_builder().with_include_row_kind(True)  # noqa: FBT003 - the peer's signature
+    plan = builder.new_incremental_scan(command["after"], command["until"], mode=command["mode"]).plan()
+    batches = builder.new_read().read(plan.splits())
+    if not batches:
+        return {"rows": 0}
+    save(pa.Table.from_batches(batches), command["out"])
+    return {"rows": sum(batch.num_rows for batch in batches)}
+
+
 def append(command: dict[str, Any]) -> dict[str, Any]:
     """Append the rows of an Arrow file in one commit."""
     rows = load(command["data"])
@@ -97,7 +108,13 @@ def create(command: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-COMMANDS = {"read": read, "append": append, "create": create, "commit_messages": commit_messages}
+COMMANDS = {
+    "read": read,
+    "changes": changes,
+    "append": append,
+    "create": create,
+    "commit_messages": commit_messages,
+}
 
 
 def main() -> None:

@@ -60,8 +60,18 @@ class Peers:
 
     def read(self, peer: str, warehouse: Path, table: str) -> pa.Table | None:
         """Read a whole table; None when the peer returns no batch at all."""
+        return self._rows(op="read", peer=peer, warehouse=str(warehouse), table=table)
+
+    def changes(
+        self, warehouse: Path, table: str, between: tuple[int, int], mode: str = "changelog"
+    ) -> pa.Table | None:
+        """Read with the Rust peer what changed between two snapshots, the kinds in a first column `rowkind`."""
+        after, until = between
+        return self._rows(op="changes", warehouse=str(warehouse), table=table, after=after, until=until, mode=mode)
+
+    def _rows(self, **command: object) -> pa.Table | None:
         out = self.scratch / f"{next(self.numbers)}.arrow"
-        answer = self.ask(op="read", peer=peer, warehouse=str(warehouse), table=table, out=str(out))
+        answer = self.ask(**command, out=str(out))
         if not out.exists():
             assert answer["rows"] == 0
             return None

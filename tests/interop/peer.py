@@ -6,6 +6,7 @@ It is started with the peers' interpreter and imports nothing of lakewright.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -65,6 +66,16 @@ def changes(command: dict[str, Any]) -> dict[str, Any]:
     return {"rows": sum(batch.num_rows for batch in batches)}
 
 
+def follow(command: dict[str, Any]) -> dict[str, Any]:
+    """Follow a table with pypaimon from where a consumer stands, the kinds in a first column `_row_kind`."""
+    builder = python_table(command).new_stream_read_builder().with_include_row_kind().with_poll_interval_ms(10)
+    scan, read = builder.with_consumer_id(command["consumer"]).new_streaming_scan(), builder.new_read()
+    plans = itertools.islice(scan.stream_sync(), command["plans"])
+    table = pa.concat_tables([read.to_arrow(plan.splits()) for plan in plans])
+    save(table, command["out"])
+    return {"rows": table.num_rows}
+
+
 def append(command: dict[str, Any]) -> dict[str, Any]:
     """Append the rows of an Arrow file in one commit."""
     rows = load(command["data"])
@@ -111,6 +122,7 @@ def create(command: dict[str, Any]) -> dict[str, Any]:
 COMMANDS = {
     "read": read,
     "changes": changes,
+    "follow": follow,
     "append": append,
     "create": create,
     "commit_messages": commit_messages,

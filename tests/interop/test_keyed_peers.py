@@ -345,6 +345,11 @@ def test_input_changelogs_are_those_of_rust(shared: Make, case: Case) -> None:
         assert found is not None
         assert found["rowkind"].to_pylist() == read["_row_kind"].to_pylist()
         assert found.drop(["rowkind"]).to_pylist() == read.drop(["_row_kind"]).to_pylist()
+        if case.python:
+            table.table.store.consumers.record("reader", 1)
+            followed = table.peers.follow(table.warehouse, table.name, "reader", until)
+            assert followed is not None
+            assert followed.to_pylist() == read.to_pylist()
 
 
 def _facts(table: lw.FileStoreTable, snapshot: int) -> list[tuple[object, ...]]:
@@ -363,6 +368,25 @@ def _facts(table: lw.FileStoreTable, snapshot: int) -> list[tuple[object, ...]]:
         )
         for f in files
     ]
+
+
+def test_deltas_are_read_alike_and_compactions_are_none(shared: Make) -> None:
+    case = DEDUPLICATE[0]
+    table = shared(case.schema)
+    for who, commit in zip((US, RUST, US, RUST), case.commits(count=4), strict=True):
+        table.write(who, commit)
+    table.table.compact(full=True)
+    table.write(US, case.commits(seed=2, count=1)[0])
+
+    def texts(rows: pa.Table | None) -> list[str]:
+        assert rows is not None
+        return sorted(str(list(row.values())) for row in rows.to_pylist())
+
+    ours = lw.read_table(table.table, incremental=(0, 6), incremental_mode="delta", row_kinds=True)
+    assert len(set(ours["_row_kind"].to_pylist())) == 4
+    assert texts(table.peers.changes(table.warehouse, table.name, (0, 6), "delta")) == texts(ours)
+    table.table.store.consumers.record("reader", 1)
+    assert texts(table.peers.follow(table.warehouse, table.name, "reader", 5)) == texts(ours)
 
 
 def test_pypaimon_folds_the_changelog_and_we_do_not(shared: Make) -> None:

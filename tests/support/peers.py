@@ -69,6 +69,10 @@ class Peers:
         after, until = between
         return self._rows(op="changes", warehouse=str(warehouse), table=table, after=after, until=until, mode=mode)
 
+    def follow(self, warehouse: Path, table: str, consumer: str, plans: int) -> pa.Table | None:
+        """Follow a table with pypaimon from where a consumer stands, the kinds in a first column `_row_kind`."""
+        return self._rows(op="follow", warehouse=str(warehouse), table=table, consumer=consumer, plans=plans)
+
     def _rows(self, **command: object) -> pa.Table | None:
         out = self.scratch / f"{next(self.numbers)}.arrow"
         answer = self.ask(**command, out=str(out))

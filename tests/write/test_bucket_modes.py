@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.errors import CommitConflictError
+from lakewright.errors import CommitConflictError, InvalidMessageError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.schema import BucketMode
@@ -123,6 +123,33 @@ def test_an_overwrite_replaces_rows_and_index(mode: str, tmp_path: Path) -> None
     model: dict[object, tuple[str, int, int]] = {}
     apply(model, first + more, crossing=True)
     assert found(store) == sorted(model.values())
+
+
+def test_an_overwrite_of_some_partitions_puts_no_key_into_two(tmp_path: Path) -> None:
+    store = table(tmp_path, "cross-partition")
+    committed(builder_of(store), rows([("a", 1, 1, "+I"), ("b", 2, 1, "+I")]))
+    for row in [("a", 2, 9, "+I"), ("a", 3, 9, "+I"), ("c", 1, 9, "+I")]:
+        with pytest.raises(CommitConflictError, match="truncate the partitions to replace and upsert"):
+            committed(builder_of(store).overwrite(), rows([row]))
+    assert found(store) == [("a", 1, 1), ("b", 2, 1)]
+    with builder_of(store).new_commit() as commit:
+        commit.truncate_partitions([{"p": "a"}])
+    committed(builder_of(store), rows([("a", 2, 9, "+I")]))
+    assert found(store) == [("a", 2, 9)]
+    committed(builder_of(store).overwrite(), rows([("b", 1, 3, "+I"), ("a", 2, 3, "+I")]))
+    assert found(store) == [("a", 2, 3), ("b", 1, 3)]
+
+
+def test_one_commit_of_a_cross_partition_table_has_one_writer(tmp_path: Path) -> None:
+    store = table(tmp_path, "cross-partition")
+    builder = BatchWriteBuilder(store)
+    with builder.new_write() as first, builder.new_write() as second, builder.new_commit() as commit:
+        first.write_arrow(rows([("a", 1, 1, "+I")]))
+        second.write_arrow(rows([("b", 1, 2, "+I")]))
+        messages = [*first.prepare_commit(), *second.prepare_commit()]
+        with pytest.raises(InvalidMessageError, match="one writer"):
+            commit.commit(messages)
+    assert found(store) == []
 
 
 def test_two_writers_of_one_dynamic_partition_conflict(tmp_path: Path) -> None:

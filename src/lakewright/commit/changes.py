@@ -64,6 +64,7 @@ class Receiver:
     buckets: int  # the option `bucket`
     has_primary_key: bool
     row_tracking: bool
+    crosses_partitions: bool = False  # a key may be in any partition, which no index file tells
 
 
 def append_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
@@ -173,6 +174,13 @@ def check_messages(messages: Sequence[CommitMessage], receiver: Receiver) -> Non
         _check_files(message, receiver)
     for name, select in _LISTS.items():
         _check_named_once(messages, name, select, receiver)
+    if receiver.crosses_partitions and len({(m.write_id, m.attempt) for m in messages if m.new_files}) > 1:
+        # Neither knows where the other put its keys.
+        raise InvalidMessageError(
+            f"{receiver.table}: a key lives in one partition alone, and several writers at once may put it into two; "
+            "write all rows of a commit with one writer",
+            table=receiver.table,
+        )
 
 
 def order_by_snapshot(entries: Sequence[ManifestEntry], snapshot_id: int) -> tuple[ManifestEntry, ...]:

@@ -37,7 +37,7 @@ from lakewright.commit.overwrite import (
     replaced_by_spec,
     upgraded,
 )
-from lakewright.commit.plan import Intent, Notes, Numbering, key_range_of, partition_selector
+from lakewright.commit.plan import Intent, Notes, Numbering, crosses_partitions, key_range_of, partition_selector
 from lakewright.commit.publish import Publisher, SnapshotFiles
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
 from lakewright.commit.run import Run
@@ -217,6 +217,7 @@ class Committer:
             buckets=options.bucket(),
             has_primary_key=bool(schema.primary_keys),
             row_tracking=options.row_tracking_enabled(),
+            crosses_partitions=crosses_partitions(self.store),
         )
 
     def _intent(

@@ -29,7 +29,7 @@ from lakewright.errors import CommitConflictError, LakewrightError, NotFoundErro
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile
-from lakewright.spec.manifest import DELETE, IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
 from lakewright.spec.schema import BucketMode
@@ -97,7 +97,7 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
             change, live, replaces=adds_only, key_range=key_range_of(store) if store.schema.primary_keys else None
         )
     if conflict is None and crosses_partitions(store):
-        conflict = _moved_keys(store, intent, base)
+        conflict = _moved_keys(store, intent, base) or _keys_elsewhere(store, intent, base)
     if conflict is not None:
         raise _error(store, intent, base, conflict)
     return Plan(base, change, _index_on(store, intent, base, change, live))
@@ -125,6 +125,20 @@ def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Con
     # Who built upon an empty table must have seen all snapshots there ever were.
     left -= {()} if seen == 1 or base is None else frozenset()
     return Conflict(f"{reason}: the snapshot it knew is gone", (), WRITE_AGAIN) if left else None
+
+
+def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
+    """Refuse new rows of an overwrite that leaves other partitions as they are: a key may live there already."""
+    if intent.replaced is None or base is None or not any(e.kind == ADD for e in intent.change.entries):
+        return None
+    selects = partition_selector(store, intent.replaced)
+    left = store.manifests.live(base, keep=lambda partition, _bucket, _total, _level: not selects(partition))
+    if not left:
+        return None
+    place = store.partition_directory(left[0].partition)
+    reason = f"a key lives in one partition alone, and keys of the new rows may be in {place}, which is not replaced"
+    advice = "overwrite the whole table, or truncate the partitions to replace and upsert the new rows"
+    return Conflict(reason, (), advice)
 
 
 def writes_rows(snapshot: Snapshot) -> bool:

@@ -130,6 +130,17 @@ SCHEMAS = {
     "a sequence field across partitions": Refusal(
         ("'sequence.field'", "partition keys", "'day'"), options={"sequence.field": "n"}, parts=("day",)
     ),
+    "a sequence field without order": Refusal(
+        ("'sequence.field'", "'tags'", "scalar"), options={**FIXED, "sequence.field": "tags"}
+    ),
+    "a sequence group without order": Refusal(
+        ("'fields.tags.sequence-group'", "'tags'", "scalar"), options={**PARTIAL, "fields.tags.sequence-group": "n"}
+    ),
+    "fixed buckets across partitions": Refusal(("'day'", "add them", "'bucket' to -1"), parts=("day",)),
+    "postponed buckets across partitions": Refusal(("'day'", "-1"), options={"bucket": "-2"}, parts=("day",)),
+    "a time of rows that is not there": Refusal(
+        ("'nn'",), lw.NotFoundError, options={**FIXED, "record-level.time-field": "nn"}
+    ),
     "an unknown kind column": Refusal(("'kind'",), lw.NotFoundError, options={**FIXED, "rowkind.field": "kind"}),
     "a kind column of numbers": Refusal(("'rowkind.field'", "'n'", "text"), options={**FIXED, "rowkind.field": "n"}),
     "a changelog of an append table": Refusal(
@@ -241,6 +252,69 @@ def test_tables_that_cannot_become_so(world: World, name: str) -> None:
     changes = [lw.SchemaChange.set_option(key, value) for key, value in wanted.options.items()]
     error = wanted.check(world, lambda: world.catalog.alter_table("d.t", changes))
     assert error.table == "d.t"
+
+
+ALTERATIONS: dict[str, tuple[lw.SchemaChange, Refusal]] = {
+    "a type that its function cannot take": (
+        lw.SchemaChange.update_column_type("n", lw.AtomicType("STRING")),
+        Refusal(("'sum'", "'n'"), options=aggregation(n="sum")),
+    ),
+    "a new column that the default function cannot take": (
+        lw.SchemaChange.add_column("note", lw.AtomicType("STRING")),
+        Refusal(
+            ("'sum'", "'note'"),
+            options={
+                **aggregation(**dict.fromkeys(["name", "day", "flag", "tags", "lines"], "last_value")),
+                "fields.default-aggregate-function": "sum",
+            },
+        ),
+    ),
+    "a dropped sequence field": (
+        lw.SchemaChange.drop_column("n"),
+        Refusal(("'n'", "'sequence.field'"), options={**FIXED, "sequence.field": "n"}),
+    ),
+    "a dropped column with a function": (
+        lw.SchemaChange.drop_column("n"),
+        Refusal(("'n'", "'fields.n.aggregate-function'"), options=aggregation(n="sum")),
+    ),
+    "a dropped field of a nested key": (
+        lw.SchemaChange.drop_column(["lines", "element", "line"]),
+        Refusal(
+            ("'lines.line'", "'fields.lines.nested-key'"),
+            options={**aggregation(lines="nested_update"), "fields.lines.nested-key": "line"},
+        ),
+    ),
+    "a dropped key column": (lw.SchemaChange.drop_column("id"), Refusal(("'id'", "primary"))),
+    "a key of another type": (
+        lw.SchemaChange.update_column_type("id", lw.AtomicType("STRING")),
+        Refusal(("'id'", "primary")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+def test_alterations_that_would_break_merging(world: World, name: str) -> None:
+    change, wanted = ALTERATIONS[name]
+    world.create(wanted.options)
+    wanted.check(world, lambda: world.catalog.alter_table("d.t", [change]))
+
+
+def test_columns_that_data_brings_are_checked_too(world: World) -> None:
+    _, wanted = ALTERATIONS["a new column that the default function cannot take"]
+    table = world.create(wanted.options)
+    data = rows({}).append_column("note", pa.array(["x"]))
+    wanted.check(world, lambda: lw.write_table(data, table, schema_mode="merge"))
+
+
+def test_a_table_of_others_with_strange_functions_can_still_be_altered(world: World) -> None:
+    """Only what was right before must stay right."""
+    table = world.create()
+    strange = table.schema.with_options(aggregation(name="hll_sketch"))
+    path = table.store.layout.schema_file(0)
+    world.storage.delete(path)
+    world.storage.create(path, strange.to_json().encode())
+    world.catalog.alter_table("d.t", [lw.SchemaChange.add_column("note", lw.AtomicType("STRING"))])
+    assert world.catalog.get_table("d.t").field_names[-1] == "note"
 
 
 # Calls that cannot be done. A few rows are there before.

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import CommitResult
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, UnsupportedError, naming
+from lakewright.lsm.merge import check_merging_kept
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
@@ -177,7 +178,10 @@ def _merged(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
         return table
     store = table.store
     has_snapshot = store.snapshots.latest_id() is not None
-    evolved = store.schemas.evolve(changes, has_snapshot=has_snapshot, time_millis=int(time.time() * 1000))
+    with naming(table.name):
+        evolved = store.schemas.evolve(
+            changes, has_snapshot=has_snapshot, time_millis=int(time.time() * 1000), check=check_merging_kept
+        )
     return FileStoreTable(table.identifier, store.with_schema(evolved.with_options(table.schema.options)))
 
 

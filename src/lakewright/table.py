@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
-from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.errors import InvalidInputError, NotFoundError, naming
 from lakewright.maintenance.expire import Expired, Retention, expire_snapshots
 from lakewright.maintenance.orphans import Orphans, remove_orphans
 from lakewright.metadata.store import TableStore
@@ -153,11 +153,12 @@ class FileStoreTable:
     def copy(self, options: Mapping[str, str]) -> FileStoreTable:
         """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
         given = {key: str(value) for key, value in options.items()}
-        for key, value in given.items():
-            if self.schema.options.get(key) != value:
-                check_option_change(self.schema.options, key, value, has_snapshot=True)
-        schema = self.schema.with_options(given)
-        schema.core_options.check()
+        with naming(self.name):
+            for key, value in given.items():
+                if self.schema.options.get(key) != value:
+                    check_option_change(self.schema.options, key, value, has_snapshot=True)
+            schema = self.schema.with_options(given)
+            schema.core_options.check()
         return replace(self, store=self.store.with_schema(schema))
 
     def snapshot(
@@ -256,7 +257,8 @@ class FileStoreTable:
         >>> table.compact(full=True).is_empty
         True
         """
-        return compact_table(self.store, full=full, partitions=partitions)
+        with naming(self.name):
+            return compact_table(self.store, full=full, partitions=partitions)
 
     def rescale(self, buckets: int, *, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
         """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.
@@ -274,7 +276,8 @@ class FileStoreTable:
         >>> catalog.get_table("d.t").options.bucket()
         2
         """
-        return rescale(self.store, buckets, partitions=partitions)
+        with naming(self.name):
+            return rescale(self.store, buckets, partitions=partitions)
 
     def expire_snapshots(
         self,

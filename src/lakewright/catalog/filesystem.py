@@ -21,7 +21,6 @@ from lakewright.errors import (
     DatabaseNotEmptyException,
     DatabaseNotExistException,
     InvalidInputError,
-    LakewrightError,
     LakewrightWarning,
     NotFoundError,
     TableAlreadyExistException,
@@ -29,12 +28,12 @@ from lakewright.errors import (
     UnsupportedError,
     naming,
 )
-from lakewright.lsm.merge import check_merging
+from lakewright.lsm.merge import check_merging, check_merging_kept
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
@@ -155,8 +154,7 @@ class FileSystemCatalog:
             )
         with naming(name.get_full_name()):
             made = new_table_schema(self._with_defaults(schema), time_millis=_now())
-            if made.primary_keys:
-                check_merging(made)
+            check_merging(made)
         if not Schemas(self.storage, layout).create(made) and not ignore_if_exists:
             raise _table_exists(name)
 
@@ -217,7 +215,7 @@ class FileSystemCatalog:
         has_snapshot = table.store.snapshots.latest_id() is not None
         with naming(name.get_full_name()):
             table.store.schemas.evolve(
-                list(changes), has_snapshot=has_snapshot, time_millis=_now(), check=_check_merging_kept
+                list(changes), has_snapshot=has_snapshot, time_millis=_now(), check=check_merging_kept
             )
 
     # Partitions, tags, branches.
@@ -369,25 +367,6 @@ class CatalogFactory:
             raise InvalidInputError("the catalog option 'warehouse' is missing: give the directory of the databases")
         storage, warehouse = open_storage(options["warehouse"], options)
         return FileSystemCatalog(storage, warehouse.rstrip("/") or "/", options)
-
-
-def _check_merging_kept(old: TableSchema, new: TableSchema) -> None:
-    """Refuse changes after which rows cannot be merged any more; what others made so before may be changed on."""
-    if not new.primary_keys:
-        return
-    try:
-        check_merging(new)
-    except LakewrightError:
-        if _merges(old):
-            raise
-
-
-def _merges(schema: TableSchema) -> bool:
-    try:
-        check_merging(schema)
-    except LakewrightError:
-        return False
-    return True
 
 
 def _identifier(identifier: str | Identifier) -> Identifier:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, UnsupportedError, naming
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, naming
 from lakewright.lsm.aggregation import Aggregation, check_aggregation
 from lakewright.lsm.groups import Groups, MergeFunction, take_rows
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
@@ -119,11 +119,30 @@ def _function(schema: TableSchema, engine: MergeEngine, table: str) -> MergeFunc
 
 def check_merging(schema: TableSchema) -> None:
     """Refuse a new table whose options for merging contradict each other, cannot work or would do nothing."""
+    if not schema.primary_keys:
+        return
     match MergeSpec.of_schema(schema).engine:
         case MergeEngine.AGGREGATION:
             check_aggregation(schema)
         case MergeEngine.PARTIAL_UPDATE:
             check_partial_update(schema)
+
+
+def check_merging_kept(old: TableSchema, new: TableSchema) -> None:
+    """Refuse changes after which rows cannot be merged any more; what others made so before may be changed on."""
+    try:
+        check_merging(new)
+    except LakewrightError:
+        if _can_merge(old):
+            raise
+
+
+def _can_merge(schema: TableSchema) -> bool:
+    try:
+        check_merging(schema)
+    except LakewrightError:
+        return False
+    return True
 
 
 def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:

@@ -32,6 +32,7 @@ from lakewright.spec.keyed import DELETE, INSERT, RETRACTS, SEQUENCE_NUMBER, UPD
 from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import TableSchema
+from lakewright.spec.types import AtomicType
 
 _REMOVE = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
 _REMOVE_GROUP = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP
@@ -252,6 +253,14 @@ def _sequence_groups(schema: TableSchema) -> tuple[SequenceGroup, ...]:
                 )
             owner[name] = key
         named = tuple(schema.field(name) for name in fields)
+        for field in named:
+            if not isinstance(field.type, AtomicType):
+                raise InvalidInputError(
+                    f"the option {key!r} orders rows by {field.name!r}, but {field.type} has no order: use a scalar"
+                    " column",
+                    option=key,
+                    column=field.name,
+                )
         groups.append(SequenceGroup(named, frozenset(columns) - {*fields}, not set(removing).isdisjoint(fields)))
     _check_removing(removing, groups)
     return tuple(groups)

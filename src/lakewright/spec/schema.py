@@ -365,6 +365,14 @@ def _check_buckets(schema: TableSchema) -> None:
         )
     if buckets == -2 and not schema.primary_keys:  # noqa: PLR2004 - the format's number
         raise InvalidInputError("'bucket' = -2 (postpone) needs a primary key", option="bucket")
+    if buckets != -1 and schema.crosses_partitions:
+        missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
+        raise InvalidInputError(
+            f"the primary key lacks the partition columns {missing}, so nobody would find a key in other partitions:"
+            " add them to the primary key, or set 'bucket' to -1",
+            option="bucket",
+            columns=tuple(missing),
+        )
     if options.get(CoreOptions.BUCKET_FUNCTION_TYPE) == "mod" and buckets > 0:
         types = [field.type for field in schema.bucket_fields]
         if len(types) != 1 or not isinstance(types[0], AtomicType) or types[0].root not in {"INT", "BIGINT"}:
@@ -401,6 +409,8 @@ def _check_merging(schema: TableSchema) -> None:
                 option="rowkind.field",
                 column=kind_column,
             )
+    if (time_column := options.get(CoreOptions.RECORD_LEVEL_TIME_FIELD)) is not None:
+        schema.field(time_column)
     producer, first_row = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine() is MergeEngine.FIRST_ROW
     if producer is not ChangelogProducer.NONE and not schema.primary_keys:
         raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
@@ -430,7 +440,13 @@ def _check_merging(schema: TableSchema) -> None:
 
 def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
     for name in sequence:
-        schema.field(name)
+        dtype = schema.field(name).type
+        if not isinstance(dtype, AtomicType):
+            raise InvalidInputError(
+                f"'sequence.field' names {name!r}, but {dtype} has no order: use a scalar column",
+                option="sequence.field",
+                column=name,
+            )
         if sequence.count(name) > 1:
             raise InvalidInputError(
                 f"'sequence.field' names the column {name!r} twice: name it once", option="sequence.field", column=name

@@ -286,7 +286,7 @@ def test_kinds_in_a_column_of_the_table(shared: Make) -> None:
 # Engines whose answer does not depend on what was compacted when, and the peer that writes such tables.
 VECTOR_CASES = [
     (DEDUPLICATE[0], RUST),
-    *((case, NAMES[0]) for case in (PARTIAL_UPDATE[0], AGGREGATION[0], AGGREGATION[4])),
+    *((case, NAMES[0]) for case in (PARTIAL_UPDATE[0], AGGREGATION[0])),
     (PARTIAL_UPDATE[5], ""),  # pypaimon knows no sequence groups, and pypaimon-rust only tables that deduplicate
 ]
 

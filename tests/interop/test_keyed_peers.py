@@ -449,7 +449,6 @@ def test_rows_below_a_folded_row_count_once_for_us(shared: Make, lookup: dict[st
     table.write(US, [("+I", {"k": k, "v": 1}) for k in range(3000)])
     for _ in range(2):
         table.write(US, [("+I", {"k": 1, "v": 2})])
-    table.write(RUST, [])
     assert levels(table.table.store) == {5: 1, 4: 1}
     want = [{"k": k, "v": 5 if k == 1 else 1} for k in range(3000)]
     table.show(want, to=[US])

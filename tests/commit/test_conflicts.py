@@ -125,6 +125,10 @@ def test_a_vector_must_speak_of_a_live_file() -> None:
     assert stale_vectors([index(ADD, "i", "a")], rewrites, live) is not None
     assert stale_vectors([index(ADD, "i", "b")], rewrites, live) is None
     assert stale_vectors([index(ADD, "i", "c")], rewrites, live) is None
+    # What was stale before the change is not its fault, unless it says the same again.
+    assert stale_vectors([index(ADD, "i", "x")], rewrites, live) is None
+    again = Change(rewrites.entries, index=(index(ADD, "j", "x"),))
+    assert stale_vectors([index(ADD, "j", "x")], again, live) is not None
     # Partitions that the change does not touch were not read, so nothing is said of them.
     assert stale_vectors([index(ADD, "i", "z", partition=Q)], rewrites, live) is None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakewright.commit.committer import Committer
+from lakewright.commit.message import CommitMessage
 from lakewright.compact import job
 from lakewright.compact.job import after_commit, compact_table
 from lakewright.compact.task import plan_compaction
@@ -50,6 +51,35 @@ def test_the_result_counts(tmp_path: Path) -> None:
     # Rows keep their numbers.
     assert [row[0] for row in stored_rows(store, file)] == [0, 4, 8, 9, 10, 11]
     assert compact_table(store, full=True).is_empty
+
+
+def test_a_vector_that_others_left_behind_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Java compacts a file to nothing it leaves its vector in the index."""
+    store = keyed_store(tmp_path / "t", VECTORS)
+    commit_rows(store, [(INSERT, k, k * k, f"{k * k * k}") for k in range(2000)])
+    compact_table(store, full=True)
+    (left,) = live(store)
+    commit_rows(store, [(DELETE, k, 0, "a") for k in range(3)])
+    compact_table(store)
+    with monkeypatch.context() as patch:
+        patch.setattr("lakewright.commit.plan.stale_vectors", lambda *_: None)
+        message = CommitMessage(PLACE[0], PLACE[1], compact_before=(left.file,), table=store.identity, schema_id=0)
+        Committer(store).commit([message])
+    assert (live(store), _masked(store)) == ([], [left.file.file_name])
+    commit_rows(store, [(INSERT, k, k, f"{k * k * k}") for k in range(2000)])
+    compact_table(store)
+    (file,) = live(store)
+    commit_rows(store, [(INSERT, 7, 8, "b")])
+    compact_table(store)
+    assert read(store) == {k: (k, f"{k * k * k}") for k in range(2000)} | {7: (8, "b")}
+    assert _masked(store) == [file.file.file_name]
+
+
+def _masked(store: TableStore) -> list[str]:
+    newest = store.snapshots.latest()
+    assert newest is not None
+    index = store.manifests.read_index(newest.index_manifest) if newest.index_manifest else []
+    return [place.data_file for entry in index for place in entry.file.deletion_ranges or ()]
 
 
 def test_an_overtaken_compaction_is_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,16 +144,18 @@ def stale_vectors(index: Iterable[IndexEntry], change: Change, live: Iterable[Ma
     So a commit that deletes rows of a file fails when the file was rewritten in between, and a commit that rewrites a
     file fails when rows of it were deleted in between: either would bring deleted rows back.
     """
-    names = {(e.partition, e.bucket, e.file.file_name) for e in live}
-    names -= {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == DELETE}
+    there = {(e.partition, e.bucket, e.file.file_name) for e in live}
+    names = there - {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == DELETE}
     names |= {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == ADD}
     touched = change.partitions
+    own = {e.file.file_name for e in change.index if e.kind == ADD}
+    # Java leaves the vectors of a file that it compacts to nothing: what was stale before hides no row.
     stale = tuple(
-        vector.data_file
+        place[2]
         for entry in index
         if entry.file.index_type == DELETION_VECTORS and entry.partition in touched
-        for vector in entry.file.deletion_ranges or ()
-        if (entry.partition, entry.bucket, vector.data_file) not in names
+        for place in ((entry.partition, entry.bucket, v.data_file) for v in entry.file.deletion_ranges or ())
+        if place not in names and (place in there or entry.file.file_name in own)
     )
     if not stale:
         return None

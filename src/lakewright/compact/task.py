@@ -7,7 +7,7 @@ or on another machine. It holds for the snapshot it was planned on: the commit r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 from lakewright.commit.message_body import (
@@ -174,9 +174,21 @@ def live_buckets(
             entries.setdefault(place, []).append(entry)
     vectors = vectors_of(store, snapshot)
     return [
-        Bucket(place, max(e.total_buckets for e in found), tuple(e.file for e in found), vectors.get(place))
+        Bucket(
+            place,
+            max(e.total_buckets for e in found),
+            tuple(e.file for e in found),
+            _of_files(vectors.get(place), {e.file.file_name for e in found}),
+        )
         for place, found in sorted(entries.items())
     ]
+
+
+def _of_files(vectors: IndexFile | None, names: Collection[str]) -> IndexFile | None:
+    """Leave out the vectors of files that are no more: others may have left them, and nobody should copy them."""
+    if vectors is None:
+        return None
+    return replace(vectors, deletion_ranges=tuple(r for r in vectors.deletion_ranges or () if r.data_file in names))
 
 
 def vectors_of(store: TableStore, snapshot: Snapshot) -> dict[Place, IndexFile]:

@@ -147,6 +147,18 @@ def test_many_rows_hash_as_each_one_does(data: st.DataObject) -> None:
     assert bucket_ids(sliced, types, function="default", buckets=31).tolist() == wanted[first:]
 
 
+@pytest.mark.parametrize("length", range(6, 19))
+def test_texts_that_are_all_as_long_hash_as_each_one_does(length: int) -> None:
+    texts = [f"{n:0{length}d}" for n in range(40)]
+    types = [AtomicType("STRING"), AtomicType("BIGINT"), AtomicType("STRING")]
+    rows = list(zip(texts, range(40), texts[::-1], strict=True))
+    columns = [to_array(list(column), dtype) for column, dtype in zip(zip(*rows, strict=True), types, strict=True)]
+    wanted = [bucket_of(row, types, function="default", buckets=31) for row in rows]
+    assert bucket_ids(columns, types, function="default", buckets=31).tolist() == wanted
+    sliced = [column.slice(3, 30) for column in columns]
+    assert bucket_ids(sliced, types, function="default", buckets=31).tolist() == wanted[3:33]
+
+
 def test_blocks_and_very_long_texts_change_nothing() -> None:
     rng = np.random.default_rng(7)
     texts = ["x" * int(n) for n in rng.integers(0, 40, 70_000)]

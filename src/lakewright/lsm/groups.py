@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.lsm.images import Longs
+from lakewright.spec.gather import gather
 
 _TAKE_BYTES_MAX = 1 << 30  # texts of one array have 2 GB at most
-_FEW = 4  # one row of so many is few
+_FEW = 16  # one row of so many is few
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def take_rows(rows: pa.Table, positions: Longs) -> pa.Table:
     # cannot be done with very many bytes.
     wide = rows.nbytes > _TAKE_BYTES_MAX
     if not wide and (len(positions) > len(rows) // _FEW or all(c.num_chunks == 1 for c in rows.columns)):
-        return rows.take(pa.array(positions))
+        return gather(rows, positions)
     batches = rows.to_batches()
     parts = np.array_split(positions, 1 + rows.nbytes // _TAKE_BYTES_MAX if wide else 1)
     return pa.concat_tables([_take_by_chunk(batches, part) for part in parts if len(part)])
@@ -88,10 +89,10 @@ def _take_by_chunk(batches: Sequence[pa.RecordBatch], positions: Longs) -> pa.Ta
     sorted_positions = positions.take(by_batch)
     cuts = np.searchsorted(batch_of.take(by_batch), np.arange(len(batches) + 1))
     taken = [
-        batch.take(pa.array(sorted_positions[start:end] - bound))
+        gather(pa.Table.from_batches([batch]), sorted_positions[start:end] - bound)
         for batch, bound, (start, end) in zip(batches, bounds.tolist(), pairwise(cuts.tolist()), strict=False)
         if end > start
     ]
     back = np.empty(len(positions), np.int64)
     back[by_batch] = np.arange(len(positions))
-    return pa.Table.from_batches(taken).take(pa.array(back))
+    return gather(pa.concat_tables(taken), back)

@@ -1,8 +1,8 @@
 """Which bucket a row belongs to: key columns in, bucket numbers out, the same ones Java computes.
 
 The default function is murmur3 (seed 42) over the BinaryRow of the bucket key, then the truncated remainder's absolute
-value. Columns are hashed in blocks that stay in the processor's cache: keys of fixed width straight from their slots,
-others from their assembled rows, word by word over all rows that are that long.
+value. Columns are hashed in blocks that stay in the processor's cache: keys that are all as long straight from their
+columns, others from their assembled rows, word by word over all rows that are that long.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.rows import (
     ColumnSlots,
     RowImages,
+    Words,
     assemble_rows,
     column_slots,
     encode_body,
@@ -29,6 +30,7 @@ from lakewright.spec.rows import (
     plain_column,
     text_layout,
 )
+from lakewright.spec.slots import SLOT_BYTES
 from lakewright.spec.types import BYTES_ROOTS, INTEGER_BITS, TEXT_ROOTS, AtomicType, DataType, Value
 from lakewright.spec.values import to_array, unscaled_of
 
@@ -59,7 +61,7 @@ def row_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[Da
     out = np.empty(count, np.int32)
     for first in range(0, count, _BLOCK_ROWS):
         block = column_slots([c.slice(first, _BLOCK_ROWS) for c in plain], types)
-        hashes = _hash_fixed(block) if all(c.pieces is None for c in block) else _hash_images(assemble_rows(block))
+        hashes = _hash_even(block) if all(c.even for c in block) else _hash_images(assemble_rows(block))
         out[first : first + _BLOCK_ROWS] = hashes.view(np.int32)
     return out
 
@@ -155,21 +157,30 @@ def _finished(state: int, length: int) -> int:
     return state ^ state >> 16
 
 
-def _hash_fixed(columns: Sequence[ColumnSlots]) -> _Words32:
-    """Hash rows that are nothing but a header and slots, without putting them together."""
+def _hash_even(columns: Sequence[ColumnSlots]) -> _Words32:
+    """Hash rows that are all as long, without putting them together."""
     headers = header_words(columns)
     count = len(columns[0].slots)
-    length = np.uint32(8 * (len(headers) + len(columns)))
     words = [np.zeros(count, np.uint64) if word is None else word for word in headers]
     seed = _SEED
     if all(word is None for word in headers):  # most keys have no nulls: their header makes one number
         words, seed = [], _mixed(_SEED, [0, 0] * len(headers))
+    at = len(headers) + len(columns)
+    pieces: list[Words] = []
+    for column in columns:
+        if column.pieces is None:
+            words.append(column.slots)
+            continue
+        words.append(column.slots | np.uint64((at * SLOT_BYTES) << 32))
+        table = column.pieces.reshape(count, -1)
+        pieces += [np.ascontiguousarray(table[:, k]) for k in range(table.shape[1])]
+        at += table.shape[1]
     state = np.full(count, seed, np.uint32)
-    for word in [*words, *(c.slots for c in columns)]:
+    for word in [*words, *pieces]:
         halves = word.view(_U32)
         _mix(state, halves[0::2].copy())
         _mix(state, halves[1::2].copy())
-    return _finish(state, length)
+    return _finish(state, np.uint32(at * SLOT_BYTES))
 
 
 def _hash_images(images: RowImages) -> _Words32:

@@ -144,6 +144,11 @@ class ColumnSlots:
     pieces: Words | None = None  # of all rows, in order
     points: npt.NDArray[np.bool_] | None = None  # rows whose slot points to a piece; None: all
 
+    @property
+    def even(self) -> bool:
+        """Whether this column takes as many bytes in each row."""
+        return isinstance(self.piece_words, int) and self.points is None
+
 
 def column_slots(columns: Sequence[pa.Array], types: Sequence[DataType]) -> list[ColumnSlots]:
     """Return columns cut into slots: what rows are assembled from, and rows of fixed width are hashed by."""
@@ -360,6 +365,8 @@ def _words_anywhere(data: npt.NDArray[np.uint8]) -> Words:
 
 def _bytes_slots(column: pa.Array, nulls: npt.NDArray[np.bool_] | None) -> ColumnSlots:
     starts, lengths, data = text_layout(column)
+    if nulls is None and len(lengths) and lengths[0] > INLINE_BYTES_MAX and bool((lengths == lengths[0]).all()):
+        return _even_bytes_slots(len(lengths), int(lengths[0]), data)
     words = _words_anywhere(data)
     long = lengths > INLINE_BYTES_MAX
     short_lengths = np.where(long, 0, lengths)
@@ -375,3 +382,11 @@ def _bytes_slots(column: pa.Array, nulls: npt.NDArray[np.bool_] | None) -> Colum
     last = np.cumsum(counts)[long] - 1
     pieces[last] &= _MASKS[((lengths[long] - 1) & 7) + 1]
     return ColumnSlots(slots, nulls, counts, pieces, long)
+
+
+def _even_bytes_slots(count: int, length: int, data: npt.NDArray[np.uint8]) -> ColumnSlots:
+    """Return the slots of texts that lie one after the other and are all as long."""
+    words = (length + 7) >> 3
+    pieces = np.ndarray((count, words), _U64, data, strides=(length, SLOT_BYTES)).copy()
+    pieces[:, -1] &= _MASKS[((length - 1) & 7) + 1]
+    return ColumnSlots(np.full(count, length, _U64), None, words, pieces.reshape(-1))

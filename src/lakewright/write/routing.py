@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import EMPTY_ROW, IndexFile
+from lakewright.spec.gather import gather
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import encode_row
 from lakewright.spec.schema import BucketMode, TableSchema
@@ -270,7 +271,7 @@ def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Tab
     bounds = run_bounds(codes[order])
     table = table.combine_chunks()
     constant = [part.name for part in routing.partition_fields]
-    taken = table.drop_columns(constant).take(pa.array(order))
+    taken = gather(table.drop_columns(constant), order)
     ends, firsts = pa.array(bounds[1:], pa.int32()), pa.array(order[bounds[:-1]])
     columns = [
         pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, _whole(table.column(name)).take(firsts)))

@@ -1,0 +1,43 @@
+"""What is gathered is what Arrow takes, whatever the texts and the chunks look like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakewright.spec.gather import gather
+
+KINDS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_gathers_as_arrow_takes(kind: pa.DataType, data: st.DataObject) -> None:
+    length = data.draw(st.integers(0, 9))
+    even = st.text(alphabet="abc", min_size=length, max_size=length)
+    any_text = st.none() | st.text(alphabet="abc", max_size=5)
+    texts = data.draw(st.lists(even if data.draw(st.booleans()) else any_text, min_size=1, max_size=30))
+    column = pa.array(texts, pa.string()).cast(kind)
+    cut = data.draw(st.integers(0, len(texts)))
+    rows = pa.table(
+        {"t": pa.chunked_array([column.slice(0, cut), column.slice(cut)]), "n": pa.array(np.arange(len(texts)))}
+    )
+    rows = rows.slice(data.draw(st.integers(0, len(texts) - 1)))
+    positions = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=40)), np.int64)
+
+    found = gather(rows, positions)
+
+    found.validate(full=True)
+    assert found.equals(rows.take(pa.array(positions)))
+    assert found.schema == rows.schema
+
+
+def test_texts_of_one_length_with_one_of_another_length_are_told_apart() -> None:
+    # As many bytes as if all were as long as the first.
+    rows = pa.table({"t": ["ab", "c", "def", "gh"]})
+    assert gather(rows, np.array([3, 2, 1, 0])).column("t").to_pylist() == ["gh", "def", "c", "ab"]
+    chunks = pa.chunked_array([pa.array(["ab", "cd"]), pa.array([], pa.string()), pa.array(["efg"])])
+    assert gather(pa.table({"t": chunks}), np.array([2, 0])).column("t").to_pylist() == ["efg", "ab"]

@@ -11,10 +11,10 @@ from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed import DELETE, INSERT
+from lakewright.spec.keyed import DELETE, INSERT, UPDATE_BEFORE
 from lakewright.spec.snapshot import CommitKind
 from lakewright.write.builder import BatchWriteBuilder
-from support.keyed_tables import COLUMNS, commit_rows, files_on_disk, keyed_store, live, read
+from support.keyed_tables import COLUMNS, changelog_of, commit_rows, files_on_disk, keyed_store, live, read
 from support.read_tables import append, new_table
 
 PARTITIONED = pa.schema([pa.field("p", pa.string(), nullable=False), *COLUMNS])
@@ -70,6 +70,19 @@ def test_deletes_are_settled(tmp_path: Path) -> None:
     rescale(store, 3)
     assert sorted(read(_reopened(store))) == list(range(4, 10))
     assert all(e.file.delete_row_count == 0 for e in live(store))
+
+
+@pytest.mark.parametrize("producer", ["full-compaction", "lookup"])
+def test_what_changed_is_told_before(tmp_path: Path, producer: str) -> None:
+    store = keyed_store(tmp_path / "t", {"bucket": 2, "changelog-producer": producer, "write-only": "true"})
+    _upsert(store, _rows(range(20), "first"))
+    compact_table(store, full=True)
+    _upsert(store, _rows(range(10, 30), "second"))
+    rescale(store, 3)
+    newest = store.snapshots.latest()
+    assert newest is not None
+    told = {k: (v, w) for _, kind, k, v, w in changelog_of(store, 1, newest.id) if kind != UPDATE_BEFORE}
+    assert told == read(_reopened(store)) == {k: (k * k, "first" if k < 10 else "second") for k in range(30)}
 
 
 def test_some_partitions(tmp_path: Path) -> None:

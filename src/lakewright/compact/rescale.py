@@ -2,7 +2,8 @@
 
 The rows of an old bucket come merged and in key order, so what a new bucket gets from it is sorted. Where a new bucket
 takes from several old ones, these sorted runs are merged once more. The new files lie in the deepest level: they are
-visible at once and hold each key once. If the partitions change while this goes on, it begins again.
+visible at once and hold each key once. What a changelog has still to tell is told by a compaction before. If the
+partitions change while this goes on, it begins again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lakewright.commit.changes import POSTPONE
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.plan import live_in
+from lakewright.compact.job import compact_table
 from lakewright.compact.postpone import distribute, split_by_bucket
 from lakewright.compact.rewrite import BucketOutput, GroupedRows
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
@@ -25,7 +27,7 @@ from lakewright.compact.vectors import deletions_of
 from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
 from lakewright.formats.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec, drop_retracts
-from lakewright.lsm.runs import sections
+from lakewright.lsm.runs import max_level, sections
 from lakewright.lsm.windows import merge_runs
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
@@ -34,7 +36,7 @@ from lakewright.read.scan import FileSchemas
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import COMPACT, DataFile
 from lakewright.spec.evolution import SchemaChange
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
@@ -59,6 +61,9 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
         for bucket in live_buckets(store, snapshot, partitions=partitions):
             if bucket.total_buckets != buckets:
                 found.setdefault(bucket.place[0], []).append(bucket)
+
+        if any(_is_untold(store, bucket) for some in found.values() for bucket in some):
+            compact_table(store, full=True, partitions=partitions)
 
         def work(old: list[Bucket], memory_bytes: int) -> list[CommitMessage]:
             return _Rescale(store, old, buckets, memory_bytes).run()
@@ -111,6 +116,15 @@ def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[
         raise CommitContentionError(
             f"{store.name}: new rows came into the postpone bucket in the meantime; rescale again", table=store.name
         )
+
+
+def _is_untold(store: TableStore, bucket: Bucket) -> bool:
+    """Say whether a compaction has still to write changes of a bucket into the changelog; an overwrite writes none."""
+    producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+    if producer is ChangelogProducer.LOOKUP:
+        return any(file.level == 0 for file in bucket.files)
+    deepest = max_level(store.options, bucket.files)
+    return producer is ChangelogProducer.FULL_COMPACTION and any(file.level != deepest for file in bucket.files)
 
 
 def _spec(store: TableStore, partition: bytes) -> dict[str, object]:

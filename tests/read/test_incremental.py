@@ -22,6 +22,7 @@ from lakewright.read.java_split import from_java, to_java
 from lakewright.read.split import DataSplit
 from lakewright.write.builder import BatchWriteBuilder
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+from support.keyed_tables import keyed_store
 from support.read_tables import append, golden_store, new_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("x", pa.float64())])
@@ -310,6 +311,37 @@ def test_deltas_of_an_append_table_come_in_commit_order(tmp_path: Path) -> None:
     assert plan.snapshot_id == 4
     assert [split.partition for split in plan.splits()] == [("b",)]
     assert "Snapshot:           4" in str(ReadBuilder(some).explain())
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+def test_changes_of_a_key_come_in_order_also_over_several_files(tmp_path: Path, producer: str) -> None:
+    options = {
+        "bucket": "1",
+        "changelog-producer": producer,
+        "target-file-row-num": "3",
+        "full-compaction.delta-commits": "1",
+    }
+    columns = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int32())])
+    store = keyed_store(tmp_path / "t", options, columns)
+    state: dict[int, int] = {}
+    seen = 0
+    for keys in ([5, 4, 3, 2, 1], [1, 5, 2, 4, 3, 1, 1], [3, 1, 4]):  # not in the order in which keys rise
+        builder = BatchWriteBuilder(store)
+        with builder.new_write() as write, builder.new_commit() as commit:
+            start = 10 * len(state) + len(keys)
+            write.write_arrow(pa.table({"k": keys, "v": range(start, start + len(keys))}, schema=columns))
+            commit.commit(write.prepare_commit())
+        newest = store.snapshots.latest()
+        assert newest is not None
+        for number in range(seen + 1, newest.id + 1):
+            given = {"incremental-between": f"{number - 1},{number}"}
+            for row in changes(store.with_schema(store.schema.with_options(given))):
+                if row[0] in {"+I", "+U"}:
+                    state[row[1]] = row[2]
+                else:
+                    assert state.pop(row[1]) == row[2]
+        seen = newest.id
+        assert state == {row["k"]: row["v"] for row in ReadBuilder(store).new_read().to_arrow().to_pylist()}
 
 
 def test_rows_of_rewritten_files_are_told_apart(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import warnings
 from pathlib import Path
@@ -51,6 +52,20 @@ def test_the_result_counts(tmp_path: Path) -> None:
     # Rows keep their numbers.
     assert [row[0] for row in stored_rows(store, file)] == [0, 4, 8, 9, 10, 11]
     assert compact_table(store, full=True).is_empty
+
+
+def test_merged_files_end_before_one_that_moves(tmp_path: Path) -> None:
+    store = keyed_store(tmp_path / "t", {"target-file-size": "4 kb"})
+    rng = random.Random(1)
+    commit_rows(store, [(INSERT, k, k, rng.randbytes(40).hex()) for k in range(100, 160)])
+    (large,) = live(store)
+    for first in (0, 1, 1000, 1001):
+        commit_rows(store, [(INSERT, k, first, "a") for k in range(first, first + 3)])
+    before = read(store)
+    compact_table(store, full=True)
+    assert large.file.file_name in {entry.file.file_name for entry in live(store)}
+    assert [entry.file.level for entry in live(store)] == [5] * 3
+    assert read(store) == before
 
 
 def test_a_vector_that_others_left_behind_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,6 +157,7 @@ class _Rewrite:
         for step in arrange(task, self._manner, self._spec.key, self._vectors.masked):
             match step:
                 case Move(file):
+                    self._data.finish()  # a file that went on behind the moved one would share keys with it
                     if self._must_look_at([file]):
                         self._settle([[file]], keeps_files=True)
                     if file.level != task.output_level:

@@ -172,9 +172,12 @@ def _retracts(rows: pa.Table) -> Flags:
 
 def _order_by_age(found: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
     """Put the rows of each key from the oldest to the latest."""
+    numbers, retracts = rows.column(SEQUENCE_NUMBER.name).to_numpy(), _retracts(rows)
+    if not spec.sequence and not retracts.any() and bool((numbers[1:] >= numbers[:-1]).all()):
+        return  # they came from the oldest to the latest, and rows of one key have kept their order
     parts = table_parts(rows, spec.sequence)
-    parts.append(number_part(rows.column(SEQUENCE_NUMBER.name).to_numpy()))
-    parts.append(number_part(np.logical_not(_retracts(rows)).view(np.uint8)))
+    parts.append(number_part(numbers))
+    parts.append(number_part(np.logical_not(retracts).view(np.uint8)))
     inner = Sorted(found.order, found.new.copy())
     for layer in layers_of(parts):
         inner.refine(layer)

@@ -35,7 +35,10 @@ class SortedRun:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Files whose keys overlap, directly or through others, as runs in which no two files overlap."""
+    """Files whose keys overlap, directly or through others, as runs in which no two files overlap.
+
+    The oldest run comes first, so that a stable sort by key mostly leaves nothing to be sorted by age.
+    """
 
     runs: tuple[tuple[DataFile, ...], ...]
 
@@ -117,6 +120,7 @@ def _section(bounded: Sequence[tuple[Key, Key, DataFile]]) -> Section:
         else:
             heapq.heappush(ends, (high, len(runs)))
             runs.append([file])
+    runs.sort(key=lambda run: min(file.min_sequence_number for file in run))
     return Section(tuple(tuple(run) for run in runs))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.errors import CommitConflictError, InvalidMessageError
+from lakewright.errors import CommitConflictError, InvalidMessageError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.schema import BucketMode
@@ -138,6 +138,12 @@ def test_an_overwrite_of_some_partitions_puts_no_key_into_two(tmp_path: Path) ->
     assert found(store) == [("a", 2, 9)]
     committed(builder_of(store).overwrite(), rows([("b", 1, 3, "+I"), ("a", 2, 3, "+I")]))
     assert found(store) == [("a", 2, 3), ("b", 1, 3)]
+
+
+def test_a_key_cannot_move_where_deletes_are_ignored(tmp_path: Path) -> None:
+    store = keyed_store(tmp_path, SCHEMA, (["k"], ["p"]), {"bucket": "-1", "ignore-delete": "true"})
+    with pytest.raises(UnsupportedError, match="remove the option"):
+        committed(builder_of(store), rows([("a", 1, 1, "+I"), ("b", 1, 2, "+I")]))
 
 
 def test_one_commit_of_a_cross_partition_table_has_one_writer(tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ def check_supported_for_write(schema: TableSchema) -> None:
         raise UnsupportedError("tables with 'data-file.external-paths' cannot be written")
     if schema.primary_keys:
         _check_keyed_write(options)
+    moves = schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.merge_engine() is MergeEngine.DEDUPLICATE
+    if moves and options.get(CoreOptions.IGNORE_DELETE):
+        raise UnsupportedError(
+            "a key that moves to another partition is deleted from the old one, and 'ignore-delete' would leave it in "
+            "both: remove the option, or add the partition columns to the primary key"
+        )
 
 
 def _check_keyed_write(options: CoreOptions) -> None:

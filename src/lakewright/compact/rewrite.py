@@ -143,9 +143,9 @@ class _Rewrite:
         self._manner = Manner.of(self._spec, task.output_level)
         self._vectors = BucketVectors(store, task)
         place = (task.partition, task.bucket)
-        self._files = KeyedFiles(
-            store, FileSchemas(store), *place, schema.fields, deletions_of(store, place, task.vectors)
-        )
+        deletions = deletions_of(store, place, task.vectors)
+        share = memory_bytes // (2 * max(1, len(task.files)))  # as many chunks as there are runs are held at a time
+        self._files = KeyedFiles(store, FileSchemas(store), *place, schema.fields, deletions, share)
         self._data = output.open(FilePlan.keyed(schema, level=task.output_level, source=COMPACT))
         self._changelog = output.open(FilePlan.keyed(schema, level=task.output_level, source=APPEND, changelog=True))
 

@@ -202,12 +202,12 @@ class _Run:
     decoded_bytes: int
     known: pa.Table = None  # the columns that are decoded already
 
-    def takes(self, group: _Run) -> bool:
+    def takes(self, group: _Run, rows_max: int) -> bool:
         """Say whether a row group follows this one and is not too much in addition."""
         return (
             self.position + self.row_count == group.position
             and (self.known is None) == (group.known is None)
-            and self.row_count + group.row_count <= _DECODED_ROWS
+            and self.row_count + group.row_count <= min(rows_max, _DECODED_ROWS)
             and self.decoded_bytes + group.decoded_bytes <= _DECODED_BYTES
         )
 
@@ -243,7 +243,7 @@ class ParquetFileReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
         with decoding(self._path):
-            runs = _packed(self._sifted(self._groups(skip), skip))
+            runs = _packed(self._sifted(self._groups(skip), skip), batch_rows or _DECODED_ROWS)
         while True:
             with decoding(self._path):
                 run = next(runs, None)
@@ -458,11 +458,11 @@ class ParquetFileReader:
                     )
 
 
-def _packed(groups: Iterable[_Run]) -> Iterator[_Run]:
+def _packed(groups: Iterable[_Run], rows_max: int) -> Iterator[_Run]:
     """Put neighbouring row groups together, up to a bound, to be decoded at once."""
     run: _Run | None = None
     for group in groups:
-        if run is not None and run.takes(group):
+        if run is not None and run.takes(group, rows_max):
             run = run.with_next(group)
             continue
         if run is not None:

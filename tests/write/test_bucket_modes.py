@@ -146,6 +146,17 @@ def test_a_key_cannot_move_where_deletes_are_ignored(tmp_path: Path) -> None:
         committed(builder_of(store), rows([("a", 1, 1, "+I"), ("b", 1, 2, "+I")]))
 
 
+@pytest.mark.parametrize("commits", [1, 2])
+def test_what_is_taken_from_an_unknown_key_stays_with_the_key(commits: int, tmp_path: Path) -> None:
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "deletion-vectors.enabled": "true"}
+    store = keyed_store(tmp_path, SCHEMA, (["k"], ["p"]), {"bucket": "-1", **options})
+    batch = [("a", 1, 5, "-D"), ("b", 1, 7, "+I")]
+    for number in range(commits):
+        part = batch if commits == 1 else batch[number : number + 1]
+        committed(builder_of(store), rows(part), [change[3] for change in part])
+    assert found(store) == [("a", 1, 2)]
+
+
 def test_one_commit_of_a_cross_partition_table_has_one_writer(tmp_path: Path) -> None:
     store = table(tmp_path, "cross-partition")
     builder = BatchWriteBuilder(store)

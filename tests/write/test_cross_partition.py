@@ -104,12 +104,8 @@ def test_partial_updates_follow_their_key(batches: list[list[Row]]) -> None:
         wanted = []
         for rows in batches:
             buckets.apply(router.route(batch(rows)))
-            strays: dict[int, str | None] = {}  # retracts of keys that are not there
-            for partition, key, value, kind in rows:
-                if kind % 2 == 0:
-                    homes.setdefault(key, partition)
-                place = homes[key] if key in homes else strays.setdefault(key, partition)
-                wanted.append((place, key, value, kind))
+            # Also a retract of a key that is not there says where the key is from then on.
+            wanted += [(homes.setdefault(key, partition), key, value, kind) for partition, key, value, kind in rows]
         assert sorted(map(repr, wanted)) == sorted(map(repr, buckets.log))
 
 

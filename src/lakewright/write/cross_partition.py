@@ -137,7 +137,9 @@ class CrossPartitionRouter:
 
     def _count(self, moves: Moves, rows: Arrivals, places: Longs, before: Longs) -> None:
         """Take keys that went away out of the count of their buckets."""
-        lost = moves.settles & ((rows.kinds & 1) == 1)  # a retract of a key that nobody knew
+        lost = moves.settles & ((rows.kinds & 1) == 1)  # a retract of a key that nobody knew, and nobody will know
+        if self._moving is Moving.STAY and not self._deletes_remove:
+            lost = np.zeros_like(lost)
         gone = np.concatenate((before[moves.leaves_old], places[moves.removes], places[lost]))
         for place, count in zip(*np.unique(gone, return_counts=True), strict=True):
             partition, bucket = self._places.at(int(place))

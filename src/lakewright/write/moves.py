@@ -60,10 +60,12 @@ def plan_moves(rows: Arrivals, moving: Moving, *, deletes_remove: bool) -> Moves
     first = _filled(np.where(rows.new, positions, NOWHERE))  # the first row of each row's key
     adds = (rows.kinds == INSERT) | (rows.kinds == UPDATE_AFTER)
     removes = (rows.kinds == DELETE) & deletes_remove
+    # What is taken from a key that nobody knows counts for rows to come: from then on the key is where it was taken.
+    lasts = np.ones_like(adds) if moving is Moving.STAY and not deletes_remove else adds
     # The last row before this one, of the same key, after which we know for certain whether the key is there.
-    event = _before(np.where(adds | removes, positions, NOWHERE), first)
+    event = _before(np.where(lasts | removes, positions, NOWHERE), first)
     seen = event != NOWHERE
-    there = np.where(seen, adds[event], rows.homes != NOWHERE)
+    there = np.where(seen, lasts[event], rows.homes != NOWHERE)
     if moving is Moving.MOVE:
         lives_in = np.where(seen, rows.partitions[event], rows.homes)
         settles = adds & ~(there & (lives_in == rows.partitions))
@@ -77,7 +79,7 @@ def plan_moves(rows: Arrivals, moving: Moving, *, deletes_remove: bool) -> Moves
         home = np.where(source == NOWHERE, rows.homes, rows.partitions[source])
         dropped = adds & there & (home != rows.partitions)
     ends = np.flatnonzero(np.append(rows.new[1:], [True] * min(1, count)))
-    last = _since(np.where(adds | removes, positions, NOWHERE), first)[ends]
+    last = _since(np.where(lasts | removes, positions, NOWHERE), first)[ends]
     gone = np.where(last == NOWHERE, rows.homes[ends] == NOWHERE, removes[last])
     return Moves(settles, source, settles & adds & there, removes & there, dropped, ends, gone)
 

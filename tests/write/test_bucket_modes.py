@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakewright.compact.job import compact_table
 from lakewright.errors import CommitConflictError, InvalidMessageError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
@@ -144,6 +145,15 @@ def test_a_key_cannot_move_where_deletes_are_ignored(tmp_path: Path) -> None:
     store = keyed_store(tmp_path, SCHEMA, (["k"], ["p"]), {"bucket": "-1", "ignore-delete": "true"})
     with pytest.raises(UnsupportedError, match="remove the option"):
         committed(builder_of(store), rows([("a", 1, 1, "+I"), ("b", 1, 2, "+I")]))
+
+
+def test_rows_that_waited_and_rows_that_did_not_meet_in_one_bucket(tmp_path: Path) -> None:
+    options = {"bucket": "-2", "postpone.default-bucket-num": "4", "bucket-function.type": "mod"}
+    store = keyed_store(tmp_path, SCHEMA, (["p", "k"], ["p"]), options)
+    committed(PostponeFixedBucketWriteBuilder(store), rows([("a", k, 1, "+I") for k in range(10)]))
+    committed(BatchWriteBuilder(store), rows([("a", k, 2, "+I") for k in range(10)]))
+    compact_table(store)
+    assert found(store) == [("a", k, 2) for k in range(10)]
 
 
 @pytest.mark.parametrize("commits", [1, 2])

@@ -99,7 +99,7 @@ class RealBucketsRouter:
             store.schema.partition_fields,
             store.schema.bucket_fields,
             1,
-            options.get(CoreOptions.BUCKET_FUNCTION_TYPE),
+            "default",  # as rows that waited are distributed, whatever 'bucket-function.type' says
         )
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:

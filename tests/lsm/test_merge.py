@@ -154,6 +154,9 @@ class _Counter:
     def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         return {"t"} if "v" in columns else frozenset()
 
+    def check_kinds(self, kinds: AbstractSet[int]) -> None:
+        assert kinds <= {0, 1, 2, 3}
+
     def merge(self, groups: Groups) -> pa.Table:
         assert int((groups.ends - groups.starts).min()) >= 2
         last = groups.rows.take(pa.array(groups.order[groups.ends - 1]))

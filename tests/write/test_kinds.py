@@ -85,7 +85,7 @@ def test_one_kind_for_all(given: RowKinds, number: int) -> None:
     found.check_count(12345)
 
 
-@pytest.mark.parametrize("given", ["delete", 4, [], [object()], [0, "+I"]], ids=["text", "number", "none", "object", "mixed"])
+@pytest.mark.parametrize("given", ["delete", 4, [], [object()], [0, "+I"]], ids="text number none object mixed".split())
 def test_arguments_that_are_no_kinds(given: RowKinds) -> None:
     with pytest.raises(InvalidInputError):
         GivenKinds(given, table="t").check_count(1)

@@ -361,6 +361,16 @@ REFUSALS: dict[str, tuple[dict[str, Any], SchemaChange, type[LakewrightError]]] 
     "bucket to -1": ({"key": "a", "bucket": 2}, C.remove_option("bucket"), InvalidInputError),
     "bucket to 0": ({"key": "a", "bucket": 2}, C.set_option("bucket", 0), InvalidInputError),
     "merge engine": ({"key": "a"}, C.set_option("merge-engine", "first-row"), InvalidInputError),
+    "lookup of sums": (
+        {"key": "a", "merge_engine": "aggregation"},
+        C.set_option("changelog-producer", "lookup"),
+        InvalidInputError,
+    ),
+    "no more lookup of sums": (
+        {"key": "a", "merge_engine": "aggregation", "changelog_producer": "lookup"},
+        C.remove_option("changelog-producer"),
+        InvalidInputError,
+    ),
     "row tracking": ({}, C.set_option("row-tracking.enabled", "true"), InvalidInputError),
     "data directory": ({}, C.set_option("data-file.path-directory", "d"), InvalidInputError),
     "bucket function": (
@@ -408,6 +418,7 @@ def test_paths_must_be_texts() -> None:
         ({"key": "a"}, C.set_option("bucket", 3), False),
         ({"key": "a"}, C.set_option("merge-engine", "first-row"), False),
         ({"key": "a"}, C.set_option("merge-engine", "deduplicate"), True),
+        ({"key": "a"}, C.set_option("changelog-producer", "lookup"), True),
         ({"deletion_vectors__modifiable": True}, C.set_option("deletion-vectors.enabled", "true"), True),
         ({"key": "a"}, C.set_option("ignore-delete", "true"), True),
         ({}, C.set_option("some.option.of.others", "x"), True),

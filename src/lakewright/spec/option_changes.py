@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import KNOWN_OPTIONS, ConfigOption, CoreOptions
+from lakewright.spec.options import KNOWN_OPTIONS, ChangelogProducer, ConfigOption, CoreOptions, MergeEngine
 
 _NEVER = {
     CoreOptions.PATH.key(): "a table's place is not an option",
@@ -83,8 +83,18 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
         CoreOptions.DELETION_VECTORS_MODIFIABLE
     ):
         raise _refusal(key, f"cannot change from {old} to {new}", "set 'deletion-vectors.modifiable' to true first")
+    if option is CoreOptions.CHANGELOG_PRODUCER and _decides_sums(options, old, new):
+        raise _refusal(
+            key, f"cannot change from {old} to {new}", "levels that were folded by one rule would be read by another"
+        )
     if option.key() in _ONLY_ON and not new:
         raise _refusal(key, "cannot be turned off", "the rows it dropped are gone")
+
+
+def _decides_sums(options: Mapping[str, str], *producers: object) -> bool:
+    """Say whether a change of the changelog producer changes which levels of a key are put together."""
+    engine = CoreOptions(options).merge_engine()
+    return ChangelogProducer.LOOKUP in producers and engine in {MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE}
 
 
 def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:

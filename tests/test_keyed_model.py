@@ -196,8 +196,8 @@ class KeyedTable(RuleBasedStateMachine):
 
 
 KeyedTable.TestCase.settings = settings(
-    max_examples=20,
-    stateful_step_count=40,
+    max_examples=100,
+    stateful_step_count=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

@@ -17,17 +17,10 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.storage.layout import Layout
+from lakewright.testing.enumerator import SIX_FAULTS
 from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from lakewright.write.builder import BatchWriteBuilder
 
-KINDS = [
-    FaultKind.ERROR_BEFORE,
-    FaultKind.ERROR_AFTER,
-    FaultKind.CRASH_BEFORE,
-    FaultKind.CRASH_AFTER,
-    FaultKind.SHORT_WRITE,
-    FaultKind.DISK_FULL,
-]
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int64())])
 DAY_MILLIS = 24 * 60 * 60 * 1000
 FAR = 2**42
@@ -89,7 +82,7 @@ def check(store: TableStore, *, happened: bool | None) -> None:
     assert read(store) == ({1: 1, 2: 1, 3: 2} if there else {1: 2, 2: 0, 3: 2})
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", SIX_FAULTS, ids=lambda kind: kind.name)
 def test_every_call_of_a_renumbering_may_fail(kind: FaultKind) -> None:
     memory = MemoryStorage(f"renumber-faults-{next(_names)}")
     plain = new_store(memory)
@@ -116,7 +109,7 @@ def test_every_call_of_a_renumbering_may_fail(kind: FaultKind) -> None:
     memory.clear()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", SIX_FAULTS, ids=lambda kind: kind.name)
 def test_who_failed_for_sure_can_be_aborted(kind: FaultKind) -> None:
     memory = MemoryStorage(f"renumber-faults-{next(_names)}")
     plain = new_store(memory)

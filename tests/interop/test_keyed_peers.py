@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,20 +34,12 @@ from support.engine_cases import (
 )
 from support.golden import in_order, spelled
 from support.keyed_tables import changelog_of, levels, live
-from support.peers import NAMES, PYTHON, PeerError, Peers
+from support.peers import NAMES, PeerError, Peers
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
 
 US, RUST = "lakewright", "pypaimon-rust"
 ALL = (US, *NAMES)
-
-
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
-    assert PYTHON.exists(), "the peers' environment is missing: run `make test`, which makes it"
-    started = Peers(tmp_path_factory.mktemp("peers"))
-    yield started
-    started.close()
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 import lakewright as lw
 from lakewright.spec.buckets import row_hashes
 from lakewright.write.dynamic import HashFiles
-from support.peers import NAMES, PYTHON, Peers
+from support.peers import NAMES, Peers
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
 
@@ -19,14 +18,6 @@ SCHEMA = pa.schema(
     [pa.field("p", pa.string(), nullable=False), pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())]
 )
 Rows = list[tuple[str, int, str]]
-
-
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
-    assert PYTHON.exists(), "the peers' environment is missing: run `make test`, which makes it"
-    started = Peers(tmp_path_factory.mktemp("peers"))
-    yield started
-    started.close()
 
 
 def _table(catalog: lw.FileSystemCatalog, keys: list[str], **options: str) -> lw.FileStoreTable:

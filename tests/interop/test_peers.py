@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,10 @@ import lakewright as lw
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.types import DataField
 from support.golden import in_order, spelled
-from support.peers import NAMES, PYTHON, Peers
+from support.peers import NAMES, Peers
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
-
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
-    assert PYTHON.exists(), "the peers' environment is missing: run `make test`, which makes it"
-    started = Peers(tmp_path_factory.mktemp("peers"))
-    yield started
-    started.close()
 
 
 def _table(

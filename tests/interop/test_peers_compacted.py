@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from support.peers import NAMES, PYTHON, Peers
+from support.peers import NAMES, Peers
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
 
@@ -27,14 +26,6 @@ TABLES: list[dict[str, str]] = [
     {"file.format": "orc"},
     {"file.format": "avro", **VECTORS},
 ]
-
-
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
-    assert PYTHON.exists(), "the peers' environment is missing: run `make test`, which makes it"
-    started = Peers(tmp_path_factory.mktemp("peers"))
-    yield started
-    started.close()
 
 
 def _by_key(table: pa.Table | None) -> dict[int, tuple[object, ...]]:

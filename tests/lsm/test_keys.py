@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import UnsupportedError
 from lakewright.lsm import images, sorting
-from lakewright.lsm.keys import KeyOrder, SortColumn, sort_order
+from lakewright.lsm.keys import KeyOrder, SortColumn, sorted_rows
 from lakewright.spec.types import ArrayType, AtomicType, DataField, Value
 from lakewright.spec.values import to_array
 from support.merging import compare, first_difference
@@ -108,7 +108,7 @@ def paths(*, of_many: bool) -> Iterator[None]:
 @settings(max_examples=400, deadline=None)
 def test_sorts_as_python_does(sample: Sample, of_many: bool) -> None:
     with paths(of_many=of_many):
-        assert sort_order(sample.table, sample.columns).tolist() == sample.order()
+        assert sorted_rows(sample.table, sample.columns).order.tolist() == sample.order()
 
 
 @given(samples(descending=False), st.booleans())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.lsm.pick import Unit, hides_level_0, needs_lookup, pick, pick_full
+from lakewright.lsm.pick import Unit, pick, pick_full
 from lakewright.lsm.runs import SortedRun, runs_of
 from lakewright.spec.datafile import COMPACT, EMPTY_ROW, EMPTY_STATS, DataFile
 from lakewright.spec.options import CoreOptions
@@ -133,11 +133,11 @@ def test_full_of_the_deepest_level_alone_takes_files_with_deleted_rows() -> None
 
 
 def test_what_needs_lookup_and_what_hides_level_0() -> None:
-    assert not needs_lookup(CoreOptions({}))
-    assert not hides_level_0(CoreOptions(LOOKUP))
-    assert hides_level_0(CoreOptions(VECTORS))
-    assert not hides_level_0(CoreOptions({**VECTORS, "deletion-vectors.merge-on-read": "true"}))
-    assert hides_level_0(CoreOptions({"merge-engine": "first-row"}))
+    assert not CoreOptions({}).needs_lookup()
+    assert not CoreOptions(LOOKUP).hides_level_0()
+    assert CoreOptions(VECTORS).hides_level_0()
+    assert not CoreOptions({**VECTORS, "deletion-vectors.merge-on-read": "true"}).hides_level_0()
+    assert CoreOptions({"merge-engine": "first-row"}).hides_level_0()
 
 
 @st.composite
@@ -158,7 +158,7 @@ def test_a_pick_keeps_older_rows_deeper(shape: Shape, trigger: int, options: Map
     picked = _picked(shape, given_options)
     if picked is None:
         assert len(shape) <= trigger
-        assert not needs_lookup(CoreOptions(given_options)) or all(level > 0 for level, _ in shape)
+        assert not CoreOptions(given_options).needs_lookup() or all(level > 0 for level, _ in shape)
         return
     count, output = picked
     taken, left = shape[:count], shape[count:]

@@ -15,10 +15,10 @@ from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.spec.datafile import APPEND, COMPACT, DELETION_VECTORS, DataFile, IndexFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
+from lakewright.spec.schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind
 from lakewright.storage.layout import check_file_name
 
-POSTPONE = -2  # the bucket, and the value of `bucket`, of tables that choose buckets later
 ROW_ID = "_ROW_ID"
 _COPY = re.compile(r"-r[0-9a-f]{12}(?=\.|$)")
 

@@ -16,7 +16,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeAlias
 
 from lakewright.commit.changes import (
-    POSTPONE,
     Change,
     Receiver,
     append_change,
@@ -51,6 +50,7 @@ from lakewright.errors import (
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import POSTPONE
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 from lakewright.spec.supported import check_supported_for_write
 

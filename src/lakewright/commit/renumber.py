@@ -21,7 +21,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.commit.changes import POSTPONE, Change, copy_name, origin_name
+from lakewright.commit.changes import Change, copy_name, origin_name
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
 from lakewright.commit.message import snapshot_name
 from lakewright.commit.plan import Intent, Plan
@@ -35,7 +35,7 @@ from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import KEYED_FIELDS, SEQUENCE_NUMBER
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
-from lakewright.spec.schema import KEY_PREFIX, TableSchema
+from lakewright.spec.schema import KEY_PREFIX, POSTPONE, TableSchema
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 from lakewright.spec.stats import NONE
 

@@ -16,7 +16,6 @@ from lakewright.compact.task import CompactTask, overlapping
 from lakewright.formats.base import file_format_of
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.merge import MergeSpec
-from lakewright.lsm.pick import needs_lookup
 from lakewright.lsm.runs import Section, sections
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
@@ -63,7 +62,7 @@ class Manner:
         options = spec.schema.core_options
         target = options.target_file_size(has_primary_key=True)
         return cls(
-            looks_up=needs_lookup(options),
+            looks_up=options.needs_lookup(),
             vectors=options.deletion_vectors_enabled(),
             producer=options.get(CoreOptions.CHANGELOG_PRODUCER),
             first_row=spec.engine is MergeEngine.FIRST_ROW,

@@ -19,7 +19,6 @@ from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import CompactTask, PartitionSpec, Place, check_compactable, plan_compaction
 from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.formats.rolling import wall_clock_ms
-from lakewright.lsm.pick import hides_level_0
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
@@ -60,7 +59,7 @@ def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place
     if not touched or not store.schema.primary_keys:
         return
     if store.options.get(CoreOptions.WRITE_ONLY):
-        if hides_level_0(store.options):
+        if store.options.hides_level_0():
             _warn(
                 f"{store.name}: snapshot {snapshot.id} is published, but its rows STAY HIDDEN from batch reads until "
                 "somebody compacts: the table is 'write-only' and level 0 is invisible; call table.compact() or run a "
@@ -79,7 +78,7 @@ def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place
 
         run_plan(store, plan)
     except (LakewrightError, OSError) as error:
-        hidden = ", and until then its rows STAY HIDDEN from batch reads" if hides_level_0(store.options) else ""
+        hidden = ", and until then its rows STAY HIDDEN from batch reads" if store.options.hides_level_0() else ""
         _warn(
             f"{store.name}: snapshot {snapshot.id} is published, but the compaction after it failed: {error}. Call "
             f"table.compact() later{hidden}"

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakewright.commit.changes import POSTPONE
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.plan import live_in
@@ -34,7 +33,7 @@ from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import VALUE_KIND, keyed_table
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 
 _WRITER_END = "-w-"  # the name of a file up to here is that of its writer

@@ -14,7 +14,6 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from lakewright.commit.changes import POSTPONE
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.plan import live_in
@@ -37,7 +36,7 @@ from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import COMPACT, DataFile
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
 

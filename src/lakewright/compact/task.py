@@ -29,7 +29,7 @@ from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, replaced_by_spec
 from lakewright.commit.plan import live_in
 from lakewright.errors import UnsupportedError
 from lakewright.lsm.keys import Key, KeyOrder
-from lakewright.lsm.pick import Unit, needs_lookup, pick, pick_full
+from lakewright.lsm.pick import Unit, pick, pick_full
 from lakewright.lsm.runs import max_level, runs_of
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, IndexFile
@@ -244,7 +244,7 @@ def _task(store: TableStore, snapshot_id: int, bucket: Bucket, unit: Unit, *, re
     options = store.options
     fresh = [file for file in unit.files if file.level == 0]
     deeper: tuple[DataFile, ...] = ()
-    if fresh and needs_lookup(options):
+    if fresh and options.needs_lookup():
         below = [file for file in bucket.files if file.level > unit.output_level]
         deeper = overlapping(below, fresh, KeyOrder(store.schema.trimmed_primary_key_fields))
     lowest = max(file.level for file in bucket.files)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spec.options import MIB, CoreOptions, parse_memory
 from lakewright.spec.predicate import Predicate
+from lakewright.spec.schema import KEY_PREFIX
 from lakewright.spec.stats import (
     FULL,
     NONE,
@@ -33,7 +34,6 @@ from lakewright.spec.types import AtomicType, DataField, DataType, Value, types_
 
 FORMATS = ("parquet", "orc", "avro")
 _NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
-KEY_PREFIX = "_KEY_"
 _SYSTEM_MODES = {"_SEQUENCE_NUMBER": "full", "_VALUE_KIND": "full", "_ROW_ID": "full"}
 
 

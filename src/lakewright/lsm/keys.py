@@ -31,13 +31,8 @@ class SortColumn:
     descending: bool = False
 
 
-def sort_order(table: pa.Table, columns: Sequence[SortColumn]) -> Longs:
-    """Return the positions of the rows sorted by some columns; equal rows keep their order."""
-    return sorted_rows(table, columns).order
-
-
 def sorted_rows(table: pa.Table, columns: Sequence[SortColumn]) -> Sorted:
-    """Return the rows sorted by some columns, and where one differs from the one before."""
+    """Return the rows sorted by some columns, equal ones as they came, and where one differs from the one before."""
     return sort_layers(layers_of(table_parts(table, columns)), len(table))
 
 

@@ -22,7 +22,7 @@ from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
 from lakewright.lsm.partial_update import PartialUpdate, check_partial_update
 from lakewright.lsm.sorting import Sorted
 from lakewright.spec.keyed import DELETE, LEVEL, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine, SortOrder
+from lakewright.spec.options import CoreOptions, MergeEngine, SortOrder
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import DataField
 
@@ -55,11 +55,6 @@ class MergeSpec:
         if engine not in _WHOLE_ROWS and engine not in FUNCTIONS:
             raise UnsupportedError(f"the merge engine {engine.value!r} is not supported", table=table)
         descending = options.get(CoreOptions.SEQUENCE_FIELD_SORT_ORDER) is SortOrder.DESCENDING
-        lookup = (
-            options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.LOOKUP
-            or options.get(CoreOptions.DELETION_VECTORS_ENABLED)
-            or options.get(CoreOptions.FORCE_LOOKUP)
-        )
         return cls(
             table=table,
             schema=schema,
@@ -69,7 +64,7 @@ class MergeSpec:
                 SortColumn(schema.field(name), descending) for name in options.get(CoreOptions.SEQUENCE_FIELD)
             ),
             ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
-            needs_lookup=lookup and engine is not MergeEngine.FIRST_ROW,
+            needs_lookup=options.needs_lookup() and engine is not MergeEngine.FIRST_ROW,
             function=_function(schema, engine, table),
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakewright.lsm.runs import SortedRun
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.options import CoreOptions
 
 _PERCENT = 100
 
@@ -23,24 +23,6 @@ class Unit:
 
     files: tuple[DataFile, ...]
     output_level: int
-
-
-def hides_level_0(options: CoreOptions) -> bool:
-    """Say whether a batch read leaves level 0 out, so that new rows show only after a compaction."""
-    if options.merge_engine() is MergeEngine.FIRST_ROW:
-        return True
-    merged = options.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)
-    return options.deletion_vectors_enabled() and not merged
-
-
-def needs_lookup(options: CoreOptions) -> bool:
-    """Say whether a compaction of level 0 looks up the rows that its keys have in deeper levels."""
-    return (
-        options.deletion_vectors_enabled()
-        or options.merge_engine() is MergeEngine.FIRST_ROW
-        or options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.LOOKUP
-        or options.get(CoreOptions.FORCE_LOOKUP)
-    )
 
 
 def pick(runs: Sequence[SortedRun], options: CoreOptions, *, max_level: int, now_ms: int | None = None) -> Unit | None:
@@ -57,7 +39,7 @@ def pick(runs: Sequence[SortedRun], options: CoreOptions, *, max_level: int, now
         count = _by_amplification(runs, options) or _by_ratio(runs, ratio, 1)
         if count <= 1:
             count = _by_ratio(runs, ratio, len(runs) - trigger + 1) if len(runs) > trigger else 0
-    if count == 0 and (needs_lookup(options) or options.get(CoreOptions.COMPACTION_FORCE_UP_LEVEL_0)):
+    if count == 0 and (options.needs_lookup() or options.get(CoreOptions.COMPACTION_FORCE_UP_LEVEL_0)):
         fresh = sum(run.level == 0 for run in runs)
         count = _by_ratio(runs, ratio, fresh) if fresh else 0
     return _unit(runs, count, max_level) if count else None

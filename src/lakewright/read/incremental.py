@@ -34,8 +34,8 @@ from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD, ManifestEntry
 from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project
+from lakewright.spec.schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind, Snapshot
-from lakewright.storage.layout import POSTPONE_BUCKET
 
 KeepBucket: TypeAlias = Callable[[int], bool]
 
@@ -290,7 +290,7 @@ def plan_events(
 
     def entries_of(snapshot: Snapshot) -> list[ManifestEntry]:
         def keep(partition: bytes, bucket: int, _total_buckets: int, _level: int) -> bool:
-            chosen = bucket != POSTPONE_BUCKET and (keep_bucket is None or keep_bucket(bucket))
+            chosen = bucket != POSTPONE and (keep_bucket is None or keep_bucket(bucket))
             return chosen and pruner.residual(partition) != FALSE
 
         manifests = store.manifests

@@ -17,10 +17,9 @@ from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, p
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
-from lakewright.storage.layout import POSTPONE_BUCKET
 
 TRAVEL = tuple(
     option.key()
@@ -201,17 +200,12 @@ def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[Manifes
     Nor is level 0 where keys are made unique when files are compacted: what is fresh may hold a key once more.
     """
     lowest = 1 if keys_are_once(store) else 0
-    return [entry for entry in entries if entry.bucket != POSTPONE_BUCKET and entry.file.level >= lowest]
+    return [entry for entry in entries if entry.bucket != POSTPONE and entry.file.level >= lowest]
 
 
 def keys_are_once(store: TableStore) -> bool:
     """Say whether no two files that a batch read sees hold live rows of one key."""
-    options = store.options
-    if options.get(CoreOptions.LAKEWRIGHT_READ_LEVEL_0):
-        return False
-    if options.merge_engine() is MergeEngine.FIRST_ROW:
-        return True
-    return options.deletion_vectors_enabled() and not options.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)
+    return store.options.hides_level_0() and not store.options.get(CoreOptions.LAKEWRIGHT_READ_LEVEL_0)
 
 
 def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner: EntryPruner) -> list[ManifestEntry]:

@@ -493,6 +493,21 @@ class CoreOptions:
         """Say whether deletes are kept as deletion vectors."""
         return self.get(CoreOptions.DELETION_VECTORS_ENABLED, default)
 
+    def hides_level_0(self) -> bool:
+        """Say whether a batch read leaves level 0 out, so that new rows show only after a compaction."""
+        if self.merge_engine() is MergeEngine.FIRST_ROW:
+            return True
+        return self.deletion_vectors_enabled() and not self.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)
+
+    def needs_lookup(self) -> bool:
+        """Say whether a compaction of level 0 looks up the rows that its keys have in deeper levels."""
+        return (
+            self.deletion_vectors_enabled()
+            or self.merge_engine() is MergeEngine.FIRST_ROW
+            or self.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.LOOKUP
+            or self.get(CoreOptions.FORCE_LOOKUP)
+        )
+
     def row_tracking_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
         """Say whether every row has an id of its own."""
         return self.get(CoreOptions.ROW_TRACKING_ENABLED, default)

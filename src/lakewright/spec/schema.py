@@ -41,6 +41,7 @@ from lakewright.spec.values import cast_text
 
 VERSION = 3
 KEY_PREFIX = "_KEY_"
+POSTPONE = -2  # the bucket, and the value of `bucket`, of tables that choose buckets later
 SYSTEM_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"})
 
 _CHECKSUM = "checksum"
@@ -363,7 +364,7 @@ def _check_buckets(schema: TableSchema) -> None:
         raise InvalidInputError(
             "a table with fixed buckets and no primary key needs a 'bucket-key'", option="bucket-key"
         )
-    if buckets == -2 and not schema.primary_keys:  # noqa: PLR2004 - the format's number
+    if buckets == POSTPONE and not schema.primary_keys:
         raise InvalidInputError("'bucket' = -2 (postpone) needs a primary key", option="bucket")
     if buckets != -1 and schema.crosses_partitions:
         missing = [name for name in schema.partition_keys if name not in schema.primary_keys]

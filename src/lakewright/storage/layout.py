@@ -22,11 +22,11 @@ from functools import lru_cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.spec.datafile import DataFile, IndexFile
+from lakewright.spec.schema import POSTPONE
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.spec.values import clock_text, date_text, to_text
 
 MAIN_BRANCH = "main"
-POSTPONE_BUCKET = -2
 NAME_BYTES_MAX = 255
 
 # Neither separator of any platform, no control character, no half of a surrogate pair.
@@ -317,7 +317,7 @@ def partition_text(values: Sequence[Value], fields: Sequence[DataField], *, defa
 def _bucket_directory(data_root: str, partition: str, bucket: int) -> str:
     for component in partition.split("/") if partition else ():
         check_file_name(component)
-    name = "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket:d}"
+    name = "bucket-postpone" if bucket == POSTPONE else f"bucket-{bucket:d}"
     return f"{data_root}/{partition}/{name}" if partition else f"{data_root}/{name}"
 
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from lakewright.commit.message import snapshot_name
 from lakewright.commit.plan import writes_rows
-from lakewright.errors import InvalidInputError
 from lakewright.lsm.keys import KeyOrder
 from lakewright.metadata.store import TableStore
 from lakewright.read.lanes import in_order
@@ -36,7 +35,15 @@ from lakewright.spec.values import to_array
 from lakewright.write.assign import Assigner, BucketLimits, Rooms
 from lakewright.write.key_index import KeyIndex
 from lakewright.write.moves import NOWHERE, Arrivals, Moves, Moving, plan_moves
-from lakewright.write.routing import Group, IndexChange, Routing, number_partitions, place_rows, run_bounds
+from lakewright.write.routing import (
+    Group,
+    IndexChange,
+    Routing,
+    number_partitions,
+    place_rows,
+    refuse_chosen_bucket,
+    run_bounds,
+)
 from lakewright.write.task import Place, WriteTask
 
 _MOVING = {MergeEngine.DEDUPLICATE: Moving.MOVE, MergeEngine.FIRST_ROW: Moving.DROP}
@@ -68,13 +75,7 @@ class CrossPartitionRouter:
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
         """Return the rows grouped by partition and bucket, with the deletes that take keys out of old partitions."""
-        if bucket is not None:
-            raise InvalidInputError(
-                f"table {self._store.name}: its buckets are dynamic, so nobody may choose bucket {bucket} for a row; "
-                "write without naming a bucket",
-                table=self._store.name,
-                bucket=bucket,
-            )
+        refuse_chosen_bucket(self._store.name, bucket)
         if rows.num_rows == 0:
             return []
         if not self._touched:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from lakewright.errors import AlreadyExistsError, CorruptTableError, InvalidInputError, NotFoundError
+from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError
 from lakewright.formats.hash_index import Hashes, decode_hashes, encode_hashes
 from lakewright.metadata.store import TableStore
 from lakewright.spec.buckets import row_hashes
@@ -32,6 +32,7 @@ from lakewright.write.routing import (
     Routing,
     number_partitions,
     place_rows,
+    refuse_chosen_bucket,
     run_bounds,
     stable_order,
 )
@@ -81,13 +82,7 @@ class DynamicRouter:
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
         """Return the rows grouped by partition and bucket."""
-        if bucket is not None:
-            raise InvalidInputError(
-                f"table {self._store.name}: its buckets are dynamic, so nobody may choose bucket {bucket} for a row; "
-                "write without naming a bucket",
-                table=self._store.name,
-                bucket=bucket,
-            )
+        refuse_chosen_bucket(self._store.name, bucket)
         partitions = number_partitions(rows, self._routing)
         hashes = row_hashes([rows.column(key.name) for key in self._key], [key.type for key in self._key])
         groups = place_rows(rows, self._routing, partitions, self._buckets(*partitions, hashes))

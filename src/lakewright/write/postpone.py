@@ -25,8 +25,8 @@ from lakewright.formats.avro_container import Codec
 from lakewright.formats.rolling import FilePlan
 from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import POSTPONE
 from lakewright.spec.stats import FULL, NONE
-from lakewright.storage.layout import POSTPONE_BUCKET
 from lakewright.write.restore import LiveBuckets
 from lakewright.write.routing import Group, IndexChange, Routing, number_partitions, route
 from lakewright.write.task import Place, WriteTask
@@ -73,11 +73,11 @@ class PostponeRouter:
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:  # noqa: ARG002 - there is one only
         """Return the rows grouped by partition."""
         numbers = pa.array(np.full(rows.num_rows, _UNNUMBERED, np.int64))
-        return route(rows.add_column(0, SEQUENCE_NUMBER.name, numbers), self._routing, bucket=POSTPONE_BUCKET)
+        return route(rows.add_column(0, SEQUENCE_NUMBER.name, numbers), self._routing, bucket=POSTPONE)
 
     def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - no partition has any
         """Return what stands for buckets that are not decided yet."""
-        return POSTPONE_BUCKET
+        return POSTPONE
 
     def finish(self) -> Mapping[Place, IndexChange]:
         """Return nothing."""

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.errors import InvalidInputError
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import EMPTY_ROW, IndexFile
 from lakewright.spec.gather import gather
@@ -122,6 +123,17 @@ class HashRouter:
     def finish(self) -> Mapping[Place, IndexChange]:
         """Return nothing: where a row is follows from the row."""
         return {}
+
+
+def refuse_chosen_bucket(table: str, bucket: int | None) -> None:
+    """Raise where somebody chose a bucket of a table whose buckets are dynamic."""
+    if bucket is not None:
+        raise InvalidInputError(
+            f"table {table}: its buckets are dynamic, so nobody may choose bucket {bucket} for a row; write without "
+            "naming a bucket",
+            table=table,
+            bucket=bucket,
+        )
 
 
 def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> list[Group]:

@@ -34,14 +34,14 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli"}
 
-MODULES_MAX = 155  # the first guess was 70 for the whole house: see design/0001
+MODULES_MAX = 175  # the first guess was 70 for the whole house: see design/0001
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 250
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 6
 DEPTH_MAX = 3
 # One append of three rows; the first guess was 30 and 250 (see design/0001).
-APPEND_MODULES_MAX = 51
+APPEND_MODULES_MAX = 52
 APPEND_FUNCTIONS_MAX = 375
 
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")

@@ -126,6 +126,30 @@ class TableRead:
         self._predicate = predicate
         self._limit = limit
 
+    @property
+    def store(self) -> TableStore:
+        """The table that is read."""
+        return self._store
+
+    @property
+    def projection(self) -> Projection:
+        """The columns of the result."""
+        return self._projection
+
+    @property
+    def predicate(self) -> Predicate:
+        """What the rows must fulfil."""
+        return self._predicate
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows there may be."""
+        return self._limit
+
+    def new_plan(self) -> Plan:
+        """Plan the read on the newest snapshot, or the one that the table's options name."""
+        return self._scan.plan()
+
     def __enter__(self) -> Self:
         return self
 
@@ -182,7 +206,7 @@ class TableRead:
         self, splits: Sequence[DataSplit] | None, threads: int, ahead_max: int | None
     ) -> Iterator[pa.RecordBatch]:
         if splits is None:
-            splits = self._scan.plan().splits()
+            splits = self.new_plan().splits()
         reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away

@@ -129,10 +129,10 @@ def write_table(
     [{'id': 2, 'n': 2}]
     """
     target = open_table(table) if isinstance(table, str) else table
-    _check_mode(target, mode, schema_mode)
+    check_mode(target, mode, schema_mode)
     batches = iter(batches_of(data, target.name))
     if schema_mode == "merge" and (first := next(batches, None)) is not None:
-        target = _merged(target, first.schema)
+        target = merged_table(target, first.schema)
         batches = itertools.chain([first], batches)
     if mode == "overwrite" and partitions is not None:
         target = target.copy({"dynamic-partition-overwrite": "false"})
@@ -149,7 +149,8 @@ def write_table(
         return commit.commit(write.prepare_commit())
 
 
-def _check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> None:
+def check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> None:
+    """Refuse a way of writing that there is not, or not for this table."""
     if mode not in _MODES:
         raise InvalidInputError(f"{table.name}: mode {mode!r} is none of {', '.join(_MODES)}", table=table.name)
     if schema_mode not in {None, "merge"}:
@@ -162,7 +163,7 @@ def _check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> No
         )
 
 
-def _merged(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
+def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
     """Evolve the table so that it can hold the data, and return it with its new schema."""
     known = {field.name: field for field in table.fields}
     changes = []

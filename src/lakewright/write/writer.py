@@ -66,6 +66,7 @@ class WriteJob:
     write_cols: tuple[str, ...] | None = None
     overwrite: bool = False
     real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
+    keys_only: bool = False  # what is written are the keys of rows to delete
 
     @classmethod
     def new(
@@ -76,6 +77,7 @@ class WriteJob:
         write_cols: Iterable[str] | None = None,
         overwrite: bool = False,
         real_buckets: bool = False,
+        keys_only: bool = False,
     ) -> WriteJob:
         """Check that the table can be written, and name the write."""
         with naming(store.name):
@@ -83,7 +85,7 @@ class WriteJob:
         if store.schema.primary_keys:
             MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
-        return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite, real_buckets)
+        return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite, real_buckets, keys_only)
 
     def open_writer(self, task: int = 0, attempt: int = 0) -> TableWriter:
         """Open the writer of one attempt at one task; the two numbers are part of every file name."""
@@ -132,7 +134,7 @@ class TableWriter:
         self._job = job
         self._store = store
         self._task = WriteTask(store, job.write_id, task, attempt, job.overwrite, clock_ms, job.real_buckets)
-        self._intake = _intake(job)
+        self._intake = _intake(job, keys_only=job.keys_only)
         self._live = _live_buckets(job)
         self._router = router_of(self._task)
         self._buffer = buffer_of(self._task, self._live, job.partial_columns)

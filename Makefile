@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venvs/peers
 
-.PHONY: demo test lint types unit interop-java interop-s3 soak bench clean
+.PHONY: demo test lint types unit interop-java interop-s3 soak bench bench-spark bench-java clean
 
 demo: $(VENV)/.made
 	$(BIN)/python examples/demo.py
@@ -33,6 +33,23 @@ soak: $(VENV)/.made
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	$(BIN)/python bench/run.py
+
+bench-spark: $(VENV)/.made
+	$(BIN)/python bench/spark.py
+
+# The newest connector of Java Paimon that the public repositories hold, on the Spark it was built for.
+CONNECTOR := paimon-spark-3.5-0.9.0.jar
+bench-java: .venvs/spark-3.5/.made target/java/$(CONNECTOR)
+	.venvs/spark-3.5/bin/python bench/spark.py --java target/java/$(CONNECTOR)
+
+.venvs/spark-3.5/.made: bench/requirements-java.txt
+	$(PYTHON) -m venv .venvs/spark-3.5
+	.venvs/spark-3.5/bin/python -m pip install --quiet --requirement bench/requirements-java.txt
+	touch $@
+
+target/java/$(CONNECTOR):
+	mkdir -p target/java
+	mvn --quiet dependency:copy -Dartifact=org.apache.paimon:paimon-spark-3.5:0.9.0 -DoutputDirectory=$(CURDIR)/target/java
 
 $(VENV)/.made: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -15,6 +15,7 @@ from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.lsm.merge import check_merging_kept
+from lakewright.read.builder import ReadBuilder
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
@@ -43,7 +44,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     table: FileStoreTable | str,
     *,
     filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
     limit: int | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
@@ -71,6 +72,38 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     >>> read_table(table, incremental=(1, 2), incremental_mode="diff", row_kinds=True).to_pylist()
     [{'_row_kind': '-U', 'id': 2, 'n': 5}, {'_row_kind': '+U', 'id': 2, 'n': 6}]
     """
+    return (
+        reading(
+            table,
+            filter=filter,
+            columns=columns,
+            limit=limit,
+            snapshot_id=snapshot_id,
+            tag=tag,
+            timestamp=timestamp,
+            incremental=incremental,
+            incremental_mode=incremental_mode,
+            row_kinds=row_kinds,
+        )
+        .new_read()
+        .to_arrow()
+    )
+
+
+def reading(  # noqa: PLR0913 - each argument is one way to say what to read
+    table: FileStoreTable | str,
+    *,
+    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    limit: int | None = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    timestamp: int | None = None,
+    incremental: str | tuple[int | str, int | str] | None = None,
+    incremental_mode: str | None = None,
+    row_kinds: bool = False,
+) -> ReadBuilder:
+    """Return the builder of a read that is described as for `read_table`; engines start from it."""
     source = open_table(table) if isinstance(table, str) else table
     between = incremental if incremental is None or isinstance(incremental, str) else ",".join(map(str, incremental))
     travel = {
@@ -92,10 +125,10 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     if filter is not None:
         builder = builder.with_filter(filter)
     if columns is not None:
-        builder = builder.with_projection(list(columns))
+        builder = builder.with_projection(columns if isinstance(columns, Mapping) else list(columns))
     if limit is not None:
         builder = builder.with_limit(limit)
-    return builder.new_read().to_arrow()
+    return builder
 
 
 def write_table(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -140,6 +141,7 @@ class AuditLog:
     """The rows of a table behind a column `rowkind`; with `incremental-between` also those that went away."""
 
     table: FileStoreTable
+    kind_column: ClassVar[str] = "rowkind"
 
     @property
     def name(self) -> str:
@@ -165,7 +167,7 @@ class AuditLog:
 
     def new_read_builder(self) -> ReadBuilder:
         """Start a read."""
-        return self.table.new_read_builder().with_include_row_kind(column="rowkind")
+        return self.table.new_read_builder().with_include_row_kind(column=self.kind_column)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""

@@ -195,6 +195,11 @@ class TableRead:
         connection.register(table_name, self.to_arrow(splits, parallelism))
         return connection
 
+    def to_spark(self, splits: Sequence[DataSplit] | None = None, override_num_partitions: int | None = None) -> Any:  # noqa: ANN401 - a frame of pyspark, an optional package
+        """Read splits, all of a fresh plan where none are given, as a frame of the active Spark session."""
+        _optional("pyspark", extra="spark")
+        return importlib.import_module("lakewright.spark.read").to_spark(self, splits, override_num_partitions)
+
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:
             return self._store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
@@ -333,8 +338,9 @@ def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
         left -= batch.num_rows
 
 
-def _optional(package: str) -> Any:  # noqa: ANN401 - a module
+def _optional(package: str, *, extra: str | None = None) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise UnsupportedError(f"this needs {package}: pip install 'lakewright[{package}]'", package=package) from error
+        remedy = f"pip install 'lakewright[{extra or package}]'"
+        raise UnsupportedError(f"this needs {package}: {remedy}", package=package) from error

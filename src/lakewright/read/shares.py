@@ -1,0 +1,60 @@
+"""Splits spread over tasks: a plan in, shares of about equal size out, each for one task of an engine.
+
+What always holds: every row of the plan is in exactly one share; files that hold versions of one key, or columns of one
+row, stay together; the events of a stream stay in order. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from lakewright.lsm.runs import sections
+from lakewright.metadata.store import TableStore
+from lakewright.read.plan import Packing
+from lakewright.read.split import DataSplit
+
+Share: TypeAlias = tuple[DataSplit, ...]
+
+
+def pieces(store: TableStore, split: DataSplit) -> list[DataSplit]:
+    """Cut a split into parts that can be read apart: files, or sections of files that share keys."""
+    if split.before is not None or split.streaming:
+        return [split]
+    if not split.needs_merge:
+        return [part_of(split, group) for group in split.row_groups()]
+    number_of = {file: at for at, file in enumerate(split.files)}
+    types = [field.type for field in store.schema.trimmed_primary_key_fields]
+    return [part_of(split, [number_of[file] for file in part.files]) for part in sections(split.files, types)]
+
+
+def part_of(split: DataSplit, numbers: Sequence[int]) -> DataSplit:
+    """Return a split with some of its files alone."""
+    return replace(
+        split,
+        files=tuple(split.files[at] for at in numbers),
+        file_paths=tuple(split.file_paths[at] for at in numbers),
+        deletion_files=tuple(split.deletion_files[at] for at in numbers) if split.deletion_files else (),
+        row_ranges=tuple(split.row_ranges[at] for at in numbers) if split.row_ranges else (),
+    )
+
+
+def shares(store: TableStore, splits: Sequence[DataSplit], *, at_least: int, exactly: int | None = None) -> list[Share]:
+    """Spread splits over tasks: as many as their bytes ask for, where they can be cut so far, or as many as are wanted.
+
+    The largest pieces are placed first, each where the least is; a share keeps the order of the plan.
+    """
+    packing = Packing.of(store.options)
+    parts = [part for split in splits for part in pieces(store, split)]
+    weights = [packing.weight(part.files) for part in parts]
+    wanted = max(at_least, -(-sum(weights) // packing.target_bytes)) if exactly is None else exactly
+    count = max(1, min(wanted, len(parts)))
+    loads = [(0, number) for number in range(count)]
+    members: list[list[int]] = [[] for _ in range(count)]
+    for at in sorted(range(len(parts)), key=lambda at: -weights[at]):
+        load, number = heapq.heappop(loads)
+        members[number].append(at)
+        heapq.heappush(loads, (load + weights[at], number))
+    return [tuple(parts[at] for at in sorted(some)) for some in sorted(members) if some]

@@ -71,6 +71,8 @@ class Committer:
     """Publishes changes of one table.
 
     Without a `commit_user` every batch gets one of its own, derived from its messages. A stream needs a stable one.
+    With `once_since`, a commit is known by user and identifier alone, whatever its files: the caller has looked for it
+    in the snapshots up to that one, and where somebody published it since, that is what is returned.
     """
 
     store: TableStore
@@ -81,6 +83,7 @@ class Committer:
     random: Callable[[], float] = random.random
     new_uuid: Callable[[], str] = _new_uuid
     publisher: Publisher | None = None
+    once_since: int | None = None
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published: never to be deleted
 
     def commit(
@@ -237,6 +240,7 @@ class Committer:
             kind=kind,
             change=change,
             marker=marker_of(messages, identifier, change, kind),
+            once_since=self.once_since,
             replaced=replaced,
             notes=notes,
         )

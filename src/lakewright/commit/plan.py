@@ -69,6 +69,7 @@ class Intent:
     check_live: bool = False  # of an append: it may not fit every base, so that it is checked like other changes
     hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and what its buckets build upon
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
+    once_since: int | None = None  # user and identifier alone tell the commit, and it is in no snapshot up to this one
     notes: Notes = field(default_factory=Notes)
 
     @property

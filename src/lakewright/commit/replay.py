@@ -4,6 +4,9 @@ How a replay is told apart from a new commit, at the cost of one look at one nam
 
 - A batch commit derives its commit user from the write ids of its messages, a stream has a user of its own. User,
   identifier and kind, together with the names of the files, identify a commit.
+- Where somebody may run the same work again and write other files (a job with an id, a batch of a stream), user and
+  identifier alone identify it. Whoever starts such work looks for it first; what was published since is looked at here,
+  before every attempt, so that of two drivers at work one commits and the other finds that commit.
 - The manifest of the new files (without any, that of the index) is named after the same facts, the marker, and is
   written before the snapshot is published. Where no such manifest exists and the files are young, nobody has published
   these messages. An append writes it at this point, so that one request both asks and answers.
@@ -28,7 +31,7 @@ from lakewright.commit.plan import Intent, live_in
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import CommitKind, Snapshot
 
 _Trace: TypeAlias = tuple[int, str, int | None]  # added or deleted, the file's name, its level where that matters
 
@@ -121,7 +124,7 @@ class Search:
         oldest = base
         for snapshot in self.store.snapshots.walk_back(base.id):
             oldest = snapshot
-            if self._is_ours(snapshot) or (marked and self._holds(snapshot)):
+            if self._is_ours(snapshot) or (marked and self.holds(snapshot)):
                 return snapshot
             found = ours & self._names_in(snapshot) if marked else frozenset()
             if any(kind == ADD for kind, _, _ in found):
@@ -142,13 +145,17 @@ class Search:
         if snapshot.uuid is not None and snapshot.uuid in self.tried:
             return True
         intent = self.intent
+        if intent.once_since is not None:
+            compacts = CommitKind.COMPACT in {snapshot.commit_kind, intent.kind}
+            named = (snapshot.commit_user, snapshot.commit_identifier) == (intent.user, intent.identifier)
+            return named and (snapshot.commit_kind is intent.kind or not compacts)
         key = (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind)
         if key != (intent.user, intent.identifier, intent.kind):
             return False
         # One batch write may be prepared and committed in several parts, all of one user: the files decide.
-        return self._holds(snapshot)
+        return self.holds(snapshot)
 
-    def _holds(self, snapshot: Snapshot) -> bool:
+    def holds(self, snapshot: Snapshot) -> bool:
         """Say whether a snapshot made the changes of the intent."""
         change, overwrites = self.intent.change, self.intent.replaced is not None
         if not _names(change, adds_only=overwrites) <= self._names_in(snapshot):

@@ -46,7 +46,7 @@ class Run:
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.store, self.intent, self.world)
         claim = self.drafts.claim if self.drafts.can_claim else None
-        self.search = Search(self.store, self.intent, self.world.clock(), claim)
+        self.search = Search(self.store, self.intent, self.world.clock(), claim, looked_up_to=self.intent.once_since)
 
     def publish(self) -> Snapshot:
         """Publish the intent, or find that it is published already."""
@@ -113,8 +113,10 @@ class Run:
         self._settle(landed, published=True)
         self.store.snapshots.write_latest_hint(landed.id)
         if landed.uuid not in self.search.tried:
-            # The manifest of new files stays: it tells whoever comes next that the messages were committed.
-            self.drafts.discard_rest(keep_marker=True)
+            # The manifest of new files stays: it tells whoever comes next that the messages were committed. Where
+            # somebody did the same work with other files they were not, so it goes.
+            ours = self.intent.once_since is None or self.search.holds(landed)
+            self.drafts.discard_rest(keep_marker=ours)
         self.drafts.settle(landed)
         return landed
 

@@ -240,6 +240,18 @@ class StreamTableCommit(TableCommit):
         )
         return self._finish(snapshot, messages, commit_identifier, started)
 
+    def overwrite(
+        self,
+        commit_messages: Sequence[CommitMessage],
+        commit_identifier: int,
+        static_partitions: PartitionSpec | None = None,
+    ) -> CommitResult:
+        """Replace the partitions of the new files, or those that agree with a spec, under one identifier."""
+        self._check_open()
+        started, messages = time.monotonic(), tuple(commit_messages)
+        snapshot = self._committer.overwrite(messages, commit_identifier, static_partition=static_partitions or {})
+        return self._finish(snapshot, messages, commit_identifier, started)
+
     def filter_and_commit(self, commit_messages: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit, in the order of the identifiers, what this user has not committed yet; return how many that were."""
         self._check_open()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
@@ -23,6 +24,9 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
+
+# How an engine runs tasks on its workers: a message for each, or an error and none of their files.
+RunTasks: TypeAlias = Callable[[TableStore, Sequence[CompactTask]], list[CommitMessage]]
 
 
 def compact_table(
@@ -41,19 +45,30 @@ def compact_table(
     return first + run_plan(store, plan)
 
 
-def run_plan(store: TableStore, plan: Callable[[Snapshot], list[CompactTask]]) -> CompactResult:
-    """Plan on the newest snapshot, run the tasks and publish one COMPACT snapshot."""
+def run_plan(
+    store: TableStore, plan: Callable[[Snapshot], list[CompactTask]], run: RunTasks | None = None
+) -> CompactResult:
+    """Plan on the newest snapshot, run the tasks, in threads unless told how, and publish one COMPACT snapshot."""
+    run_all = run or _in_threads
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
-        return side_by_side(store, plan(snapshot), lambda task, memory: [run_task(store, task, memory_bytes=memory)])
+        tasks = plan(snapshot)
+        return [message for message in run_all(store, tasks) if not message.is_empty] if tasks else []
 
     return in_rounds(store, produce, lambda messages, _: Committer(store).commit(messages))
 
 
-def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place]) -> None:
+def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:
+    return side_by_side(store, tasks, lambda task, memory: [run_task(store, task, memory_bytes=memory)])
+
+
+def after_commit(
+    store: TableStore, snapshot: Snapshot, places: Collection[Place], *, run: RunTasks | None = None
+) -> None:
     """Compact the buckets that a commit touched, as far as the options of the table ask for it.
 
-    The commit stands, whatever happens here: a failure is a warning.
+    An engine may hand in how to run the tasks on its workers. The commit stands, whatever happens here: a failure is a
+    warning.
     """
     touched = frozenset(place for place in places if place[1] >= 0)
     if not touched or not store.schema.primary_keys:
@@ -76,7 +91,7 @@ def after_commit(store: TableStore, snapshot: Snapshot, places: Collection[Place
         def plan(newest: Snapshot) -> list[CompactTask]:
             return plan_compaction(store, newest, full=due.__contains__, only=touched | due, now_ms=now)
 
-        run_plan(store, plan)
+        run_plan(store, plan, run)
     except (LakewrightError, OSError) as error:
         hidden = ", and until then its rows STAY HIDDEN from batch reads" if store.options.hides_level_0() else ""
         _warn(

@@ -40,9 +40,12 @@ def run_task(
     *,
     memory_bytes: int | None = None,
     clock_ms: Callable[[], int] = wall_clock_ms,
-    new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    new_uuid: Callable[[], uuid.UUID | str] = uuid.uuid4,
 ) -> CommitMessage:
-    """Do the work of a task and return the message to commit; about `memory_bytes` of rows are held at a time."""
+    """Do the work of a task and return the message to commit; about `memory_bytes` of rows are held at a time.
+
+    What `new_uuid` returns is part of the name of every new file.
+    """
     store = knowing(store, (*task.files, *task.deeper))
     check_compactable(store)
     memory = memory_bytes or store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
@@ -63,7 +66,7 @@ class BucketOutput:
         store: TableStore,
         place: tuple[bytes, int],
         clock_ms: Callable[[], int] = wall_clock_ms,
-        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        new_uuid: Callable[[], uuid.UUID | str] = uuid.uuid4,
     ) -> None:
         self._store = store
         self._directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])

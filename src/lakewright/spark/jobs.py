@@ -1,27 +1,61 @@
 """Jobs: a function over the partitions of a frame in, one payload per task home.
 
-The function runs on an executor, once for every partition, and what it returns goes home as rows of bytes. A job is
-over when `run_job` returns: the frame behind it never leaves this module, because a second action on it would run every
-task again.
+The function runs on an executor, once for every partition, and what it returns goes home as rows of bytes. Always
+holds: when `run_job` returns, every task's answer is there exactly once; when it raises, no task of the job runs any
+more, as far as Spark can tell. The frame behind a job never leaves this module, because a second action on it would
+run every task again.
+
+An error of ours that a task raises is what the caller gets, with its type and facts. It travels as an answer and not
+as a failure of the task: what is wrong with the input stays wrong at every retry. Failures of the storage, lost workers
+and everything else are Spark's to retry.
 """
 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import types as sql
 
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidMessageError, LakewrightError
-from lakewright.spark.session import settings
+from lakewright.spark.faults import error_from_text, error_to_text, is_transient
+from lakewright.spark.session import is_connect
+from lakewright.spark.session import settings as held_settings
+
+PIECE_BYTES = 48 << 20  # of a payload: one value in a row must stay well below what Arrow and Spark can carry
+BATCH_BYTES = 128 << 20  # of rows on their way from the JVM to a worker
+UNBOUNDED_ROWS = 4096  # in a batch where nobody can say how long a row is
+_BATCH_ROWS_MIN, _BATCH_ROWS_MAX = 64, 32768
+_BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+_ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_NO_LIMIT = str(2**31 - 1)  # switches off a check that costs more than everything else, once for every row
+_LIMIT = str(64 << 20)  # Spark's own
+
+_GROUP = "spark.jobGroup.id"
+_JOB_PROPERTIES = (_GROUP, "spark.job.description", "spark.job.interruptOnCancel")
+_IDLE_SECONDS_MAX = 60.0
+_POLL_SECONDS = 0.05
 
 _LENGTH = struct.Struct(">I")
-_SCHEMA = "task int, attempt long, payload binary"
+_ANSWER = pa.schema(
+    [
+        pa.field("task", pa.int32(), nullable=False),
+        pa.field("attempt", pa.int64(), nullable=False),
+        pa.field("piece", pa.int32(), nullable=False),
+        pa.field("pieces", pa.int32(), nullable=False),
+        pa.field("payload", pa.binary()),
+        pa.field("error", pa.string()),
+    ]
+)
+_ANSWER_SQL = "task int, attempt long, piece int, pieces int, payload binary, error string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +63,7 @@ class TaskId:
     """One attempt at one task."""
 
     number: int  # of the partition
-    attempt: int  # Spark's own id, which no other attempt of the application has
+    attempt: int  # Spark's own id: no other attempt of the application has it, in whatever stage or retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +72,13 @@ class Done:
 
     task: TaskId
     payload: bytes
+    run: int = 0  # of the job: 1 where it had to be run again
 
 
 Task: TypeAlias = Callable[[TaskId, Iterator[pa.RecordBatch]], bytes]
 
 
-def run_job(  # noqa: PLR0913 - what a job is called, and what holds while it runs
+def run_job(
     df: DataFrame,
     task: Task,
     *,
@@ -52,11 +87,46 @@ def run_job(  # noqa: PLR0913 - what a job is called, and what holds while it ru
     progress: object = None,
     settings: Mapping[str, str] | None = None,
 ) -> list[Done]:
-    """Run a function over the partitions of a frame and return what every task brought home, by task number."""
-    with _set(df, settings or {}):
-        rows = df.mapInArrow(_on_executor(task), _SCHEMA).collect()
-    done = [Done(TaskId(row.task, row.attempt), bytes(row.payload)) for row in rows]
-    return _complete(done, description)
+    """Run a function over the partitions of a frame and return what every task brought home, by task number.
+
+    `settings` are laid over those with which batches travel fast. A job whose batches grow beyond what Arrow can hold
+    runs a second time with batches of bounded size.
+    """
+    del progress
+    spark = df.sparkSession
+    fast = {_BYTES_PER_BATCH: _NO_LIMIT, _ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
+    answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
+    run = 0
+    with _named_jobs(spark, group, description):
+        try:
+            with held_settings(spark, fast):
+                rows = answers.collect()
+        except Exception as error:
+            if "OversizedAllocationException" not in str(error):
+                raise
+            stop_jobs(spark, group)
+            run = 1
+            with held_settings(spark, {**fast, _BYTES_PER_BATCH: _LIMIT}):
+                rows = answers.collect()
+    return _complete(_joined(rows, run), description)
+
+
+def batch_rows(schema: sql.StructType) -> int:
+    """Return how many rows of a frame should travel to a worker together."""
+    width = _width(schema)
+    if width is None:
+        return UNBOUNDED_ROWS
+    return max(_BATCH_ROWS_MIN, min(_BATCH_ROWS_MAX, BATCH_BYTES // max(1, width)))
+
+
+def has_losers(done: Sequence[Done]) -> bool:
+    """Say whether some attempts of a job may have lost: retries, copies, stages that ran again.
+
+    Spark counts attempts up, so those of a job in which none failed follow each other. Another job that runs at the
+    same time looks like a retry. A speculative copy that lost cannot be seen.
+    """
+    attempts = [one.task.attempt for one in done]
+    return bool(done) and (max(attempts) - min(attempts) >= len(done) or any(one.run for one in done))
 
 
 def pack(messages: Iterable[CommitMessage]) -> bytes:
@@ -66,42 +136,158 @@ def pack(messages: Iterable[CommitMessage]) -> bytes:
 
 
 def unpack(payload: bytes) -> list[CommitMessage]:
-    """Read what `pack` made."""
+    """Read what `pack` made; bytes that were cut or altered are refused."""
     messages, at = [], 0
     while at < len(payload):
-        if at + _LENGTH.size > len(payload):
+        frame = at + _LENGTH.size
+        if frame > len(payload):
             raise InvalidMessageError("the commit messages of a task were cut on their way; write the data again")
-        (length,) = _LENGTH.unpack_from(payload, at)
-        at += _LENGTH.size
-        messages.append(CommitMessage.deserialize(payload[at : at + length]))
-        at += length
+        at = frame + _LENGTH.unpack_from(payload, at)[0]
+        messages.append(CommitMessage.deserialize(payload[frame:at]))
     return messages
 
 
-def _set(df: DataFrame, values: Mapping[str, str]):  # noqa: ANN202
-    return settings(df.sparkSession, values)
+# ---- on an executor --------------------------------------------------------------------------------------------------
 
 
 def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
+        if context is None:
+            message = "a task of a Spark job can run only on an executor"
+            raise LakewrightError(message)
         this = TaskId(context.partitionId(), context.taskAttemptId())
-        payload = task(this, batches)
-        yield pa.record_batch(
-            [
-                pa.array([this.number], pa.int32()),
-                pa.array([this.attempt], pa.int64()),
-                pa.array([payload], pa.binary()),
-            ],
-            names=["task", "attempt", "payload"],
-        )
+        try:
+            payload = task(this, batches)
+        except LakewrightError as error:
+            if is_transient(error):
+                raise
+            yield _answer(this, 0, 1, None, error_to_text(error))
+            return
+        pieces = max(1, -(-len(payload) // PIECE_BYTES))
+        for piece in range(pieces):
+            yield _answer(this, piece, pieces, payload[piece * PIECE_BYTES : (piece + 1) * PIECE_BYTES], None)
 
     return run
+
+
+def _answer(this: TaskId, piece: int, pieces: int, payload: bytes | None, error: str | None) -> pa.RecordBatch:
+    values = (this.number, this.attempt, piece, pieces, payload, error)
+    arrays = [pa.array([value], field.type) for value, field in zip(values, _ANSWER, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ANSWER)
+
+
+# ---- on the driver ---------------------------------------------------------------------------------------------------
+
+
+def _joined(rows: Sequence[Row], run: int) -> list[Done]:
+    """Put payloads together again, or raise the error that the first of the failed tasks sent."""
+    failed = [row for row in rows if row.error is not None]
+    if failed:
+        raise error_from_text(min(failed, key=lambda row: row.task).error)
+    parts: dict[TaskId, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(TaskId(row.task, row.attempt), []).append(row)
+    done = []
+    for task, found in parts.items():
+        pieces = sorted(found, key=lambda row: row.piece)
+        if [row.piece for row in pieces] != list(range(pieces[0].pieces)):
+            message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces home; write the data again"
+            raise LakewrightError(message, task=task.number)
+        done.append(Done(task, b"".join(row.payload for row in pieces), run))
+    return done
 
 
 def _complete(done: Sequence[Done], description: str) -> list[Done]:
     """Return what came home in the order of the tasks, if every task's answer is there once."""
     ordered = sorted(done, key=lambda one: one.task.number)
-    if [one.task.number for one in ordered] != list(range(len(ordered))):
-        raise LakewrightError(f"{description}: Spark brought the results of some tasks twice or not at all")
+    numbers = [one.task.number for one in ordered]
+    if numbers != list(range(len(numbers))):
+        missing = sorted(set(range(len(numbers))) - set(numbers))
+        raise LakewrightError(
+            f"{description}: Spark brought the answers of some tasks home twice or not at all (missing: "
+            f"{missing[:5]}); nothing was committed, run it again",
+            tasks=tuple(missing),
+        )
     return ordered
+
+
+@contextmanager
+def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[None]:
+    """Name the jobs of this thread, and cancel them and wait for them if the block does not end well.
+
+    Whoever has named a group for this thread before, a notebook or a stream, keeps the power to cancel by it.
+    """
+    context = None if is_connect(spark) else spark.sparkContext
+    before = {} if context is None else {key: context.getLocalProperty(key) for key in _JOB_PROPERTIES}
+    takes_group = context is not None and before[_GROUP] is None
+    if context is not None and takes_group:
+        context.setJobGroup(group, description)
+    spark.addTag(_tag(group))
+    try:
+        yield
+    except BaseException:
+        stop_jobs(spark, group)
+        raise
+    finally:
+        # A JVM that died has nothing to put back, and must not hide why.
+        with suppress(Exception):
+            spark.removeTag(_tag(group))
+            if context is not None and takes_group:
+                for key, value in before.items():
+                    context.setLocalProperty(key, cast("str", value))  # None takes a property away
+
+
+def stop_jobs(spark: SparkSession, group: str) -> None:
+    """Cancel the jobs of a group and wait until none of its tasks runs; Connect shows no tasks to wait for."""
+    # Nothing that goes wrong here may hide the error that is on its way.
+    with suppress(Exception):
+        spark.interruptTag(_tag(group))
+    with suppress(Exception):
+        wait_until_idle(spark, group)
+
+
+def wait_until_idle(spark: SparkSession, group: str, *, seconds_max: float = _IDLE_SECONDS_MAX) -> bool:
+    """Wait until no task of a group runs and say whether that was seen; Connect shows no tasks."""
+    if is_connect(spark):
+        return False
+    context = spark.sparkContext
+    group = context.getLocalProperty(_GROUP) or group
+    deadline = time.monotonic() + seconds_max
+    tracker = context.statusTracker()
+    while time.monotonic() < deadline:
+        infos = [info for job in tracker.getJobIdsForGroup(group) if (info := tracker.getJobInfo(job)) is not None]
+        stages = [stage for info in infos for s in info.stageIds if (stage := tracker.getStageInfo(int(s))) is not None]
+        if not any(info.status == "RUNNING" for info in infos) and not any(s.numActiveTasks for s in stages):
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _tag(group: str) -> str:
+    return f"lakewright-{group}"
+
+
+_WIDTHS: dict[type[sql.DataType], int] = {
+    sql.BooleanType: 1,
+    sql.ByteType: 1,
+    sql.ShortType: 2,
+    sql.IntegerType: 4,
+    sql.FloatType: 4,
+    sql.DateType: 4,
+    sql.LongType: 8,
+    sql.DoubleType: 8,
+    sql.TimestampType: 8,
+    sql.TimestampNTZType: 8,
+    sql.DayTimeIntervalType: 8,
+    sql.TimeType: 8,
+    sql.DecimalType: 16,
+}
+
+
+def _width(dtype: sql.DataType) -> int | None:
+    """Return how many bytes a value takes, None where there is no bound."""
+    if isinstance(dtype, sql.StructType):
+        widths = [_width(field.dataType) for field in dtype.fields]
+        return None if None in widths else sum(width for width in widths if width is not None)
+    return _WIDTHS.get(type(dtype))

@@ -7,10 +7,12 @@ were never handed out.
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -24,12 +26,23 @@ from lakewright.write.kinds import RowKinds
 from lakewright.write.writer import ArrowData, TableWriter, WriteJob
 
 
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """How a write is to be committed, for engines that write and commit in one go."""
+
+    commit_user: str | None = None
+    static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
+
+
 class TableWrite:
     """Writes rows of one table; nothing is visible before the messages of `prepare_commit` are committed."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False) -> None:
+    def __init__(
+        self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False, purpose: Purpose | None = None
+    ) -> None:
         self._store = store
         self._job = WriteJob.new(store, overwrite=overwrite, real_buckets=real_buckets)
+        self._purpose = purpose or Purpose()
         self._writer: TableWriter | None = None
         self._closed = False
 
@@ -37,6 +50,11 @@ class TableWrite:
     def job(self) -> WriteJob:
         """The write as a value that workers can open writers from."""
         return self._job
+
+    @property
+    def purpose(self) -> Purpose:
+        """How the builder of this write wants it committed."""
+        return self._purpose
 
     def with_write_type(self, write_cols: Sequence[str]) -> Self:
         """Say that the input has only these columns; the others are filled, or left to data evolution."""
@@ -112,6 +130,17 @@ class TableWrite:
             ) from error
         return self.write_arrow(table)
 
+    def write_spark(
+        self,
+        df: Any,  # noqa: ANN401 - a frame of pyspark, an optional package
+        overwrite: bool = False,  # noqa: FBT001, FBT002 - a flag of one call, as its peers have it
+        concurrency: int | None = None,
+        spark_options: Mapping[str, str] | None = None,
+    ) -> Any:  # noqa: ANN401 - a `WriteResult` of the Spark engine
+        """Write a Spark frame with Spark's workers, commit it in one snapshot and return what was written."""
+        room = importlib.import_module("lakewright.spark.write")
+        return room.write_spark(self, df, overwrite=overwrite, concurrency=concurrency, spark_options=spark_options)
+
     def close(self) -> None:
         """Let everything go, and remove files that were never handed out."""
         self._closed = True
@@ -138,8 +167,10 @@ class TableWrite:
 class BatchTableWrite(TableWrite):
     """A write that is prepared once."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False) -> None:
-        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets)
+    def __init__(
+        self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False, purpose: Purpose | None = None
+    ) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets, purpose=purpose)
         self._prepared = False
 
     def prepare_commit(self) -> list[CommitMessage]:
@@ -209,7 +240,11 @@ class BatchWriteBuilder:
 
     def new_write(self) -> BatchTableWrite:
         """Open a writer."""
-        return BatchTableWrite(self._store, overwrite=self._static_partition is not None)
+        return BatchTableWrite(self._store, overwrite=self._static_partition is not None, purpose=self._purpose)
+
+    @property
+    def _purpose(self) -> Purpose:
+        return Purpose(self._commit_user, self._static_partition)
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""
@@ -224,8 +259,8 @@ class BatchWriteBuilder:
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite):
     """A batch write into real buckets: its rows can be read as soon as they are committed."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False) -> None:
-        super().__init__(store, overwrite=overwrite, real_buckets=True)
+    def __init__(self, store: TableStore, *, overwrite: bool = False, purpose: Purpose | None = None) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=True, purpose=purpose)
 
 
 class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
@@ -245,7 +280,8 @@ class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
 
     def new_write(self) -> PostponeFixedBucketBatchTableWrite:
         """Open a writer."""
-        return PostponeFixedBucketBatchTableWrite(self._store, overwrite=self._static_partition is not None)
+        overwrite = self._static_partition is not None
+        return PostponeFixedBucketBatchTableWrite(self._store, overwrite=overwrite, purpose=self._purpose)
 
 
 class StreamWriteBuilder:

@@ -91,6 +91,10 @@ class WriteJob:
         """Open the writer of one attempt at one task; the two numbers are part of every file name."""
         return TableWriter(self, task=task, attempt=attempt)
 
+    def check_input(self, schema: pa.Schema) -> None:
+        """Refuse rows of this schema if it alone tells that they cannot be written; nothing is read or written."""
+        _intake(self, keys_only=self.keys_only).take(schema.empty_table(), None, first_row=0)
+
     @property
     def partial_columns(self) -> tuple[str, ...] | None:
         """The columns that the files hold where these are not all: only data evolution knows such files."""

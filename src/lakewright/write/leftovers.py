@@ -1,0 +1,68 @@
+"""Files of one write that nothing names: of attempts that failed, that were killed, or that another attempt overtook.
+
+Messages cannot tell of them, because such attempts send none; but the id of the write is part of the name of every file
+that its tasks make. Always holds: only files inside the table with that id in their name are removed, and none that a
+snapshot names, not even one that an earlier attempt to commit has published. Whoever began to publish and does not know
+how it ended must not call this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.storage.base import FileInfo
+from lakewright.write.task import Place
+
+_ID_CHARACTERS_MIN = 16  # a shorter text could be part of a name by chance
+_SLACK_MILLIS = 20 * 60 * 1000  # between the clocks of the storage and of those who commit
+
+
+def remove_leftovers(
+    store: TableStore, write_id: str, *, keep: Collection[str] = (), places: Collection[Place] | None = None
+) -> int:
+    """Delete the files of a write that no snapshot names and that are not to be kept, and return how many they were.
+
+    `places` says which buckets the write touched, if that is known; otherwise the whole table is walked.
+    """
+    if len(write_id) < _ID_CHARACTERS_MIN:
+        raise InvalidInputError(f"{store.name}: {write_id!r} is no id of a write, so no files can be found by it")
+    # List first and read the snapshots afterwards: what is published in between is then seen.
+    found = {info.path: info for info in _files(store, places) if f"-{write_id}-" in _name(info.path)}
+    if not found:
+        return 0
+    since = min(info.modified_millis for info in found.values()) - _SLACK_MILLIS
+    named = {*keep, *_named_since(store, since)}
+    gone = [path for path in found if _name(path) not in named]
+    for path in gone:
+        store.storage.delete(path)
+    return len(gone)
+
+
+def _files(store: TableStore, places: Collection[Place] | None) -> Iterator[FileInfo]:
+    layout = store.layout
+    if places is None:
+        yield from store.storage.walk(layout.data_root)
+    else:
+        for directory in {layout.bucket_directory(store.partition_directory(p), bucket) for p, bucket in places}:
+            yield from store.storage.list(directory)
+    yield from store.storage.list(layout.index_directory)
+
+
+def _named_since(store: TableStore, millis: int) -> set[str]:
+    """Return the names of all files that snapshots since a time added, whatever became of them afterwards."""
+    names: set[str] = set()
+    manifests = store.manifests
+    for snapshot in store.snapshots.walk_back(store.snapshots.latest_id() or 0):
+        if snapshot.time_millis < millis:
+            break
+        for entry in (*manifests.delta(snapshot), *manifests.changelog(snapshot)):
+            names.update((entry.file.file_name, *entry.file.extra_files))
+        if snapshot.index_manifest is not None:
+            names.update(entry.file.file_name for entry in manifests.read_index(snapshot.index_manifest))
+    return names
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

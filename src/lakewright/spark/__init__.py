@@ -1,6 +1,7 @@
 """The Spark engine: distributed writes with one atomic commit, reads at Spark's own speed, streams and SQL."""
 
+from lakewright.spark.ingest import pipeline
 from lakewright.spark.read import read_table
 from lakewright.spark.session import local_session
 
-__all__ = ["local_session", "read_table"]
+__all__ = ["local_session", "pipeline", "read_table"]

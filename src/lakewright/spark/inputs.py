@@ -1,0 +1,259 @@
+"""What to ingest: paths, patterns, table names and frames in, checked sources out, before any job starts.
+
+A local source is listed here, so that a missing file, an empty directory or a mixture of formats is an error that names
+it, and so that nothing is left out in silence: Spark reads neither nested directories nor names that begin with `_` or
+`.`. A source elsewhere is listed by Spark when it is loaded.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame
+
+from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.open import open_table
+from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.spec.identifier import Identifier
+from lakewright.table import FileStoreTable
+
+FORMATS = ("parquet", "csv", "json", "orc", "table")
+FRAME = "frame"
+TABLE = "table"
+
+Given: TypeAlias = "DataFrame | FileStoreTable | str | os.PathLike[str] | Source"
+
+_SUFFIXES = {
+    "parquet": "parquet",
+    "parq": "parquet",
+    "pq": "parquet",
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "orc": "orc",
+}
+_PACKED = {"gz", "bz2", "zst", "snappy", "lz4", "deflate", "xz"}  # a.csv.gz is a csv file
+_SPELLINGS = {"jsonl": "json", "ndjson": "json", "tsv": "csv", "lakewright": TABLE, "paimon": TABLE}
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
+_PATTERN = re.compile(r"[*?\[]")
+_PARTITION = re.compile(r"^([^=]+)=")
+_SPECIAL = re.compile(r"([\\{}\[\]*?])")  # what Spark would take for a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source, found: what to load, in which format, and how much it is."""
+
+    name: str  # as the caller said it
+    format: str
+    paths: tuple[str, ...] = ()  # as Spark takes them
+    files: int | None = None  # None: nobody counted
+    bytes: int | None = None
+    partition_columns: tuple[str, ...] = ()  # from directories named column=value
+    reader_options: Mapping[str, str] = field(default_factory=dict)  # what the names of the files say
+    table: FileStoreTable | None = None
+    frame: DataFrame | None = None
+
+
+def find_sources(
+    given: Given | Sequence[Given],
+    *,
+    format: str | None = None,  # noqa: A002 - what every reader of files calls it
+    catalog: FileSystemCatalog | None = None,
+) -> list[Source]:
+    """Return the sources that a call names, or say which of them is not there."""
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if not several:
+        raise InvalidInputError("there is no source: give a file, a directory, a pattern, a table or a frame")
+    wanted = None if format is None else _known_format(format)
+    return [_find(one, wanted, catalog) for one in several]
+
+
+def _known_format(name: str) -> str:
+    known = _SPELLINGS.get(name.lower(), name.lower())
+    if known not in FORMATS:
+        raise InvalidInputError(
+            f"the format {name!r} is none of {', '.join(FORMATS)}; load it with Spark and give the frame", format=name
+        )
+    return known
+
+
+def _find(given: Given, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:
+    match given:
+        case Source():
+            return given
+        case FileStoreTable():
+            return Source(given.name, TABLE, table=given)
+        case str() | os.PathLike():
+            return _find_text(os.fspath(given), wanted, catalog)
+        case _:
+            return Source("frame", FRAME, frame=given)
+
+
+def _find_text(text: str, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1] != "file":
+        return _remote(text, wanted, catalog)
+    path = text.removeprefix("file://")
+    named = _named_table(text, catalog) if wanted in {None, TABLE} and not Path(path).exists() else None
+    if named is not None:
+        return Source(text, TABLE, table=named)
+    roots = [path] if Path(path).exists() else sorted(_matches(path))
+    if not roots:
+        raise InvalidInputError(_nothing(text, catalog), source=text)
+    if wanted == TABLE or (wanted is None and len(roots) == 1 and _is_table(Path(roots[0]))):
+        return Source(text, TABLE, table=open_table(roots[0]))
+    return _files(text, roots, wanted)
+
+
+def _matches(path: str) -> Iterator[str]:
+    if _PATTERN.search(path):
+        yield from (
+            found
+            for found in glob.iglob(path, recursive=True)  # noqa: PTH207 - a pattern may be absolute
+            if not _hidden(Path(found).name)
+        )
+
+
+def _nothing(text: str, catalog: FileSystemCatalog | None) -> str:
+    place = "" if catalog is None else f", and no table of that name in {catalog.warehouse}"
+    return f"there is no file, directory or pattern with matches {text!r}{place}: check the path"
+
+
+def _named_table(text: str, catalog: FileSystemCatalog | None) -> FileStoreTable | None:
+    if catalog is None or "/" in text:
+        return None
+    try:
+        return catalog.get_table(Identifier.from_string(text))
+    except (NotFoundError, InvalidInputError):
+        return None
+
+
+def _is_table(path: Path) -> bool:
+    return path.is_dir() and any((path / "schema").glob("schema-[0-9]*"))
+
+
+def _remote(text: str, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:
+    """Return a source that only Spark, or the storage of a table, can reach."""
+    guessed = wanted or _format_of(text.rstrip("/").rsplit("/", 1)[-1])
+    if guessed is not None and guessed != TABLE:
+        return Source(text, guessed, (text,), reader_options=_said_by([text]))
+    try:
+        return Source(text, TABLE, table=open_table(text, {} if catalog is None else catalog.options))
+    except NotFoundError as error:
+        raise InvalidInputError(
+            f"the format of {text!r} cannot be guessed, and there is no table: give the format ({', '.join(FORMATS)})",
+            source=text,
+        ) from error
+
+
+# ---- local files -----------------------------------------------------------------------------------------------------
+
+
+def _files(text: str, roots: Sequence[str], wanted: str | None) -> Source:
+    named = [Path(root) for root in roots if not Path(root).is_dir()]
+    for path in named:
+        if _hidden(path.name):
+            raise InvalidInputError(
+                f"Spark skips files whose names begin with '_' or '.', such as {path.name!r}: rename it", source=text
+            )
+    inside = {Path(root): sorted(_walk(Path(root))) for root in roots if Path(root).is_dir()}
+    found = [*named, *(path for paths in inside.values() for path in paths)]
+    if not found:
+        raise InvalidInputError(f"the directory {text!r} holds no files", source=text)
+    bases, columns = _bases(text, inside)
+    return Source(
+        text,
+        wanted or _common_format(text, found),
+        tuple(_escaped(path) for path in (*named, *bases)),
+        len(found),
+        sum(path.stat().st_size for path in found),
+        columns,
+        _said_by([path.name for path in found]),
+    )
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for directory, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if not _hidden(name))
+        yield from (Path(directory, name) for name in files if not _hidden(name))
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _bases(text: str, inside: Mapping[Path, Iterable[Path]]) -> tuple[list[Path], tuple[str, ...]]:
+    """Return the directories that hold files, less those named column=value, and the columns of the latter."""
+    bases: set[Path] = set()
+    columns: set[tuple[str, ...]] = set()
+    for root, paths in inside.items():
+        for parent in {path.parent for path in paths}:
+            parts = parent.relative_to(root).parts
+            plain = len(parts)
+            while plain and _PARTITION.match(parts[plain - 1]):
+                plain -= 1
+            bases.add(root.joinpath(*parts[:plain]))
+            columns.add(tuple(part.split("=", 1)[0] for part in parts[plain:]))
+    if len(columns) > 1 or (columns and columns != {()} and len(bases) > 1):
+        raise InvalidInputError(
+            f"the directory {text!r} mixes files inside and outside of directories named column=value, or has several "
+            "roots of them: give each as a source of its own",
+            source=text,
+        )
+    return sorted(bases), next(iter(columns), ())
+
+
+def _escaped(path: Path) -> str:
+    return _SPECIAL.sub(r"\\\1", str(path.absolute()))
+
+
+# ---- formats ---------------------------------------------------------------------------------------------------------
+
+
+def _format_of(name: str) -> str | None:
+    return _SUFFIXES.get(_suffix(name))
+
+
+def _suffix(name: str) -> str:
+    parts = name.lower().split(".")
+    while len(parts) > 1 and parts[-1] in _PACKED:
+        parts.pop()
+    return parts[-1] if len(parts) > 1 else ""
+
+
+def _common_format(text: str, paths: Iterable[Path]) -> str:
+    by_format: dict[str | None, Path] = {}
+    for path in paths:
+        by_format.setdefault(_format_of(path.name), path)
+    formats = sorted(known for known in by_format if known is not None)
+    if len(by_format) == 1 and formats:
+        return formats[0]
+    if None in by_format:
+        raise InvalidInputError(
+            f"{text!r}: the name of {str(by_format[None])!r} does not say its format; give the format "
+            f"({', '.join(FORMATS)}), or move the file away",
+            source=text,
+        )
+    raise InvalidInputError(
+        f"{text!r} holds files of several formats ({', '.join(formats)}): give each format as a source of its own",
+        source=text,
+    )
+
+
+def _said_by(names: Iterable[str]) -> dict[str, str]:
+    """Return the reader options that the names of files imply."""
+    suffixes = {_suffix(name) for name in names}
+    if suffixes == {"tsv"}:
+        return {"sep": "\t"}
+    if suffixes and suffixes <= {"jsonl", "ndjson"}:
+        return {"multiLine": "false"}
+    return {}

@@ -30,11 +30,13 @@ _WIDTHS = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a write has come."""
+    """How far a write has come; an engine that spreads it over tasks counts those too."""
 
     rows: int
     bytes: int
     seconds: float
+    tasks: int = 0
+    tasks_done: int = 0
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], None]

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakewright.spark.session import local_session
 
+_HERE = Path(__file__).parent
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of this folder in one worker, so that one session serves them all."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
-        if "/tests/spark/" in str(item.path):
+        if _HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Run a local session in which a failed task is tried again, as on a cluster."""
-    session = local_session("tests", master="local[2,3]", config={"spark.sql.shuffle.partitions": "4"})
+    session = local_session(
+        "tests",
+        master="local[2,3]",
+        memory="2g",
+        config={
+            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
     yield session
     session.stop()

@@ -118,7 +118,12 @@ class CommitMessage(FileChanges):
         return cls.deserialize(message.serialize())
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
-        return CommitMessage.deserialize, (self.serialize(),)
+        # A plain function, because engines' picklers take a method of a class for code to be sent along.
+        return _deserialize, (self.serialize(),)
+
+
+def _deserialize(data: bytes) -> CommitMessage:
+    return CommitMessage.deserialize(data)
 
 
 def snapshot_name(snapshot: Snapshot | None) -> str:

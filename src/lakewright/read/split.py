@@ -195,7 +195,12 @@ class DataSplit:
             raise InvalidMessageError(f"the split cannot be read: {error}") from error
 
     def __reduce__(self) -> tuple[object, ...]:
-        return DataSplit.deserialize, (self.serialize(),)
+        # A plain function, because engines' picklers take a method of a class for code to be sent along.
+        return _deserialize, (self.serialize(),)
+
+
+def _deserialize(data: bytes) -> DataSplit:
+    return DataSplit.deserialize(data)
 
 
 def group_by_rows(files: Sequence[DataFile]) -> list[tuple[int, ...]]:

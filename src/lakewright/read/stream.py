@@ -104,6 +104,29 @@ class StreamScan:
         self._store.consumers.record(self._consumer_id, next_snapshot)
         self._recorded = next_snapshot
 
+    # The same steps, for those who keep their place themselves.
+
+    def begin(self) -> tuple[int, bool] | None:
+        """Return the snapshot a stream begins at, and whether it reads its whole state or what it changed.
+
+        None: the state of the newest snapshot is to be read, but the table was never written.
+        """
+        if self._next is not None:
+            return self._next, False
+        mode = _start_mode(self._store)
+        if mode not in _FULL_MODES:
+            return _first_changes(self._store, mode), False
+        snapshot = pick_snapshot(self._store)
+        return None if snapshot is None else (snapshot.id, True)
+
+    def plan_state(self, snapshot_id: int) -> Plan:
+        """Plan the whole state at a snapshot, as a stream that begins there reads it."""
+        snapshot = self._store.snapshots.find(snapshot_id)
+        if snapshot is None:  # a tag may keep it, and the options may name that tag
+            picked = pick_snapshot(self._store)
+            snapshot = picked if picked is not None and picked.id == snapshot_id else None
+        return self._full(snapshot or self._store.snapshots.get(snapshot_id))
+
     # The endless forms.
 
     def stream_sync(self, sleep: Sleep = time.sleep) -> Iterator[Plan]:
@@ -139,16 +162,15 @@ class StreamScan:
 
     def _first(self) -> Plan | None:
         """Plan the state to begin with where the mode asks for one, and find the snapshot to go on at."""
-        store = self._store
-        mode = _start_mode(store)
-        if mode in _FULL_MODES:
-            snapshot = pick_snapshot(store)
-            if snapshot is None:
-                return None
-            self._next = snapshot.id + 1
-            return self._full(snapshot)
-        self._next = _first_changes(store, mode)
-        return None
+        start = self.begin()
+        if start is None:
+            return None
+        snapshot_id, whole = start
+        if not whole:
+            self._next = snapshot_id
+            return None
+        self._next = snapshot_id + 1
+        return self.plan_state(snapshot_id)
 
     def _full(self, snapshot: Snapshot) -> Plan:
         """Plan a whole snapshot, of which rows whose changes are yet to come in a changelog are left out.

@@ -27,6 +27,7 @@ from pyspark.sql import types as sql
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidMessageError, LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
+from lakewright.spark.progress import Counter, Watch
 from lakewright.spark.session import is_connect
 from lakewright.spark.session import settings as held_settings
 
@@ -84,7 +85,7 @@ def run_job(
     *,
     group: str,
     description: str,
-    progress: object = None,
+    progress: Watch | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> list[Done]:
     """Run a function over the partitions of a frame and return what every task brought home, by task number.
@@ -92,12 +93,14 @@ def run_job(
     `settings` are laid over those with which batches travel fast. A job whose batches grow beyond what Arrow can hold
     runs a second time with batches of bounded size.
     """
-    del progress
     spark = df.sparkSession
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, _ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
-    answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
+    counter = Counter() if progress is None else progress.counter
+    answers = df.mapInArrow(_on_executor(task, counter), _ANSWER_SQL)
     run = 0
     with _named_jobs(spark, group, description):
+        if progress is not None:
+            progress.follow(spark)
         try:
             with held_settings(spark, fast):
                 rows = answers.collect()
@@ -150,7 +153,7 @@ def unpack(payload: bytes) -> list[CommitMessage]:
 # ---- on an executor --------------------------------------------------------------------------------------------------
 
 
-def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _on_executor(task: Task, counter: Counter) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is None:
@@ -158,7 +161,7 @@ def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             raise LakewrightError(message)
         this = TaskId(context.partitionId(), context.taskAttemptId())
         try:
-            payload = task(this, batches)
+            payload = task(this, _counted(batches, counter))
         except LakewrightError as error:
             if is_transient(error):
                 raise
@@ -169,6 +172,12 @@ def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             yield _answer(this, piece, pieces, payload[piece * PIECE_BYTES : (piece + 1) * PIECE_BYTES], None)
 
     return run
+
+
+def _counted(batches: Iterator[pa.RecordBatch], counter: Counter) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        counter.add(batch.num_rows, batch.nbytes)
+        yield batch
 
 
 def _answer(this: TaskId, piece: int, pieces: int, payload: bytes | None, error: str | None) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 
 from lakewright.errors import InvalidInputError
 
@@ -79,6 +80,13 @@ def store_settings(scheme: str, bucket: str, options: Mapping[str, str]) -> Sett
     if endpoint.startswith("http://") or (allow_http and _switch(allow_http, "allow_http") == "true"):
         settings["allow_http"] = "true"
     return tuple(sorted(settings.items()))
+
+
+@cache
+def setting_names() -> frozenset[str]:
+    """Return every name under which an option can reach some store, in lower case."""
+    spelled = [names for store in (_S3, _GCS, _AZURE) for names in store.values()]
+    return frozenset((*" ".join(spelled).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP))
 
 
 def secrets_of(settings: Settings) -> tuple[str, ...]:

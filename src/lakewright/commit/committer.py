@@ -178,24 +178,30 @@ class Committer:
         done = None if newest is None else newest.commit_identifier
         return sorted(i for i in set(identifiers) if done is None or i > done)
 
-    def abort(self, messages: Sequence[CommitMessage]) -> None:
+    def abort(self, messages: Sequence[CommitMessage], identifier: int = MAX_LONG) -> None:
         """Delete the files of messages that were not committed and will not be.
 
-        Nothing is deleted of messages that anybody handed in for publishing, unless that is known to have failed.
+        Nothing is deleted of messages that anybody handed in for publishing, unless that is known to have failed; a
+        stream says under which identifier that would have been.
         """
         check_table(messages, self._receiver(messages))
         files = files_of(self.store, messages)
-        if not self._begun.intersection(files) and not self._may_be_published(messages, files):
+        if not self._begun.intersection(files) and not self._may_be_published(messages, files, identifier):
             delete_written(self.store, files)
 
-    def _may_be_published(self, messages: Sequence[CommitMessage], files: Sequence[WrittenFile]) -> bool:
+    def _may_be_published(
+        self, messages: Sequence[CommitMessage], files: Sequence[WrittenFile], identifier: int
+    ) -> bool:
         """Say whether somebody, in any process, began to commit the messages and is not known to have failed."""
         buckets = self.store.options.bucket()
         changes = (append_change(messages, buckets), compact_change(messages, buckets))
-        marks = ((change, marker_of(messages, MAX_LONG, change, kind)) for change in changes for kind in CommitKind)
+        numbers = {identifier, MAX_LONG}
+        marks = (
+            (c, marker_of(messages, number, c, kind)) for c in changes for kind in CommitKind for number in numbers
+        )
         if any(is_marked(self.store, change, marker) for change, marker in marks):
             return True
-        # The markers of a stream go by identifiers, which nobody told us, and old ones may have come and gone.
+        # The markers of a stream go by identifiers, which nobody may have told us, and old ones may have come and gone.
         created = [e.file.creation_time for change in changes for e in change.entries if e.kind == ADD]
         since = earliest_millis(created, self.clock())
         partitions = frozenset(message.partition_bytes for message in messages)

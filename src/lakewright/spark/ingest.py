@@ -25,7 +25,7 @@ from lakewright.spark.inputs import Given, Source, find_sources
 from lakewright.spark.load import LOAD_SETTINGS, Opened, fitted, open_source, reading, types_of, united
 from lakewright.spark.session import settings
 from lakewright.spark.types import arrow_schema_of, fields_of, spark_schema
-from lakewright.spark.write import WriteResult, write_table
+from lakewright.spark.write import WriteResult, committed_job, write_table
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.types import AtomicType, DataField, parse_type
@@ -90,6 +90,11 @@ class IngestResult:
     seconds: float
 
     @property
+    def dry_run(self) -> bool:
+        """Whether nothing was meant to be written."""
+        return self.written is None
+
+    @property
     def snapshot_id(self) -> int | None:
         """The snapshot that holds the rows."""
         return None if self.written is None else self.written.snapshot_id
@@ -129,7 +134,7 @@ class IngestResult:
             "seconds": round(self.seconds, 3),
             "partitions": self.partitions,
             "replayed": self.replayed,
-            "dry_run": self.written is None,
+            "dry_run": self.dry_run,
             "way": None if self.written is None else self.written.way,
             "plan": asdict(self.plan),
         }
@@ -146,8 +151,8 @@ class _Creation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """The table, or the place where it will be."""
+class Target:
+    """The table, or the place where it will be made."""
 
     name: str
     table: FileStoreTable | None
@@ -158,6 +163,7 @@ class _Target:
 
     @property
     def known(self) -> TableSchema:
+        """The columns, of the table that is there or of the one that will be."""
         found = self.table.schema if self.table is not None else self.schema
         if found is None:
             raise InvalidInputError(f"the columns of {self.name} are not known yet", table=self.name)
@@ -214,8 +220,12 @@ def pipeline(  # noqa: PLR0913 - each argument is one choice of the caller
     """
     started = time.monotonic()
     opened_catalog = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
+    target = find_target(table, opened_catalog, create=create)
+    if job_id is not None and target.table is not None:
+        earlier = committed_job(spark, target.table, job_id)
+        if earlier is not None:  # its sources may be gone by now
+            return IngestResult(_plan(target, (), {}, mode, job_id), earlier, time.monotonic() - started)
     sources = find_sources(source, format=format, catalog=opened_catalog)
-    target = _find_target(table, opened_catalog, create=create)
     creation = _Creation(tuple(primary_key), tuple(partition_by), dict(options or {}), dict(types or {}))
     wish = Wish(
         None if columns is None else tuple(columns),
@@ -258,26 +268,27 @@ def _quiet(_line: str) -> None:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
-def _find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, *, create: bool) -> _Target:
+def find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, *, create: bool) -> Target:
+    """Return the table that a call names, or with `create` the place for it."""
     if not isinstance(table, str):
-        return _Target(table.name, table)
+        return Target(table.name, table)
     if "/" in table or catalog is None:
         try:
-            return _Target(table, open_table(table, {} if catalog is None else catalog.options))
+            return Target(table, open_table(table, {} if catalog is None else catalog.options))
         except NotFoundError:
             if not create:
                 raise
         return _place_of(table, catalog)
     name = Identifier.from_string(table)
     try:
-        return _Target(name.get_full_name(), catalog.get_table(name), name, catalog)
+        return Target(name.get_full_name(), catalog.get_table(name), name, catalog)
     except NotFoundError as error:
         if create:
-            return _Target(name.get_full_name(), None, name, catalog)
+            return Target(name.get_full_name(), None, name, catalog)
         raise type(error)(f"{error}; create it first, or ask for it (create)", **error.facts) from None
 
 
-def _place_of(path: str, catalog: FileSystemCatalog | None) -> _Target:
+def _place_of(path: str, catalog: FileSystemCatalog | None) -> Target:
     """Read `<warehouse>/<database>.db/<table>` as a table of a catalog, so that it can be made."""
     warehouse, _, rest = path.rstrip("/").rpartition("/")
     warehouse, _, database = warehouse.rpartition("/")
@@ -290,10 +301,10 @@ def _place_of(path: str, catalog: FileSystemCatalog | None) -> _Target:
     options = {} if catalog is None else dict(catalog.options)
     made = CatalogFactory.create({**options, "warehouse": warehouse or "."})
     name = Identifier.create(database.removesuffix(".db"), rest)
-    return _Target(name.get_full_name(), None, name, made)
+    return Target(name.get_full_name(), None, name, made)
 
 
-def _settled(spark: SparkSession, target: _Target, first: Opened, wish: Wish, creation: _Creation) -> _Target:
+def _settled(spark: SparkSession, target: Target, first: Opened, wish: Wish, creation: _Creation) -> Target:
     """Return the target with the columns of a new table, or check that the table there is what was asked for."""
     if target.table is not None:
         _check_same(target.table, creation)
@@ -303,7 +314,7 @@ def _settled(spark: SparkSession, target: _Target, first: Opened, wish: Wish, cr
     declared = Schema(fields, list(creation.partition_by), list(creation.primary_key), dict(creation.options))
     with naming(target.name):
         made = new_table_schema(declared, time_millis=int(time.time() * 1000))
-    return _Target(target.name, None, target.identifier, target.catalog, made, declared)
+    return Target(target.name, None, target.identifier, target.catalog, made, declared)
 
 
 def _check_same(table: FileStoreTable, creation: _Creation) -> None:
@@ -349,7 +360,7 @@ def _open(spark: SparkSession, sources: Sequence[Source], options: Mapping[str, 
 
 
 def _fitted(
-    spark: SparkSession, target: _Target, opened: Sequence[Opened], wish: Wish, mode: str, job_id: str | None
+    spark: SparkSession, target: Target, opened: Sequence[Opened], wish: Wish, mode: str, job_id: str | None
 ) -> tuple[IngestPlan, DataFrame]:
     """Return the plan, and the rows of all sources under the names of the table."""
     schema = target.known
@@ -367,18 +378,25 @@ def _fitted(
         _check_types(frame, schema, keys, wish, target.name)
         frames.append(frame)
         reports.append(_report(one, fits, frame, types))
-    plan = IngestPlan(
+    plan = _plan(target, tuple(reports), wish.constants, mode, job_id)
+    return plan, united(frames, [one.source.name for one in opened])
+
+
+def _plan(
+    target: Target, sources: tuple[SourceReport, ...], constants: Mapping[str, object], mode: str, job_id: str | None
+) -> IngestPlan:
+    schema = target.known
+    return IngestPlan(
         target.name,
         mode,
         target.table is None,
-        {f.name: str(f.type) for f in schema.fields},
+        {field.name: str(field.type) for field in schema.fields},
         tuple(schema.primary_keys),
         tuple(schema.partition_keys),
-        {k: str(v) for k, v in wish.constants.items()} if mode == "overwrite" and wish.constants else None,
-        tuple(reports),
+        {name: str(value) for name, value in constants.items()} if mode == "overwrite" and constants else None,
+        sources,
         job_id,
     )
-    return plan, united(frames, [one.source.name for one in opened])
 
 
 def _check_constants(table: str, schema: TableSchema, wish: Wish) -> None:

@@ -120,15 +120,26 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     if job_id is not None:
         user = _user_of(target.store, job_id)
         publication = replace(publication, user=user, once_since=target.store.snapshots.latest_id() or 0)
-        found = target.store.snapshots.of_user(user)
-        if found is not None:
-            return _replayed(df.sparkSession, target.store, found)
+        earlier = committed_job(df.sparkSession, target, job_id)
+        if earlier is not None:
+            return earlier
     if schema_mode == "merge":
         target = merged_table(target, _nullable(arrow_schema_of(df.schema)))
     if partitions is not None:
         target = target.copy({_DYNAMIC: "false"})
     job = WriteJob.new(target.store, overwrite=mode == "overwrite", keys_only=mode == "delete")
     return _write(df, job, publication, Manner(concurrency, distribution, progress))
+
+
+def committed_job(spark: SparkSession, table: FileStoreTable, job_id: str) -> WriteResult | None:
+    """Return what an earlier run of a job brought into the table, None where no snapshot is of it."""
+    found = snapshot_of_job(table, job_id)
+    return None if found is None else _replayed(spark, table.store, found)
+
+
+def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
+    """Return the snapshot that a job committed, None where there is none, or none any more."""
+    return table.store.snapshots.of_user(_user_of(table.store, job_id))
 
 
 def write_spark(

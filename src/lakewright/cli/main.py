@@ -1,0 +1,76 @@
+"""`lakewright`: arguments in, one command run, an exit code out.
+
+0: done, also when it had been done before. 1: refused, nothing was changed, or as the message says. 2: the call is not
+understood. 130 and 143: stopped by Ctrl-C and by a signal to end. A new command is one more entry in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from lakewright.cli.command import common
+from lakewright.cli.ingest import INGEST
+from lakewright.cli.output import Output, fail
+from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
+from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
+from lakewright.errors import LakewrightError
+
+COMMANDS = (INGEST, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS)
+
+OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name and return its exit code."""
+    args = parser().parse_args(argv)
+    output = Output(args.json, args.quiet)
+    with warnings.catch_warnings(), _ended_by_signal():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        try:
+            args.command.run(args, output)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever listened has heard enough
+        except (LakewrightError, OSError) as error:
+            fail(str(error))
+            return REFUSED
+        except KeyboardInterrupt:
+            fail("interrupted")
+            return INTERRUPTED
+    return OK
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = argparse.ArgumentParser(prog="lakewright", description="Apache Paimon tables from the command line.")
+    commands = top.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    shared = common()
+    for command in COMMANDS:
+        one = commands.add_parser(
+            command.name, help=command.help, description=command.description or command.help, parents=[shared]
+        )
+        command.arguments(one)
+        one.set_defaults(command=command)
+    return top
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Let a signal to end be an exception, so that a write in flight cleans up behind itself."""
+
+    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
+        fail("told to end")
+        raise SystemExit(ENDED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,108 @@
+"""What a command says: results on stdout, as text or JSON, and everything else on stderr.
+
+A script can rely on stdout: it holds the result and nothing else, one JSON value where JSON was asked for. `rich` makes
+tables nicer in a terminal; without it they are plain.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Row: TypeAlias = "Mapping[str, object]"
+
+try:
+    from rich.console import Console
+    from rich.table import Table
+except ImportError:  # the extra `cli` is not installed
+    Console = None  # type: ignore[assignment, misc]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command writes, and how."""
+
+    as_json: bool = False
+    quiet: bool = False
+
+    def say(self, line: str) -> None:
+        """Tell a person what is going on."""
+        if not self.quiet:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+    def result(self, value: Row, text: str) -> None:
+        """Hand over what the command was called for."""
+        sys.stdout.write(f"{_json(value) if self.as_json else text}\n")
+        sys.stdout.flush()
+
+    def table(self, rows: Sequence[Row], *, empty: str) -> None:
+        """Hand over a list of things with the same keys; `empty` is said where there are none."""
+        if self.as_json:
+            sys.stdout.write(f"{_json(rows)}\n")
+        elif not rows:
+            self.say(empty)
+        elif Console is not None and sys.stdout.isatty():
+            _rich(rows)
+        else:
+            sys.stdout.write("\n".join(plain(rows)) + "\n")
+        sys.stdout.flush()
+
+
+def fail(message: str) -> None:
+    """Say why a command did not do what it was told to."""
+    sys.stderr.write(f"lakewright: {message}\n")
+
+
+def plain(rows: Sequence[Row]) -> list[str]:
+    """Return a table as lines of text, numbers to the right.
+
+    >>> for line in plain([{"name": "orders", "rows": 12000}, {"name": "x", "rows": None}]):
+    ...     print(line)
+    name      rows
+    orders  12,000
+    x            -
+    """
+    names = list(rows[0])
+    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    aligned = [_aligner(name, rows) for name in names]
+    return ["  ".join(put(c, w) for put, c, w in zip(aligned, line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _aligner(name: str, rows: Sequence[Row]) -> Callable[[str, int], str]:
+    return str.rjust if _is_number(name, rows) else str.ljust
+
+
+def _is_number(name: str, rows: Sequence[Row]) -> bool:
+    return any(isinstance(row[name], int | float) for row in rows)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list() | tuple():
+            return ", ".join(map(str, value)) or "-"
+        case _:
+            return str(value)
+
+
+def _rich(rows: Sequence[Row]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name, justify="right" if _is_number(name, rows) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    Console().print(table, markup=False)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str, indent=2)

@@ -32,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         config={
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.executorEnv.PYTHONPATH": f"{_HERE}:{_HERE.parent}",  # workers find what a test module defines
         },
     )
     yield session

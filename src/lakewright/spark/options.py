@@ -11,11 +11,12 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import TypeAlias
 
 from lakewright.calls import reading
 from lakewright.catalog.filesystem import CatalogFactory
 from lakewright.catalog.open import open_table
-from lakewright.catalog.system import SystemReadBuilder
+from lakewright.catalog.system import AuditLog, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.identifier import Identifier
@@ -29,6 +30,7 @@ READ = frozenset(
     {"snapshot_id", "tag", "timestamp", "incremental", "incremental_mode", "row_kinds", "columns", "filter"}
 )
 READ_TASKS = "num_partitions"
+_SYSTEM = frozenset({"columns", "filter"})  # what a read of a system table understands
 _TABLE_OPTIONS = frozenset(
     name
     for option in vars(CoreOptions).values()
@@ -37,6 +39,7 @@ _TABLE_OPTIONS = frozenset(
 )
 _TABLE_PREFIXES = ("fields.", "lakewright.")
 _STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.")
+AnyTable: TypeAlias = FileStoreTable | SystemTable | AuditLog
 _SWITCH = {"true": True, "false": False}
 # What asks for something else than the newest state, under Paimon's keys: such a view cannot be written.
 _TRAVEL_PREFIXES = ("scan.", "incremental-")
@@ -61,9 +64,20 @@ class DoorOptions:
         return cls(**sorts)
 
     def open(self) -> FileStoreTable:
-        """Open the table that the options name, with the options that hold for it."""
+        """Open the table that the options name, with the options that hold for it; a system table is refused."""
+        table = self.open_any()
+        if isinstance(table, FileStoreTable):
+            return table
+        raise UnsupportedError(f"{table.name} is a system table, which can only be read as it is", table=table.name)
+
+    def open_any(self) -> AnyTable:
+        """Open the table, or the system table such as `db.t$snapshots`, that the options name."""
         table = _open(self.place, {**self.storage, **self.table})
         kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
+        if isinstance(table, SystemTable):
+            if kept or any(word in self.words for word in READ - _SYSTEM):
+                raise InvalidInputError(f"{table.name} tells of the table as it is: only columns and filter fit it")
+            return table
         return table.copy(kept) if kept else table
 
     @property
@@ -99,23 +113,33 @@ class DoorOptions:
             return _json_names(word, value)
         return [name.strip() for name in value.split(",")]
 
-    def read(self, table: FileStoreTable) -> ReadBuilder | SystemReadBuilder:
+    def read(self) -> ReadBuilder | SystemReadBuilder:
         """Return the read that the options describe."""
+        table = self.open_any()
         moment = self.words.get("timestamp")
-        as_text = moment is not None and not moment.strip().lstrip("-").isdigit()
-        if as_text and moment is not None:
+        millis = self.number("timestamp") if moment is not None and moment.strip().isdigit() else None
+        if moment is not None and millis is None and not isinstance(table, SystemTable):
             table = table.copy({CoreOptions.SCAN_TIMESTAMP.key(): moment})
         return reading(
-            table,
+            table,  # type: ignore[arg-type]  # system tables answer the reading half of a table's interface
             filter=self.words.get("filter"),
             columns=self.names("columns"),
             snapshot_id=self.number("snapshot_id"),
             tag=self.words.get("tag"),
-            timestamp=None if as_text else self.number("timestamp"),
+            timestamp=millis,
             incremental=self.words.get("incremental"),
             incremental_mode=self.words.get("incremental_mode"),
             row_kinds=self.switch("row_kinds"),
         )
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a catalog that reach its storage."""
+    return {key: value for key, value in options.items() if _is_storage(key.lower())}
+
+
+def _is_storage(key: str) -> bool:
+    return key in setting_names() or key.startswith(_STORAGE_PREFIXES)
 
 
 def _sort(key: str, words: Collection[str]) -> str:
@@ -125,7 +149,7 @@ def _sort(key: str, words: Collection[str]) -> str:
         return "place"
     if key in _TABLE_OPTIONS or key.startswith(_TABLE_PREFIXES):
         return "table"
-    if key in setting_names() or key.startswith(_STORAGE_PREFIXES):
+    if _is_storage(key):
         return "storage"
     known = sorted({*words, *PLACE, *_TABLE_OPTIONS, *setting_names()} - {"paths"})
     near = get_close_matches(key, known, n=1) or get_close_matches(key.replace("-", "_"), known, n=1)
@@ -136,7 +160,7 @@ def _sort(key: str, words: Collection[str]) -> str:
     )
 
 
-def _open(place: Mapping[str, str], options: Mapping[str, str]) -> FileStoreTable:
+def _open(place: Mapping[str, str], options: Mapping[str, str]) -> AnyTable:
     if "paths" in place:
         raise UnsupportedError(
             f'format("{FORMAT}") reads one table at a time: load each path by itself and join them with unionByName'

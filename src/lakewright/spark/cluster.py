@@ -1,15 +1,42 @@
-"""How the rows of a frame reach the task that writes their bucket."""
+"""How the rows of a frame reach the task that writes their bucket: a frame and a write in, a frame and a task out.
+
+There are two ways. Either every task writes the rows it has, in place. Or rows travel as Arrow blocks to the one task
+that writes their bucket, which gets them bucket by bucket, in the order of the frame; so it needs memory for one bucket
+only, and a bucket that is larger than that spills.
+
+    append table without buckets     in place; with distribution = partition as blocks, a large partition to many tasks
+    fixed buckets                    as blocks; with distribution = none in place: each task adds files to each bucket
+    dynamic buckets                  as blocks, to the assigner of the key
+    keys across partitions           as blocks, to one task
+    postponed buckets                in place; as blocks where rows go to real buckets
+
+Always holds: where one frame has a key twice, the later row wins. In place, later tasks number their rows higher
+(`WriteJob.sequence_stride`); blocks are put into the order of the tasks that sent them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from lakewright.spark.jobs import Task, TaskId, pack
+from lakewright.errors import InvalidInputError
+from lakewright.spark.blocks import BLOCKS_ORDER, BLOCKS_SQL, receive, sending
+from lakewright.spark.estimate import parallelism, size_of
+from lakewright.spark.jobs import BATCH_BYTES, Task, TaskId, batch_rows, pack
+from lakewright.spec.options import CoreOptions, WriteDistribution
+from lakewright.spec.schema import BucketMode
+from lakewright.write.assign import BUCKETS_MAX
+from lakewright.write.sender import Receivers, joined
 from lakewright.write.writer import WriteJob
+
+SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in place
+_TASK_BYTES = 64 << 20  # worth a task of its own
+_BLOCKS_MAX = 1024  # in a batch on its way to a worker
+_ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +45,145 @@ class Clustered:
 
     frame: DataFrame
     task: Task
-    way: str
+    way: str  # in one sentence
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distribution: str | None) -> Clustered:
-    """Return the frame as it is: every task writes the rows it has."""
-    del distribution
-    frame = df if concurrency is None else df.coalesce(concurrency)
+    """Return a frame that holds the same rows in the tasks that write them.
 
+    `concurrency` is the largest number of tasks that write, `distribution` overrides the table's own
+    `lakewright.write-distribution`.
+    """
+    job = _single_threaded(job)
+    wish = _wish(job, distribution)
+    mode, schema = job.store.schema.bucket_mode, job.store.schema
+    match mode:
+        case BucketMode.UNAWARE if wish is WriteDistribution.PARTITION and schema.partition_keys:
+            return _by_partition(df, job, concurrency)
+        case BucketMode.UNAWARE:
+            return _in_place(df, job, concurrency, "in place: rows of this table may lie in any file")
+        # Fewer tasks than the frame has parts would mix their order, which keys depend on.
+        case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
+            numbered = replace(job, sequence_stride=SEQUENCE_STRIDE)
+            return _in_place(df, numbered, concurrency, "in place as asked: each task adds files to each bucket")
+        case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
+            return _in_place(df, job, concurrency, "in place: the rows wait for their buckets")
+        case BucketMode.KEY_DYNAMIC:
+            return _as_blocks(df, job, Receivers(1), "as blocks to one task, which knows where each key lives")
+        case BucketMode.HASH_DYNAMIC:
+            receivers = _assigners(df, job, concurrency)
+            return _as_blocks(df, job, receivers, f"as blocks to {receivers.count} tasks, by the assigner of the key")
+        case BucketMode.HASH_FIXED | BucketMode.POSTPONE:
+            receivers = Receivers(_writers(df, job, concurrency))
+            by = "bucket" if mode is BucketMode.HASH_FIXED else "partition"
+            return _as_blocks(df, job, receivers, f"as blocks to {receivers.count} tasks, by {by}")
+
+
+def _wish(job: WriteJob, distribution: str | None) -> WriteDistribution:
+    """Return the distribution that the caller or the table asks for, if the table can be written so."""
+    option = CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION
+    wish = job.store.options.get(option) if distribution is None else option.parse(distribution)
+    dynamic = job.store.schema.bucket_mode in {BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC}
+    if distribution is not None and wish is WriteDistribution.NONE and (dynamic or job.real_buckets):
+        raise InvalidInputError(
+            f"{job.store.name}: where the rows of this table go is decided while they are written, so those of one key "
+            "must come together; leave the distribution out, or make a table with a fixed number of buckets",
+            table=job.store.name,
+            distribution=distribution,
+        )
+    return wish
+
+
+def _single_threaded(job: WriteJob) -> WriteJob:
+    """Return the write with one thread per task, unless the table says otherwise: tasks share the cores already."""
+    option, store = CoreOptions.LAKEWRIGHT_WRITE_THREADS, job.store
+    if option.key() in store.schema.options:
+        return job
+    return replace(job, store=store.with_schema(store.schema.with_options({option.key(): "1"})))
+
+
+# ---- how many tasks --------------------------------------------------------------------------------------------------
+
+
+def _writers(df: DataFrame, job: WriteJob, concurrency: int | None) -> int:
+    """Return how many tasks share the buckets: not more than there are, nor than there are rows for."""
+    size, most = size_of(df), 2 * parallelism(df.sparkSession)
+    if size is not None:
+        most = max(min(most, -(-size // _TASK_BYTES)), size // (16 * _TASK_BYTES), 1)
+    schema = job.store.schema
+    if schema.bucket_mode is BucketMode.HASH_FIXED and not schema.partition_keys:
+        most = min(most, job.store.options.bucket())
+    return max(1, most if concurrency is None else min(most, concurrency))
+
+
+def _assigners(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
+    """Return how many tasks give buckets to keys: each begins buckets of its own, so not more than fill them."""
+    options = job.store.options
+    writers = _writers(df, job, concurrency)
+    initial = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
+    most = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+    if initial is None:
+        initial = 1 if job.store.schema.partition_keys else _filled_buckets(df, options)
+    assigners = max(1, min(writers, initial, most if most > 0 else BUCKETS_MAX))
+    groups = max(1, writers // assigners) if job.store.schema.partition_keys else 1
+    return Receivers(assigners * groups, assigners)
+
+
+def _filled_buckets(df: DataFrame, options: CoreOptions) -> int:
+    """Return how many dynamic buckets the frame fills, as far as Spark can tell."""
+    size = size_of(df)
+    if size is None:
+        return parallelism(df.sparkSession)
+    rows = size // (8 + 8 * len(df.columns))
+    return -(-rows // max(1, options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)))
+
+
+# ---- the ways --------------------------------------------------------------------------------------------------------
+
+
+def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -> Clustered:
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt) as writer:
-            for batch in batches:
-                writer.write(batch)
+            for rows in joined(batches):
+                writer.write(rows)
             return pack(writer.prepare())
 
-    return Clustered(frame, task, "as they come")
+    return Clustered(df if concurrency is None else df.coalesce(concurrency), task, way)
+
+
+def _as_blocks(df: DataFrame, job: WriteJob, receivers: Receivers, way: str) -> Clustered:
+    blocks, settings = _blocks(df, job, receivers)
+    frame = blocks.repartitionById(receivers.count, F.col("target")).sortWithinPartitions(*BLOCKS_ORDER)
+    return Clustered(frame, _receiving(job, receivers), way, settings)
+
+
+def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clustered:
+    """Bring the blocks of a partition together; Spark gives a large one to several tasks, and small ones to one."""
+    receivers = Receivers(1)  # the target is not looked at
+    blocks, settings = _blocks(df, job, receivers)
+    frame = blocks.hint("rebalance", "place")
+    frame = frame if concurrency is None else frame.coalesce(concurrency)
+    way = "as blocks, by partition; a large partition goes to several tasks"
+    return Clustered(frame.sortWithinPartitions(*BLOCKS_ORDER), _receiving(job, receivers), way, settings)
+
+
+def _blocks(df: DataFrame, job: WriteJob, receivers: Receivers) -> tuple[DataFrame, dict[str, str]]:
+    """Return the frame as blocks, and the settings under which they travel.
+
+    One setting holds for rows and for blocks, so the size of blocks follows from how many rows make a batch.
+    """
+    records = min(batch_rows(df.schema), _BLOCKS_MAX)
+    send = sending(job, receivers, block_bytes=BATCH_BYTES // records)
+    return df.mapInArrow(send, BLOCKS_SQL), {_ROWS_PER_BATCH: str(records)}
+
+
+def _receiving(job: WriteJob, receivers: Receivers) -> Task:
+    settle_bytes = max(1 << 20, job.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
+
+    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
+            receive(batches, writer, job.new_intake().schema, settle_bytes=settle_bytes)
+            return pack(writer.prepare())
+
+    return task

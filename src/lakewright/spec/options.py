@@ -65,6 +65,22 @@ class ChangelogProducer(StrEnum):
     LOOKUP = "lookup"
 
 
+class WriteDistribution(StrEnum):
+    """How an engine with many tasks brings rows together before they are written."""
+
+    AUTO = "auto"
+    NONE = "none"
+    PARTITION = "partition"
+
+
+class NativeScan(StrEnum):
+    """Which raw files an engine may read with a reader of its own."""
+
+    LOCAL = "local"  # those on a disk that all its workers see
+    ALWAYS = "always"  # those of object stores too: the engine has its own way, and its own keys, to them
+    NEVER = "never"
+
+
 class SortOrder(StrEnum):
     """Which end of the sequence fields is the newest."""
 
@@ -450,10 +466,14 @@ class CoreOptions:
     # Our own; other implementations ignore them.
     LAKEWRIGHT_DURABLE = ConfigOption("lakewright.durable", _BOOL, default=True)  # fsync on local disks
     LAKEWRIGHT_WRITE_THREADS = ConfigOption("lakewright.write-threads", _COUNT, _CPUS)
+    LAKEWRIGHT_WRITE_DISTRIBUTION = ConfigOption(
+        "lakewright.write-distribution", _one_of(WriteDistribution), WriteDistribution.AUTO
+    )
     LAKEWRIGHT_MERGE_MEMORY = ConfigOption("lakewright.merge-memory", _SIZE, 256 * MIB)  # rows of one merge in memory
     # Rows of level 0 are read, and merged, also where only compacted rows are visible.
     LAKEWRIGHT_READ_LEVEL_0 = ConfigOption("lakewright.read-level-0", _BOOL, default=False)
     LAKEWRIGHT_READ_THREADS = ConfigOption("lakewright.read-threads", _COUNT, _CPUS)
+    LAKEWRIGHT_NATIVE_SCAN = ConfigOption("lakewright.native-scan", _one_of(NativeScan), NativeScan.LOCAL)
 
     @classmethod
     def from_dict(cls, options: Mapping[str, object]) -> CoreOptions:

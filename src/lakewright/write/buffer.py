@@ -55,8 +55,15 @@ class Written:
 class Buffer(Protocol):
     """Where routed rows wait until they are files. What `finish` returned is the buffer's own until `forget`."""
 
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of rows the buffer keeps in memory."""
+
     def add(self, groups: list[Group]) -> None:
         """Take over the groups of one batch, and empty the list."""
+
+    def settle(self) -> None:
+        """Write what waits and close its files, because nothing is expected to follow; what follows gets new files."""
 
     def finish(self) -> dict[Place, Written]:
         """Write everything and close every file."""
@@ -168,6 +175,14 @@ class WriteBuffer:
                 self._flush(place)
         if self._held > self._budget:
             self._shrink()
+
+    def settle(self) -> None:
+        """Write what waits and close its files; what follows gets new ones."""
+        self.raise_failure()
+        for place in sorted(self._buckets, key=lambda place: -self._buckets[place].bytes):
+            self._flush(place, close=True)
+        self._wait(lambda: self._held <= self._budget // 2 or self._running == 0)
+        self.raise_failure()
 
     def finish(self) -> dict[Place, Written]:
         """Write everything, close every file and return the finished files by bucket. `forget` hands them over."""

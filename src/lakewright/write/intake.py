@@ -34,6 +34,11 @@ class Intake:
         self._table = table
         self._aligner = Aligner(fields, table=table, write_cols=write_cols)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows that come out."""
+        return self._aligner.schema
+
     def take(self, batch: pa.Table | pa.RecordBatch, given: GivenKinds | None, *, first_row: int) -> pa.Table:
         """Return the rows of a batch; `first_row` is the number of its first row in the call."""
         if given is not None:
@@ -77,6 +82,11 @@ class KeyedIntake(Intake):
         self._not_null = () if nullable else schema.primary_keys
         self._arrow_schema = pa.schema([to_arrow_field(VALUE_KIND), *self._aligner.schema])
         self._merging = MergeSpec.of_schema(schema, table=table)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows that come out: their kinds, then those of the table."""
+        return self._arrow_schema
 
     def take(self, batch: pa.Table | pa.RecordBatch, given: GivenKinds | None, *, first_row: int) -> pa.Table:
         """Return the rows of a batch behind their kinds; rows that the options ignore are left out."""

@@ -116,6 +116,11 @@ class KeyedBuffer:
         if self._held > self._limits.budget_bytes:
             self._shrink()
 
+    def settle(self) -> None:
+        """Fold and write everything that waits; what follows in these buckets becomes runs of their own."""
+        self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
+        pa.default_memory_pool().release_unused()
+
     def finish(self) -> dict[Place, Written]:
         """Fold and write everything, and return the finished files by bucket. `forget` hands them over."""
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])

@@ -30,7 +30,7 @@ def router_of(task: WriteTask) -> Router:
         case BucketMode.UNAWARE | BucketMode.HASH_FIXED:
             return HashRouter(schema, table=task.store.name)
         case BucketMode.HASH_DYNAMIC:
-            return DynamicRouter(task)
+            return DynamicRouter(task, task.assigner)
         case BucketMode.KEY_DYNAMIC:
             return CrossPartitionRouter(task)
         case BucketMode.POSTPONE:
@@ -67,7 +67,7 @@ def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) ->
 
     def rolling_file(place: Place) -> RollingFile:
         if place not in numbers:
-            numbers[place] = SequenceNumbers(0 if live is None else live.next_sequence(*place))
+            numbers[place] = SequenceNumbers(_first_sequence(task, live, place))
         return RollingFile(plan, partial(names.new_file, place, plan), numbers[place], task.clock_ms)
 
     ordered = task.store.schema.bucket_mode is not BucketMode.UNAWARE
@@ -89,11 +89,13 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
     def new_files(place: Place) -> tuple[RollingFile, RollingFile | None]:
         return rolling_file(place, data), rolling_file(place, changelog) if with_changelog else None
 
-    def first_sequence(place: Place) -> int:
-        return 0 if live is None else live.next_sequence(*place)
-
     spec = MergeSpec.of_schema(store.schema, table=store.name)
-    return KeyedBuffer(spec, new_files, first_sequence, limits_of(store.options))
+    return KeyedBuffer(spec, new_files, partial(_first_sequence, task, live), limits_of(store.options))
+
+
+def _first_sequence(task: WriteTask, live: LiveBuckets | None, place: Place) -> int:
+    """Return the number of a task's first row in a bucket: above those that are there, and those of earlier tasks."""
+    return (0 if live is None else live.next_sequence(*place)) + task.number * task.sequence_stride
 
 
 def _names(task: WriteTask, *plans: FilePlan) -> FileNames:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lakewright.formats.rolling import FilePlan, NewFile, wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.storage.layout import check_file_name
+from lakewright.write.assign import Assigner
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 
@@ -28,6 +29,8 @@ class WriteTask:
     overwrite: bool = False  # what is there goes away: bucket counts, sequence numbers and indexes start from nothing
     clock_ms: Callable[[], int] = wall_clock_ms
     real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
+    sequence_stride: int = 0  # task n of a bucket's writers numbers its rows from the first free number + n * stride
+    assigner: Assigner = field(default_factory=Assigner)  # of dynamic buckets: which of them may get new keys
 
     @property
     def stem(self) -> str:

@@ -28,6 +28,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.supported import check_supported_for_write
+from lakewright.write.assign import Assigner
 from lakewright.write.buffer import Written
 from lakewright.write.intake import Intake, KeyedIntake
 from lakewright.write.kinds import GivenKinds, RowKinds
@@ -67,6 +68,7 @@ class WriteJob:
     overwrite: bool = False
     real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
     keys_only: bool = False  # what is written are the keys of rows to delete
+    sequence_stride: int = 0  # where tasks share buckets: the rows of later tasks get higher numbers, this far apart
 
     @classmethod
     def new(
@@ -87,13 +89,20 @@ class WriteJob:
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
         return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite, real_buckets, keys_only)
 
-    def open_writer(self, task: int = 0, attempt: int = 0) -> TableWriter:
-        """Open the writer of one attempt at one task; the two numbers are part of every file name."""
-        return TableWriter(self, task=task, attempt=attempt)
+    def open_writer(self, task: int = 0, attempt: int = 0, *, assigner: Assigner | None = None) -> TableWriter:
+        """Open the writer of one attempt at one task; the two numbers are part of every file name.
+
+        Where several writers give dynamic buckets to new keys, each says which `assigner` it is.
+        """
+        return TableWriter(self, task=task, attempt=attempt, assigner=assigner)
 
     def check_input(self, schema: pa.Schema) -> None:
         """Refuse rows of this schema if it alone tells that they cannot be written; nothing is read or written."""
-        _intake(self, keys_only=self.keys_only).take(schema.empty_table(), None, first_row=0)
+        self.new_intake().take(schema.empty_table(), None, first_row=0)
+
+    def new_intake(self) -> Intake:
+        """Return what aligns the rows of this write and finds their kinds."""
+        return _intake(self, keys_only=self.keys_only)
 
     @property
     def partial_columns(self) -> tuple[str, ...] | None:
@@ -130,15 +139,31 @@ class TableWriter:
     """Writes rows into data files that no snapshot names yet."""
 
     def __init__(
-        self, job: WriteJob, *, task: int = 0, attempt: int = 0, clock_ms: Callable[[], int] = wall_clock_ms
+        self,
+        job: WriteJob,
+        *,
+        task: int = 0,
+        attempt: int = 0,
+        assigner: Assigner | None = None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         store = job.store
         with naming(store.name):
             check_supported_for_write(store.schema)
         self._job = job
         self._store = store
-        self._task = WriteTask(store, job.write_id, task, attempt, job.overwrite, clock_ms, job.real_buckets)
-        self._intake = _intake(job, keys_only=job.keys_only)
+        self._task = WriteTask(
+            store,
+            job.write_id,
+            task,
+            attempt,
+            job.overwrite,
+            clock_ms,
+            job.real_buckets,
+            job.sequence_stride,
+            assigner or Assigner(),
+        )
+        self._intake = job.new_intake()
         self._live = _live_buckets(job)
         self._router = router_of(self._task)
         self._buffer = buffer_of(self._task, self._live, job.partial_columns)
@@ -160,6 +185,26 @@ class TableWriter:
         if given is not None and isinstance(data, pa.Table | pa.RecordBatch):
             given.check_count(data.num_rows)
         return self._write(data, self._intake, bucket, given)
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of rows wait in memory to be written."""
+        return self._staged_bytes + self._buffer.held_bytes
+
+    def take(self, rows: pa.Table) -> None:
+        """Take rows that an intake of the same job let in already, in another process perhaps."""
+        self._check_open()
+        self._take(rows, None)
+
+    def settle(self) -> None:
+        """Write what waits into files: no more rows of these buckets are expected. Those that come get new files."""
+        self._check_open()
+        self._unstage(None)
+        try:
+            self._buffer.settle()
+        except BaseException as error:
+            self._poison = error
+            raise
 
     def delete(self, keys: ArrowData) -> int:
         """Delete the rows with these keys and return how many keys there were; other columns may be missing."""
@@ -278,6 +323,12 @@ class TableWriter:
         for group in groups:
             place = (group.partition, group.bucket)
             self._rows[place] = self._rows.get(place, 0) + group.rows.num_rows
+            if 0 < self._job.sequence_stride < self._rows[place]:
+                raise InvalidInputError(
+                    f"table {self._store.name}: task {self._task.number} has more rows for bucket {group.bucket} than "
+                    f"the {self._job.sequence_stride} numbers between two tasks; write with more tasks",
+                    table=self._store.name,
+                )
         return groups
 
     def _check_open(self) -> None:

@@ -1,0 +1,120 @@
+"""Rows on their way to the writer of their bucket: batches in, groups of rows that one writer must get out.
+
+The first half of a write in two steps. `send` takes rows in as a writer does (aligned, with their kinds, keys
+checked) and groups them by what must come together; whoever receives a group hands it to `TableWriter.take`, which
+finds the buckets again by itself. What must come together depends on the bucket mode:
+
+    fixed buckets, or none     the rows of one bucket
+    dynamic buckets            the rows of one assigner: a key always goes to the same one
+    postponed, real buckets    the rows of one partition, whose number of buckets one writer decides
+    keys across partitions     everything: where a key lives is known to one writer only
+
+Rows keep their order inside a group, and groups are given in the order in which their rows arrived.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lakewright.spec.buckets import row_hashes
+from lakewright.spec.datafile import EMPTY_ROW
+from lakewright.spec.schema import BucketMode, TableSchema
+from lakewright.write.assign import Assigner, channels_of
+from lakewright.write.routing import Group, HashRouter, Routing, number_partitions, place_rows, route
+from lakewright.write.writer import WriteJob
+
+_INTAKE_BYTES = 4 << 20  # batches are aligned together, up to this much
+STAGE_BYTES = 32 << 20  # and grouped together, up to this much
+
+_Grouping: TypeAlias = Callable[[pa.Table], list[Group]]
+
+
+@dataclass(frozen=True, slots=True)
+class Receivers:
+    """The writers that take what is sent, by number.
+
+    Of dynamic buckets, `assigners` share each partition; the others have partitions of their own.
+    """
+
+    count: int
+    assigners: int = 1
+
+    def assigner(self, number: int) -> Assigner:
+        """Return which of the assigners of its partitions a writer is."""
+        return Assigner(number % self.assigners, self.assigners)
+
+    def of(self, group: Group, mode: BucketMode) -> int:
+        """Return the writer of a group."""
+        match mode:
+            case BucketMode.KEY_DYNAMIC:
+                return 0
+            case BucketMode.HASH_DYNAMIC:
+                first = zlib.crc32(group.partition) % max(1, self.count // self.assigners) * self.assigners
+                return first + group.bucket
+            case _:
+                return (zlib.crc32(group.partition) + group.bucket) % self.count
+
+
+def send(
+    batches: Iterable[pa.RecordBatch], job: WriteJob, receivers: Receivers, *, stage_bytes: int = STAGE_BYTES
+) -> Iterator[Group]:
+    """Take the rows of one task in, and yield them in groups for those who write them, a stage at a time."""
+    intake, grouped = job.new_intake(), _grouping(job, receivers)
+    stage: list[pa.Table] = []
+    size = rows = 0
+    for table in joined(batches):
+        stage.append(intake.take(table, None, first_row=rows))
+        rows += table.num_rows
+        size += stage[-1].nbytes
+        if size >= stage_bytes:
+            yield from grouped(pa.concat_tables(stage))
+            stage, size = [], 0
+    if stage:
+        yield from grouped(pa.concat_tables(stage))
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put small batches together: looking at one costs the same, however few rows it has."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _INTAKE_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _grouping(job: WriteJob, receivers: Receivers) -> _Grouping:
+    schema, name = job.store.schema, job.store.name
+    match schema.bucket_mode:
+        case BucketMode.KEY_DYNAMIC:
+            return _together
+        case BucketMode.HASH_DYNAMIC:
+            return partial(_by_assigner, Routing(name, schema.partition_fields), schema, receivers.assigners)
+        case BucketMode.POSTPONE:
+            return partial(route, routing=Routing(name, schema.partition_fields))
+        case BucketMode.UNAWARE | BucketMode.HASH_FIXED:
+            return HashRouter(schema, table=name).route
+
+
+def _together(rows: pa.Table) -> list[Group]:
+    return [Group(EMPTY_ROW, 0, rows)]
+
+
+def _by_assigner(routing: Routing, schema: TableSchema, assigners: int, rows: pa.Table) -> list[Group]:
+    """Group rows by partition, and by the assigner of their key."""
+    if assigners == 1:
+        return route(rows, routing)
+    key = schema.trimmed_primary_key_fields
+    hashes = row_hashes([rows.column(field.name) for field in key], [field.type for field in key])
+    numbers = channels_of(0, hashes, channels=assigners, assigners=assigners)
+    return place_rows(rows, routing, number_partitions(rows, routing), numbers)

@@ -200,4 +200,13 @@ def test_connect_is_heard_only_in_the_thread_of_the_job(spark: SparkSession) -> 
     watch.follow(spark)
     watch.on_connect([stage], inflight_tasks=1, operation_id="x", done=False)
     watch.on_connect(None, inflight_tasks=0, operation_id="x", done=True)
-    assert [(now.tasks, now.tasks_done) for now in seen] == [(4, 3), (4, 3)]
+    watch.on_connect([stage, stage], inflight_tasks=1, operation_id="y", done=False)
+    assert [(now.tasks, now.tasks_done) for now in seen] == [(4, 3), (12, 9)]
+
+
+def test_a_stage_that_turns_out_to_be_skipped_leaves_the_count(spark: SparkSession) -> None:
+    seen: list[lw.Progress] = []
+    with watching(spark, "g", seen.append, what="w") as watch:
+        watch.tell(14, 4)
+        watch.tell(10, 5)
+    assert [(now.tasks, now.tasks_done) for now in seen][:2] == [(14, 4), (10, 5)]

@@ -66,6 +66,7 @@ class Watch:
         self._group = group
         self._earlier: frozenset[int] = frozenset()
         self._tasks = (0, 0)  # all, done
+        self._operations: dict[str | None, tuple[int, int]] = {}  # over Connect, as above
         self._work: Work | None = None
         self._thread = 0
         self._failure: Exception | None = None
@@ -103,7 +104,7 @@ class Watch:
     def tell(self, tasks: int, tasks_done: int) -> None:
         """Take note of the number of tasks, and tell those who look."""
         with self._lock:
-            self._tasks = (max(tasks, self._tasks[0]), max(tasks_done, self._tasks[1]))
+            self._tasks = (tasks, tasks_done)
             now = self.progress()
             for listener in list(self._listeners):
                 try:
@@ -115,13 +116,16 @@ class Watch:
     def ask(self, tracker: Any) -> None:  # noqa: ANN401 - Spark's tracker has no public type
         """Ask a classic session how far the jobs of the group are."""
         numbers = sorted(set(tracker.getJobIdsForGroup(self._group)) - self._earlier)
-        self.tell(*tasks_of(_job(tracker, number) for number in numbers))
+        if numbers:
+            self.tell(*tasks_of(_job(tracker, number) for number in numbers))
 
-    def on_connect(self, stages: Iterable[Any] | None, **_: object) -> None:
+    def on_connect(self, stages: Iterable[Any] | None, *, operation_id: str | None, **_: object) -> None:
         """Take what Connect says of an operation; it says so in the thread that started the operation."""
-        if threading.get_ident() == self._thread:
-            found = list(stages or ())
-            self.tell(sum(s.num_tasks for s in found), sum(s.num_completed_tasks for s in found))
+        found = list(stages or ())
+        if threading.get_ident() != self._thread or not found:
+            return
+        self._operations[operation_id] = (sum(s.num_tasks for s in found), sum(s.num_completed_tasks for s in found))
+        self.tell(*map(sum, zip(*self._operations.values(), strict=True)))
 
     def finish(self, *, succeeded: bool) -> None:
         """Tell the end, and report a callback that failed; where warnings are errors, this one is not."""

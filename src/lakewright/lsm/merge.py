@@ -92,6 +92,23 @@ class MergeSpec:
         with naming(self.table):
             return _computed(groups, self.function)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether one of the rows of a key wins as it is, so that a merge only leaves rows out."""
+        return self.function is None
+
+    def winners(self, rows: pa.Table) -> Longs:
+        """Return the positions of the rows, in any order, that a merge keeps and that do not delete; by key."""
+        if not self.keeps_rows:
+            raise UnsupportedError(
+                f"the merge engine {self.engine.value!r} of the table {self.table!r} computes rows from several: no "
+                "row wins as it is",
+                table=self.table,
+            )
+        found = _winners(merge_order(rows, self), self)
+        retracts = _retracts(rows)
+        return found[~retracts.take(found)] if retracts.any() else found
+
     def check_kinds(self, kinds: AbstractSet[int]) -> None:
         """Refuse kinds of rows that no merge can take.
 

@@ -45,16 +45,23 @@ def merge_runs(
     About `memory_bytes` of rows are held at a time, and at least one table of each run. `each` is `map`, or something
     that gives the same in the same order with several threads.
     """
-    pieces = (piece for parts in _windows(runs, spec, memory_bytes) for piece in _cut(parts, spec.key))
-    with closing(pieces):
+    with closing(key_ranges(runs, spec, memory_bytes=memory_bytes)) as pieces:
         for rows in each(partial(_merged, spec), pieces):
             if len(rows):
                 yield rows
 
 
+def key_ranges(
+    runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int
+) -> Generator[Sequence[pa.Table]]:
+    """Cut sorted runs into ranges of keys that can be merged side by side: of each the sorted rows of every run."""
+    for parts in _windows(runs, spec, memory_bytes):
+        yield from _cut(parts, spec.key)
+
+
 def _merged(spec: MergeSpec, parts: Sequence[pa.Table]) -> pa.Table:
     """Return all rows of some keys as one row per key, in key order."""
-    apart = _apart(parts, spec.key)
+    apart = in_key_order(parts, spec.key)
     rows = spec.fold(pa.concat_tables(parts)) if apart is None else pa.concat_tables(apart)
     return rows.drop_columns([LEVEL.name]) if LEVEL.name in rows.column_names else rows
 
@@ -75,8 +82,8 @@ def _cut(parts: list[pa.Table], key: KeyOrder) -> Iterator[list[pa.Table]]:
         yield parts
 
 
-def _apart(parts: Sequence[pa.Table], key: KeyOrder) -> list[pa.Table] | None:
-    """Return sorted tables in key order where the keys of each lie behind those of another: none has to be merged."""
+def in_key_order(parts: Sequence[pa.Table], key: KeyOrder) -> list[pa.Table] | None:
+    """Return sorted tables in key order where the keys of each lie behind those of another; None: they meet."""
     if len(parts) == 1:
         return list(parts)
     ranges = sorted((key.key_at(rows, 0), key.key_at(rows, len(rows) - 1), n) for n, rows in enumerate(parts))

@@ -16,7 +16,7 @@ from lakewright.commit.files import files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.metadata.store import TableStore
-from lakewright.spark.jobs import Done, has_losers, wait_until_idle
+from lakewright.spark.jobs import Done, has_losers, ran_again, wait_until_idle
 from lakewright.spark.session import is_connect
 from lakewright.write.leftovers import remove_leftovers
 
@@ -44,7 +44,8 @@ def remove_losers(
     spark: SparkSession, store: TableStore, write_id: str, done: Sequence[Done], messages: Sequence[CommitMessage]
 ) -> None:
     """Remove the files of attempts that others overtook, where there may be any."""
-    if not has_losers(done) and spark.conf.get("spark.speculation", "false") != "true":
+    speculates = spark.conf.get("spark.speculation", "false") == "true"
+    if not (speculates or has_losers(done) or ran_again(spark, write_id)):
         return
     wait_until_idle(spark, write_id, seconds_max=_LOSERS_SECONDS_MAX)
     keep = {file.name for file in files_of(store, messages)}

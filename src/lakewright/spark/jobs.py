@@ -50,13 +50,14 @@ _ANSWER = pa.schema(
     [
         pa.field("task", pa.int32(), nullable=False),
         pa.field("attempt", pa.int64(), nullable=False),
+        pa.field("retry", pa.int32(), nullable=False),
         pa.field("piece", pa.int32(), nullable=False),
         pa.field("pieces", pa.int32(), nullable=False),
         pa.field("payload", pa.binary()),
         pa.field("error", pa.string()),
     ]
 )
-_ANSWER_SQL = "task int, attempt long, piece int, pieces int, payload binary, error string"
+_ANSWER_SQL = "task int, attempt long, retry int, piece int, pieces int, payload binary, error string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Done:
 
     task: TaskId
     payload: bytes
+    retry: int = 0  # how many attempts at the task failed before, in one run of its stage
     run: int = 0  # of the job: 1 where it had to be run again
 
 
@@ -125,11 +127,23 @@ def batch_rows(schema: sql.StructType) -> int:
 def has_losers(done: Sequence[Done]) -> bool:
     """Say whether some attempts of a job may have lost: retries, copies, stages that ran again.
 
-    Spark counts attempts up, so those of a job in which none failed follow each other. Another job that runs at the
-    same time looks like a retry. A speculative copy that lost cannot be seen.
+    Spark counts attempts up, so those of a stage that ran once follow each other; another job that runs at the same
+    time looks like a stage that ran again. A speculative copy that lost cannot be seen, nor a stage of which no answer
+    was kept.
     """
     attempts = [one.task.attempt for one in done]
-    return bool(done) and (max(attempts) - min(attempts) >= len(done) or any(one.run for one in done))
+    holes = bool(done) and max(attempts) - min(attempts) >= len(done)
+    return holes or any(one.retry or one.run for one in done)
+
+
+def ran_again(spark: SparkSession, group: str) -> bool:
+    """Say whether a stage of a group ran more than once, or a task of it failed; Connect cannot tell."""
+    if is_connect(spark):
+        return False
+    tracker = spark.sparkContext.statusTracker()
+    infos = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
+    stages = (tracker.getStageInfo(int(stage)) for info in infos if info is not None for stage in info.stageIds)
+    return any(stage.currentAttemptId or stage.numFailedTasks for stage in stages if stage is not None)
 
 
 def pack(messages: Iterable[CommitMessage]) -> bytes:
@@ -154,6 +168,8 @@ def unpack(payload: bytes) -> list[CommitMessage]:
 
 
 def _on_executor(task: Task, counter: Counter) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    size = PIECE_BYTES
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is None:
@@ -165,11 +181,12 @@ def _on_executor(task: Task, counter: Counter) -> Callable[[Iterator[pa.RecordBa
         except LakewrightError as error:
             if is_transient(error):
                 raise
-            yield _answer(this, 0, 1, None, error_to_text(error))
+            yield _answer(this, context.attemptNumber(), (0, 1), None, error_to_text(error))
             return
-        pieces = max(1, -(-len(payload) // PIECE_BYTES))
+        pieces = max(1, -(-len(payload) // size))
         for piece in range(pieces):
-            yield _answer(this, piece, pieces, payload[piece * PIECE_BYTES : (piece + 1) * PIECE_BYTES], None)
+            part = payload[piece * size : (piece + 1) * size]
+            yield _answer(this, context.attemptNumber(), (piece, pieces), part, None)
 
     return run
 
@@ -180,8 +197,10 @@ def _counted(batches: Iterator[pa.RecordBatch], counter: Counter) -> Iterator[pa
         yield batch
 
 
-def _answer(this: TaskId, piece: int, pieces: int, payload: bytes | None, error: str | None) -> pa.RecordBatch:
-    values = (this.number, this.attempt, piece, pieces, payload, error)
+def _answer(
+    this: TaskId, retry: int, piece: tuple[int, int], payload: bytes | None, error: str | None
+) -> pa.RecordBatch:
+    values = (this.number, this.attempt, retry, *piece, payload, error)
     arrays = [pa.array([value], field.type) for value, field in zip(values, _ANSWER, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ANSWER)
 
@@ -203,7 +222,7 @@ def _joined(rows: Sequence[Row], run: int) -> list[Done]:
         if [row.piece for row in pieces] != list(range(pieces[0].pieces)):
             message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces home; write the data again"
             raise LakewrightError(message, task=task.number)
-        done.append(Done(task, b"".join(row.payload for row in pieces), run))
+        done.append(Done(task, b"".join(row.payload for row in pieces), pieces[0].retry, run))
     return done
 
 
@@ -232,7 +251,7 @@ def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[N
     takes_group = context is not None and before[_GROUP] is None
     if context is not None and takes_group:
         context.setJobGroup(group, description)
-    spark.addTag(_tag(group))
+    spark.addTag(_tag(group)) if context is None else context.addJobTag(_tag(group))
     try:
         yield
     except BaseException:
@@ -241,7 +260,7 @@ def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[N
     finally:
         # A JVM that died has nothing to put back, and must not hide why.
         with suppress(Exception):
-            spark.removeTag(_tag(group))
+            spark.removeTag(_tag(group)) if context is None else context.removeJobTag(_tag(group))
             if context is not None and takes_group:
                 for key, value in before.items():
                     context.setLocalProperty(key, cast("str", value))  # None takes a property away
@@ -251,7 +270,9 @@ def stop_jobs(spark: SparkSession, group: str) -> None:
     """Cancel the jobs of a group and wait until none of its tasks runs; Connect shows no tasks to wait for."""
     # Nothing that goes wrong here may hide the error that is on its way.
     with suppress(Exception):
-        spark.interruptTag(_tag(group))
+        # A classic session keeps its own tags by thread of the JVM, and an interrupt has cost us that thread.
+        stop = spark.interruptTag if is_connect(spark) else spark.sparkContext.cancelJobsWithTag
+        stop(_tag(group))
     with suppress(Exception):
         wait_until_idle(spark, group)
 

@@ -27,7 +27,7 @@ from pyspark.sql import types as sql
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidMessageError, LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
-from lakewright.spark.progress import Counter, Watch
+from lakewright.spark.progress import Watch
 from lakewright.spark.session import is_connect
 from lakewright.spark.session import settings as held_settings
 
@@ -97,8 +97,7 @@ def run_job(
     """
     spark = df.sparkSession
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, _ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
-    counter = Counter() if progress is None else progress.counter
-    answers = df.mapInArrow(_on_executor(task, counter), _ANSWER_SQL)
+    answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
     run = 0
     with _named_jobs(spark, group, description):
         if progress is not None:
@@ -167,7 +166,7 @@ def unpack(payload: bytes) -> list[CommitMessage]:
 # ---- on an executor --------------------------------------------------------------------------------------------------
 
 
-def _on_executor(task: Task, counter: Counter) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     size = PIECE_BYTES
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +176,7 @@ def _on_executor(task: Task, counter: Counter) -> Callable[[Iterator[pa.RecordBa
             raise LakewrightError(message)
         this = TaskId(context.partitionId(), context.taskAttemptId())
         try:
-            payload = task(this, _counted(batches, counter))
+            payload = task(this, batches)
         except LakewrightError as error:
             if is_transient(error):
                 raise
@@ -189,12 +188,6 @@ def _on_executor(task: Task, counter: Counter) -> Callable[[Iterator[pa.RecordBa
             yield _answer(this, context.attemptNumber(), (piece, pieces), part, None)
 
     return run
-
-
-def _counted(batches: Iterator[pa.RecordBatch], counter: Counter) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        counter.add(batch.num_rows, batch.nbytes)
-        yield batch
 
 
 def _answer(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,8 +38,8 @@ from lakewright.metadata.store import TableStore
 from lakewright.spark.cleanup import clean_up, remove_losers
 from lakewright.spark.cluster import cluster
 from lakewright.spark.compaction import compacting_on
-from lakewright.spark.jobs import Done, run_job, unpack
-from lakewright.spark.progress import final_line, watching
+from lakewright.spark.jobs import Done, Task, TaskId, run_job, unpack
+from lakewright.spark.progress import Counter, final_line, watching
 from lakewright.spark.session import settings
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.manifest import ADD
@@ -213,7 +213,7 @@ def _write(df: DataFrame, job: WriteJob, publication: Publication, manner: Manne
         try:
             done = run_job(
                 clustered.frame,
-                clustered.task,
+                _counted(clustered.task, watch.counter),
                 group=job.write_id,
                 description=what,
                 progress=watch,
@@ -247,6 +247,18 @@ def _write(df: DataFrame, job: WriteJob, publication: Publication, manner: Manne
         watch.done(result.rows, result.bytes)
         watch.conclude(final_line(result, store.name))
     return result
+
+
+def _counted(task: Task, counter: Counter) -> Task:
+    """Return a task that also tells whoever watches what it wrote."""
+
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        payload = task(this, batches)
+        files = [file for message in unpack(payload) for file in message.new_files]
+        counter.add(sum(file.row_count for file in files), sum(file.file_size for file in files))
+        return payload
+
+    return task if counter.total is None else run
 
 
 def _options(spark: SparkSession, manner: Manner) -> AbstractContextManager[None]:

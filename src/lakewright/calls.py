@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -184,7 +184,19 @@ def write_table(
         return commit.commit(write.prepare_commit())
 
 
-def check_mode(table: FileStoreTable, mode: str, schema_mode: str | None) -> None:
+class HasKeys(Protocol):
+    """A table, or one that is about to be made."""
+
+    @property
+    def name(self) -> str:
+        """The full name."""
+
+    @property
+    def primary_keys(self) -> Sequence[str]:
+        """The primary key columns."""
+
+
+def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
     """Refuse a way of writing that there is not, or not for this table."""
     if mode not in _MODES:
         raise InvalidInputError(f"{table.name}: mode {mode!r} is none of {', '.join(_MODES)}", table=table.name)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
@@ -144,10 +145,39 @@ class IngestResult:
 class _Creation:
     """How a table is made that is not there."""
 
-    primary_key: tuple[str, ...]
-    partition_by: tuple[str, ...]
-    options: Mapping[str, str]
-    types: Mapping[str, str]  # of some columns; the others are as the first source has them
+    primary_key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)  # of some columns; the others are as the first source's
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How the rows are read and written, and who hears about it."""
+
+    concurrency: int | None
+    distribution: str | None
+    progress: bool | ProgressCallback | None
+    reader_options: Mapping[str, str]
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Everything that a call says besides sources and table."""
+
+    mode: str
+    wish: Wish
+    creation: _Creation
+    manner: _Manner
+    schema_mode: str | None
+    id: str | None
+    dry_run: bool
+
+    @property
+    def replaced(self) -> Mapping[str, object] | None:
+        """The partition that an overwrite replaces; None: those that get rows."""
+        return self.wish.constants if self.mode == "overwrite" and self.wish.constants else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +198,11 @@ class Target:
         if found is None:
             raise InvalidInputError(f"the columns of {self.name} are not known yet", table=self.name)
         return found
+
+    @property
+    def primary_keys(self) -> Sequence[str]:
+        """The primary key columns, of the table that is there or of the one that will be."""
+        return self.known.primary_keys
 
     def made(self) -> FileStoreTable:
         """Return the table, which is there from now on."""
@@ -209,54 +244,65 @@ def pipeline(  # noqa: PLR0913 - each argument is one choice of the caller
     """Load files, tables or frames, fit them to a table, write them with Spark's workers and commit once.
 
     `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), a frame, or several of
-    these; `format` is guessed from the names of files. `table` is a table, its path, or `db.t` of `catalog` (a catalog,
-    or its options). With `create` a table that is not there is made with the columns of the first source (`types` says
-    otherwise of some, as `{"price": "DECIMAL(10, 2)"}`), `primary_key`, `partition_by` and `options`.
+    these. `table` is a table, its path, or `db.t` of `catalog` (a catalog, or its options). With `create` a table that
+    is not there is made with the columns of the first source (`types` says otherwise of some, as
+    `{"price": "DECIMAL(10, 2)"}`), `primary_key`, `partition_by` and `options`.
 
     Columns are matched by name, without regard to case where no exact match is there; `renames` come first, `columns`
     chooses some of the source. A column that the table lacks is an error, unless `ignore_extra` or
     `schema_mode="merge"` says what to do. `partitions` gives values to partition columns that the source lacks, and is
     the partition that `overwrite` replaces. `say` gets the report, line by line, before the write starts.
     """
-    started = time.monotonic()
-    opened_catalog = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
-    target = find_target(table, opened_catalog, create=create)
-    if job_id is not None and target.table is not None:
-        earlier = committed_job(spark, target.table, job_id)
-        if earlier is not None:  # its sources may be gone by now
-            return IngestResult(_plan(target, (), {}, mode, job_id), earlier, time.monotonic() - started)
-    sources = find_sources(source, format=format, catalog=opened_catalog)
-    creation = _Creation(tuple(primary_key), tuple(partition_by), dict(options or {}), dict(types or {}))
     wish = Wish(
-        None if columns is None else tuple(columns),
-        dict(renames or {}),
-        dict(partitions or {}),
-        ignore_extra,
-        schema_mode == "merge",
-        mode == "delete",
+        columns=None if columns is None else tuple(columns),
+        renames=dict(renames or {}),
+        constants=dict(partitions or {}),
+        ignore_extra=ignore_extra,
+        add_extra=schema_mode == "merge",
+        keys_only=mode == "delete",
     )
+    creation = _Creation(tuple(primary_key), tuple(partition_by), dict(options or {}), dict(types or {}))
+    manner = _Manner(concurrency, distribution, progress, dict(reader_options or {}), say or _quiet)
+    job = _Job(mode, wish, creation if create else _Creation(), manner, schema_mode, job_id, dry_run)
+    where = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
+    return _ingest(
+        spark,
+        find_target(table, where, create=create),
+        job,
+        partial(find_sources, source, format=format, catalog=where),
+    )
+
+
+def _ingest(spark: SparkSession, target: Target, job: _Job, find: Callable[[], list[Source]]) -> IngestResult:
+    """Go from sources, which are looked for only if nobody has done the job, to a snapshot."""
+    started = time.monotonic()
+    if job.id is not None and target.table is not None:
+        earlier = committed_job(spark, target.table, job.id)
+        if earlier is not None:
+            return IngestResult(_plan(target, (), job), earlier, time.monotonic() - started)
+    sources = find()
     with ExitStack() as stack:
         stack.enter_context(settings(spark, LOAD_SETTINGS))
-        opened = _open(spark, sources, reader_options or {})
-        target = _settled(spark, target, opened[0], wish, creation)
+        opened = _open(spark, sources, job.manner.reader_options)
+        target = _settled(spark, target, opened[0], job)
         if any(isinstance(f.type, AtomicType) and f.type.root == "TIME" for f in target.known.fields):
             stack.enter_context(settings(spark, _TIME))
-        plan, frame = _fitted(spark, target, opened, wish, mode, job_id)
+        plan, frame = _fitted(spark, target, opened, job)
         for line in plan.lines():
-            (say or _quiet)(line)
-        if dry_run:
+            job.manner.say(line)
+        if job.dry_run:
             return IngestResult(plan, None, time.monotonic() - started)
         with reading(" + ".join(one.name for one in sources)):
             written = write_table(
                 frame,
                 target.made(),
-                mode,
-                partitions=partitions if mode == "overwrite" else None,
-                schema_mode=schema_mode,
-                concurrency=concurrency,
-                job_id=job_id,
-                progress=progress,
-                distribution=distribution,
+                job.mode,
+                partitions=job.replaced,
+                schema_mode=job.schema_mode,
+                concurrency=job.manner.concurrency,
+                job_id=job.id,
+                progress=job.manner.progress,
+                distribution=job.manner.distribution,
             )
     return IngestResult(plan, written, time.monotonic() - started)
 
@@ -304,13 +350,14 @@ def _place_of(path: str, catalog: FileSystemCatalog | None) -> Target:
     return Target(name.get_full_name(), None, name, made)
 
 
-def _settled(spark: SparkSession, target: Target, first: Opened, wish: Wish, creation: _Creation) -> Target:
+def _settled(spark: SparkSession, target: Target, first: Opened, job: _Job) -> Target:
     """Return the target with the columns of a new table, or check that the table there is what was asked for."""
+    creation = job.creation
     if target.table is not None:
         _check_same(target.table, creation)
         return target
     with reading(first.source.name):
-        fields = _new_fields(types_of(spark, first), wish, creation.types)
+        fields = _new_fields(types_of(spark, first), job.wish, creation.types)
     declared = Schema(fields, list(creation.partition_by), list(creation.primary_key), dict(creation.options))
     with naming(target.name):
         made = new_table_schema(declared, time_millis=int(time.time() * 1000))
@@ -359,13 +406,11 @@ def _open(spark: SparkSession, sources: Sequence[Source], options: Mapping[str, 
     return opened
 
 
-def _fitted(
-    spark: SparkSession, target: Target, opened: Sequence[Opened], wish: Wish, mode: str, job_id: str | None
-) -> tuple[IngestPlan, DataFrame]:
+def _fitted(spark: SparkSession, target: Target, opened: Sequence[Opened], job: _Job) -> tuple[IngestPlan, DataFrame]:
     """Return the plan, and the rows of all sources under the names of the table."""
+    wish = job.wish
     schema = target.known
-    if target.table is not None:
-        check_mode(target.table, mode, "merge" if wish.add_extra else None)
+    check_mode(target, job.mode, job.schema_mode)
     _check_constants(target.name, schema, wish)
     check_renames([one.frame.columns for one in opened], wish)
     types = {one.name: one.dataType for one in spark_schema(schema.fields).fields}
@@ -378,24 +423,22 @@ def _fitted(
         _check_types(frame, schema, keys, wish, target.name)
         frames.append(frame)
         reports.append(_report(one, fits, frame, types))
-    plan = _plan(target, tuple(reports), wish.constants, mode, job_id)
+    plan = _plan(target, tuple(reports), job)
     return plan, united(frames, [one.source.name for one in opened])
 
 
-def _plan(
-    target: Target, sources: tuple[SourceReport, ...], constants: Mapping[str, object], mode: str, job_id: str | None
-) -> IngestPlan:
+def _plan(target: Target, sources: tuple[SourceReport, ...], job: _Job) -> IngestPlan:
     schema = target.known
     return IngestPlan(
         target.name,
-        mode,
+        job.mode,
         target.table is None,
         {field.name: str(field.type) for field in schema.fields},
         tuple(schema.primary_keys),
         tuple(schema.partition_keys),
-        {name: str(value) for name, value in constants.items()} if mode == "overwrite" and constants else None,
+        None if job.replaced is None else {name: str(value) for name, value in job.replaced.items()},
         sources,
-        job_id,
+        job.id,
     )
 
 

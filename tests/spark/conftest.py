@@ -15,11 +15,13 @@ _HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of this folder in one worker, so that one session serves them all."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
+    with_xdist = config.pluginmanager.hasplugin("xdist")
     for item in items:
         if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Spark 4.1 leaves the sockets to its workers for the garbage collector to close.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            if with_xdist:
+                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

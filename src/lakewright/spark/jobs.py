@@ -240,9 +240,9 @@ def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[N
     Whoever has named a group for this thread before, a notebook or a stream, keeps the power to cancel by it.
     """
     context = None if is_connect(spark) else spark.sparkContext
-    before = {} if context is None else {key: context.getLocalProperty(key) for key in _JOB_PROPERTIES}
-    takes_group = context is not None and before[_GROUP] is None
-    if context is not None and takes_group:
+    before: dict[str, str | None] = {}  # what to put back
+    if context is not None and context.getLocalProperty(_GROUP) is None:
+        before = {key: context.getLocalProperty(key) for key in _JOB_PROPERTIES}
         context.setJobGroup(group, description)
     spark.addTag(_tag(group)) if context is None else context.addJobTag(_tag(group))
     try:
@@ -254,9 +254,8 @@ def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[N
         # A JVM that died has nothing to put back, and must not hide why.
         with suppress(Exception):
             spark.removeTag(_tag(group)) if context is None else context.removeJobTag(_tag(group))
-            if context is not None and takes_group:
-                for key, value in before.items():
-                    context.setLocalProperty(key, cast("str", value))  # None takes a property away
+            for key, value in before.items():
+                spark.sparkContext.setLocalProperty(key, cast("str", value))  # None takes a property away
 
 
 def stop_jobs(spark: SparkSession, group: str) -> None:

@@ -37,6 +37,7 @@ else:
 
 LIMITS = {"maxfilespertrigger": "files", "maxrowspertrigger": "rows", "maxbytespertrigger": "bytes"}
 STREAM_READ = frozenset({"columns", "filter", "row_kinds", *LIMITS})
+_BATCH_ROWS = 65536  # what Spark takes fastest
 _TASKS = 16  # a batch is spread over so many tasks where it is large enough
 
 
@@ -103,9 +104,9 @@ class StreamSource(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, on an executor."""
-        with self._read.to_arrow_batch_reader(list(partition.value)) as batches:
-            for batch in batches:
-                yield to_spark_batch(batch, self._fields)
+        for batch in self._read.to_arrow_batch_reader(partition.value, parallelism=1):
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield to_spark_batch(batch.slice(start, _BATCH_ROWS), self._fields)
 
     def commit(self, end: dict[str, object]) -> None:
         """Record that a batch is done, for the consumer of the stream."""

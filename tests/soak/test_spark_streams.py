@@ -1,0 +1,31 @@
+"""Structured Streaming is killed at random moments and restarted; every row is in every table once."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+from support.stream_kills import WAYS, StreamRuns
+
+KILLS = int(os.environ.get("LAKEWRIGHT_STREAM_KILLS", "20"))
+FILES = 40 * KILLS
+
+
+def test_streams_are_killed_and_restarted(tmp_path: Path) -> None:
+    dice = random.Random(20261115)
+    started = time.perf_counter()
+    runs = StreamRuns(tmp_path, tuple(WAYS), FILES)
+    for _ in range(KILLS):
+        runs.start(files_per_batch=2)
+        runs.kill_at(dice)
+    killed = runs.batches()
+    runs.drain(files_per_batch=FILES)
+    runs.check()
+    print(
+        f"{KILLS} kills of {len(WAYS)} queries, {runs.between} times between our commit and Spark's; "
+        f"batches before the last run {killed}, {time.perf_counter() - started:.0f} s"
+    )
+    assert min(killed.values()) > KILLS // 2, "the queries died before they did anything"
+    assert runs.between, "no kill came between the two commits, so nothing was replayed"

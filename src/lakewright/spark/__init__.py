@@ -3,6 +3,7 @@
 from lakewright.spark.ingest import pipeline
 from lakewright.spark.read import read_table
 from lakewright.spark.session import local_session
+from lakewright.spark.views import attach
 from lakewright.spark.write import WriteResult, write_table
 
-__all__ = ["WriteResult", "local_session", "pipeline", "read_table", "write_table"]
+__all__ = ["WriteResult", "attach", "local_session", "pipeline", "read_table", "write_table"]

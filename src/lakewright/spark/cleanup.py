@@ -29,7 +29,11 @@ _LOSERS_SECONDS_MAX = 10.0
 
 def clean_up(spark: SparkSession, store: TableStore, write_id: str) -> None:
     """Remove the files of a write that failed, until no new ones appear."""
-    quiet = _QUIET_SECONDS_CONNECT if is_connect(spark) else _QUIET_SECONDS
+    sweep(store, write_id, quiet=_QUIET_SECONDS_CONNECT if is_connect(spark) else _QUIET_SECONDS)
+
+
+def sweep(store: TableStore, write_id: str, *, quiet: float = _QUIET_SECONDS) -> None:
+    """Remove the files of a write until none appear for some seconds: tasks that were killed may still close some."""
     try:
         remove_leftovers(store, write_id)
         for _ in range(_SWEEPS_MAX):

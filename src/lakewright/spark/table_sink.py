@@ -24,6 +24,7 @@ from lakewright.calls import merged_table
 from lakewright.commit.files import files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.spark.cleanup import sweep
 from lakewright.spark.jobs import Done, TaskId, has_losers, pack, unpack
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.types import arrow_schema_of
@@ -123,7 +124,7 @@ class TableSink(DataSourceArrowWriter):
         """
         done = _done(messages)
         if len(done) < len(messages):
-            remove_leftovers(self._job.store, self._job.write_id)
+            sweep(self._job.store, self._job.write_id)
             return
         with self._table.new_batch_write_builder().new_commit() as commit:
             commit.abort([message for one in done for message in unpack(one.payload)])

@@ -8,12 +8,14 @@ read are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql.types import StructType
 
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import TableRead
@@ -21,11 +23,13 @@ from lakewright.read.changes import units_of
 from lakewright.read.projection import Projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
-from lakewright.read.shares import shares
+from lakewright.read.shares import Share, shares
 from lakewright.read.split import DataSplit
 from lakewright.spark.session import is_connect
 from lakewright.spark.types import spark_schema, to_spark_batch
 from lakewright.spec.predicate import Predicate
+
+Work: TypeAlias = Callable[[Sequence[DataSplit]], Iterator[pa.RecordBatch]]  # on an executor; it can be pickled
 
 _BATCH_ROWS = 65536  # what Spark takes fastest
 _BATCH_BYTES = 64 << 20  # rows may be wide
@@ -38,18 +42,22 @@ def merged_scan(
     spark: SparkSession, read: TableRead, splits: Sequence[DataSplit], *, partitions: int | None = None
 ) -> DataFrame:
     """Return the rows of splits as a frame; its tasks have about equal bytes, and there are `partitions` at most."""
-    schema = spark_schema(read.projection.fields)
     found = shares(read.store, splits, at_least=_parallelism(spark), exactly=partitions)
-    payloads = tuple(tuple(split.serialize() for split in share) for share in found)
-    if not payloads:
+    work = _Reading(read.store, read.projection, read.predicate, read.limit)
+    return over_shares(spark, found, work, spark_schema(read.projection.fields))
+
+
+def over_shares(spark: SparkSession, found: Sequence[Share], work: Work, schema: StructType | str) -> DataFrame:
+    """Return a frame that has a task for each share, and what `work` makes of its splits."""
+    if not found:
         return spark.createDataFrame([], schema)
-    reader = _Reader(read.store, read.projection, read.predicate, read.limit)
-    rows = sum(split.row_count for split in splits)
+    payloads = tuple(tuple(split.serialize() for split in share) for share in found)
+    rows = sum(split.row_count for share in found for split in share)
     numbered = _one_row_per_task(spark, len(payloads), rows)
     if sum(len(data) for some in payloads for data in some) <= _CLOSURE_BYTES_MAX:
-        return numbered.mapInArrow(_InClosure(reader, payloads), schema)
+        return numbered.mapInArrow(_InClosure(work, payloads), schema)
     carried = spark.createDataFrame(list(enumerate(map(list, payloads))), "task bigint, splits array<binary>")
-    return numbered.join(F.broadcast(carried), "task").select("splits").mapInArrow(_InRows(reader), schema)
+    return numbered.join(F.broadcast(carried), "task").select("splits").mapInArrow(_InRows(work), schema)
 
 
 def _parallelism(spark: SparkSession) -> int:
@@ -73,7 +81,7 @@ def _one_row_per_task(spark: SparkSession, tasks: int, rows: int) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reading:
     """Reads splits on an executor."""
 
     store: TableStore
@@ -81,43 +89,41 @@ class _Reader:
     predicate: Predicate
     limit: int | None
 
-    def batches(self, splits: Sequence[DataSplit]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, splits: Sequence[DataSplit]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of splits in the types of Spark, in batches that it takes fast."""
         reader = SplitReader(self.store, FileSchemas(self.store), self.projection, self.predicate)
         left = self.limit
-        for split in splits:
-            for unit in units_of(reader, split):
-                for batch in unit():
-                    for part in _cut(batch if left is None else batch.slice(0, left)):
-                        yield to_spark_batch(part, self.projection.fields)
-                    left = None if left is None else left - batch.num_rows
-                    if left is not None and left <= 0:
-                        return
+        for batch in (batch for split in splits for unit in units_of(reader, split) for batch in unit()):
+            for part in _cut(batch if left is None else batch.slice(0, left)):
+                yield to_spark_batch(part, self.projection.fields)
+            left = None if left is None else left - batch.num_rows
+            if left is not None and left <= 0:
+                return
 
 
 @dataclass(frozen=True, slots=True)
 class _InClosure:
-    """The function of a scan whose splits travel with it."""
+    """The function of a frame whose splits travel with it."""
 
-    reader: _Reader
+    work: Work
     payloads: tuple[tuple[bytes, ...], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.reader.batches([DataSplit.deserialize(data) for data in self.payloads[number]])
+                yield from self.work([DataSplit.deserialize(data) for data in self.payloads[number]])
 
 
 @dataclass(frozen=True, slots=True)
 class _InRows:
-    """The function of a scan whose splits come as rows."""
+    """The function of a frame whose splits come as rows."""
 
-    reader: _Reader
+    work: Work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch.column(0).to_pylist():
-                yield from self.reader.batches([DataSplit.deserialize(data) for data in share])
+                yield from self.work([DataSplit.deserialize(data) for data in share])
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,116 @@
+"""Rows that do not count, told by bits: words per file and a scan of those files in, the scan without such rows out.
+
+A scan tells the position of each row in its file. The words of all files lie behind each other in one array, which is a
+scalar subquery over a local relation: Spark reads it once when a query runs, without a job, and every row looks its own
+bit up. So a filter is all that is added to the scan; what a query does not need is still not read, and what is pushed
+down is judged beside the bits, never instead of them.
+
+Where the words of a file begin is told by the file's size: a number is told apart at a tenth of the cost of a name.
+Files of a scan that have one size with others are told by their names. A file that the words do not know is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+
+from lakewright.formats.deletion_vectors import Positions
+
+Words: TypeAlias = NDArray[np.uint64]  # a bit for each row of a file, the lowest first, set where it does not count
+
+_POSITION, _SIZE, _NAME = "__lakewright_position", "__lakewright_size", "__lakewright_file"
+_START, _WORDS = "__lakewright_start", "__lakewright_words"
+_WORD_BITS, _WORD_SHIFT = 64, 6
+_CASES_MAX = 16  # more files are found faster by a join
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A file some of whose rows do not count."""
+
+    name: str
+    size: int
+    words: Words
+
+
+def words_of(positions: Positions, row_count: int) -> Words:
+    """Return positions as bits.
+
+    >>> words_of(np.array([0, 65], np.uint64), 100).tolist()
+    [1, 2]
+    """
+    marks = np.zeros(word_count(row_count) * _WORD_BITS, np.bool_)
+    marks[positions.astype(np.int64)] = True
+    return np.packbits(marks, bitorder="little").view("<u8")
+
+
+def word_count(row_count: int) -> int:
+    """Return how many words a file of so many rows takes."""
+    return -(-row_count // _WORD_BITS)
+
+
+def sizes_differ(files: Sequence[Marked]) -> bool:
+    """Say whether files can be told apart by their sizes."""
+    return len({file.size for file in files}) == len(files)
+
+
+def carried(files: Sequence[Marked]) -> list[Column]:
+    """Return what a scan of these files must carry up to `without`."""
+    place = F.col("_metadata.file_size").alias(_SIZE) if sizes_differ(files) else _name()
+    return [F.col("_metadata.row_index").alias(_POSITION), place]
+
+
+def carried_names(files: Sequence[Marked]) -> list[str]:
+    """Return the names of these columns."""
+    return [_POSITION, _SIZE if sizes_differ(files) else _NAME]
+
+
+def without(spark: SparkSession, frame: DataFrame, files: Sequence[Marked]) -> DataFrame:
+    """Return a scan of files, whose carried columns may be dropped now, without the rows that do not count."""
+    starts = np.cumsum([0, *(len(file.words) for file in files)])[:-1].tolist()
+    if not sizes_differ(files):
+        frame, start = _joined(spark, frame, _NAME, [file.name for file in files], starts)
+    elif len(files) > _CASES_MAX:
+        frame, start = _joined(spark, frame, _SIZE, [file.size for file in files], starts)
+    else:
+        start = _case(files, starts)
+    words = pa.array([np.concatenate([file.words for file in files]).view("<i8")], pa.list_(pa.int64()))
+    bits = spark.createDataFrame(pa.table({_WORDS: words})).scalar()
+    at = F.shiftright(F.col(_POSITION), _WORD_SHIFT).cast("int") + start
+    return frame.where(F.getbit(F.get(bits, at), F.col(_POSITION).bitwiseAND(_WORD_BITS - 1).cast("int")) == 0)
+
+
+def _name() -> Column:
+    return F.col("_metadata.file_name").alias(_NAME)
+
+
+def _unknown(column: str) -> Column:
+    text = F.concat(F.lit("the scan gave rows of a file that was not planned: "), F.col(column).cast("string"))
+    return F.raise_error(text).cast("int")
+
+
+def _case(files: Sequence[Marked], starts: Sequence[int]) -> Column:
+    """Return where the words of a row's file begin, by comparing sizes."""
+    found = None
+    for file, start in zip(files, starts, strict=True):
+        here = F.col(_SIZE) == F.lit(file.size)
+        found = F.when(here, F.lit(start)) if found is None else found.when(here, F.lit(start))
+    if found is None:
+        raise AssertionError("a scan without files")
+    return found.otherwise(_unknown(_SIZE))
+
+
+def _joined(
+    spark: SparkSession, frame: DataFrame, column: str, places: Sequence[object], starts: Sequence[int]
+) -> tuple[DataFrame, Column]:
+    """Return the frame with, and the column that tells, where the words of a row's file begin."""
+    known = spark.createDataFrame(pa.table({column: pa.array(places), _START: pa.array(starts, pa.int32())}))
+    joined = frame.join(F.broadcast(known), column, "left")
+    return joined, F.coalesce(F.col(_START), _unknown(column))

@@ -90,14 +90,14 @@ class StreamRuns:
 
         Sometimes the JVM goes first: who commits for the sink is a process of its own and lives on for a moment.
         """
-        moment = dice.random()
+        moment, name = dice.random(), dice.choice(self.names)
         if moment < 0.2:
             time.sleep(dice.uniform(0.0, 5.0))
         elif moment < 0.6:
-            self._wait_for_new("checkpoints/*/offsets/[0-9]*")
+            self._wait_for_new(f"checkpoints/{name}/offsets/[0-9]*")
             time.sleep(dice.uniform(0.0, 3.0))
         else:
-            self._wait_for_new("warehouse/d.db/*/snapshot/snapshot-*")
+            self._wait_for_new(f"warehouse/d.db/{name}/snapshot/snapshot-*")
             time.sleep(dice.uniform(0.0, 0.02))
         self.check_healthy()
         assert self.program is not None

@@ -3,7 +3,18 @@
 from lakewright.spark.ingest import pipeline
 from lakewright.spark.read import read_table
 from lakewright.spark.session import local_session
+from lakewright.spark.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.views import attach
 from lakewright.spark.write import WriteResult, write_table
 
-__all__ = ["WriteResult", "attach", "local_session", "pipeline", "read_table", "write_table"]
+__all__ = [
+    "WriteResult",
+    "attach",
+    "foreach_batch",
+    "local_session",
+    "pipeline",
+    "read_stream",
+    "read_table",
+    "write_stream",
+    "write_table",
+]

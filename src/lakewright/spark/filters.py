@@ -3,6 +3,10 @@
 Spark's logic has three values as ours has. Where it differs, the column says so: to Spark NaN equals itself and is
 larger than everything, to us it compares false (IEEE 754). What cannot be said exactly gives None, and the read then
 goes through the core's own reader. No column depends on the session's time zone or on any other setting.
+
+Spark hands simple comparisons on to its parquet reader, which skips row groups by their bounds. Bounds know no NaN and
+tell the two zeros apart, so with some comparisons of floating-point columns the reader would skip rows that match; such
+a comparison is spelled in a way that stays out of the scan.
 """
 
 from __future__ import annotations
@@ -44,12 +48,12 @@ _COMPARE: dict[str, Callable[[Column, Column], Column]] = {
     "greaterOrEqual": lambda column, literal: column >= literal,
 }
 _ABOVE = frozenset({"greaterThan", "greaterOrEqual", "notBetween"})  # where Spark's NaN would be true
+_UNLIKE = frozenset({"notEqual", "notIn"})  # where NaN matches, which no bounds tell of
 
 
 def to_column(predicate: Predicate, fields: Sequence[DataField]) -> Column | None:
     """Return the predicate as a column over a frame of these fields; None where Spark cannot say it exactly."""
-    known = {field.name for field in fields}
-    return _translated(predicate, known)
+    return _translated(predicate, frozenset(field.name for field in fields))
 
 
 def column_at(path: Sequence[str]) -> Column:
@@ -60,12 +64,12 @@ def column_at(path: Sequence[str]) -> Column:
     return column
 
 
-def _translated(p: Predicate, known: set[str]) -> Column | None:
+def _translated(p: Predicate, known: frozenset[str], *, negated: bool = False) -> Column | None:
     match p.method:
         case "alwaysTrue" | "alwaysFalse":
             return F.lit(p.method == "alwaysTrue")
         case "and" | "or" | "not":
-            children = [_translated(child, known) for child in p.children]
+            children = [_translated(child, known, negated=negated or p.method == "not") for child in p.children]
             kept = [child for child in children if child is not None]
             if len(kept) < len(children):
                 return None
@@ -73,7 +77,19 @@ def _translated(p: Predicate, known: set[str]) -> Column | None:
         case _:
             if p.dtype is None or not p.path or p.path[0] not in known:
                 return None
-            return _leaf(p, p.dtype, column_at(p.path))
+            column = column_at(p.path)
+            if (
+                isinstance(p.dtype, AtomicType)
+                and is_float(p.dtype)
+                and (negated or p.method in _UNLIKE or 0.0 in p.literals)
+            ):
+                column = _hidden(column, p.dtype)
+            return _leaf(p, p.dtype, column)
+
+
+def _hidden(column: Column, dtype: AtomicType) -> Column:
+    """Return a floating-point column in a form of which Spark tells its parquet reader nothing."""
+    return F.nanvl(column, F.lit(math.nan).cast(_SPARK_NAMES[dtype.root]))
 
 
 def _leaf(p: Predicate, dtype: DataType, column: Column) -> Column | None:

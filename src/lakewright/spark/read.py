@@ -1,13 +1,15 @@
 """Reads: what to read in, a frame out, pinned to the snapshot of the moment it was made.
 
-The core plans. What Spark's own scan reads exactly as the core would goes through it (`scan`), the rest through the
-core's reader in Spark's tasks (`merged`); the frame is the union of both. Filters and projections mean what they mean
-embedded, whichever way a row comes; the order of rows is not promised.
+The core plans. What Spark's own scan reads exactly as the core would goes through it (`scan`), also files that must be
+merged where it is known which of their rows lose (`losers`); the rest goes through the core's reader in Spark's tasks
+(`merged`). The frame is the union of both. Filters and projections mean what they mean embedded, whichever way a row
+comes; the order of rows is not promised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +21,10 @@ from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
 from lakewright.read.split import DataSplit
 from lakewright.spark.filters import to_column
+from lakewright.spark.losers import MergeWay, Parted, part_by_way
 from lakewright.spark.merged import merged_scan
 from lakewright.spark.scan import native_scan, native_splits
+from lakewright.spark.session import heal_workers
 from lakewright.spark.types import spark_schema, to_spark_batch
 from lakewright.spec.predicate import Predicate
 from lakewright.table import FileStoreTable
@@ -82,16 +86,25 @@ def to_spark(
     session = _session(spark)
     if override_num_partitions is not None and override_num_partitions < 1:
         raise InvalidInputError(f"a frame has at least 1 partition, not {override_num_partitions}")
+    heal_workers(session)
     planned = read.new_plan().splits() if splits is None else list(splits)
-    translated = to_column(read.predicate, read.projection.read_fields) is not None
-    native, rest = native_splits(read.store, planned, read.projection) if translated else ([], planned)
-    if not native:
-        frame = merged_scan(session, read, rest, partitions=override_num_partitions)
+    parted = _parted(session, read, planned)
+    if not parted.by_bits:
+        frame = merged_scan(session, read, parted.merged, partitions=override_num_partitions)
     else:
-        frame = native_scan(session, read, native)
-        frame = frame.union(merged_scan(session, read, rest)) if rest else frame
+        frame = native_scan(session, read, parted.by_bits, parted.losers)
+        frame = frame.union(merged_scan(session, read, parted.merged)) if parted.merged else frame
         frame = frame if override_num_partitions is None else frame.repartition(override_num_partitions)
     return frame if read.limit is None else frame.limit(read.limit)
+
+
+def _parted(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> Parted:
+    """Part splits into those for Spark's own scan, with the rows of them that do not count, and the others."""
+    if to_column(read.predicate, read.projection.read_fields) is None:
+        return Parted((), {}, tuple(splits), MergeWay(by_bits=False, reason="Spark cannot say the filter exactly"))
+    native, rest = native_splits(read.store, splits, read.projection)
+    parted = part_by_way(spark, read, rest)
+    return replace(parted, by_bits=(*native, *parted.by_bits))
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

@@ -12,43 +12,49 @@ it is made nor when it runs.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql import types as sql
 
-from lakewright.formats.deletion_vectors import Positions
 from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import TableRead
 from lakewright.read.evolve import plan_evolution
-from lakewright.read.files import BucketFiles
+from lakewright.read.files import BucketFiles, missing_files_explained
 from lakewright.read.projection import Projection
 from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
+from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
+from lakewright.spark.bitmaps import Marked, Words, carried, carried_names, without, words_of
 from lakewright.spark.evolved import converted, partition_column, partition_is_told, partition_type, readable
 from lakewright.spark.filters import column_at, to_column
-from lakewright.spark.session import settings
+from lakewright.spark.session import is_connect, settings
 from lakewright.spark.types import spark_type
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import INSERT, KIND_NAMES
+from lakewright.spec.options import CoreOptions, NativeScan
 from lakewright.spec.predicate import TRUE
 from lakewright.spec.types import DataField
 from lakewright.storage.local import LocalStorage
 
 _PARQUET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.parquet")  # names that Spark neither hides nor escapes
 _GLOB, _ESCAPED = re.compile(r"([\\\[\]{}*?])"), r"\\\1"
-# A list of files is not worth a job: the driver looks each of them up.
-_LISTING = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647"}
+_SCHEMES = {"s3": "s3a"}  # of object stores that have another name in Spark
+_REMOTE_SCHEMES = frozenset({"s3", "gs", "abfs", "abfss"})  # an az: location says less than Spark needs to know
+# Spark looks every file up when a scan is made, and for more than 32 it starts a job with a task for each, which costs
+# far more than the look: on a disk the driver does it alone, in an object store some dozen tasks.
+_LISTING_LOCAL = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647"}
+_LISTING_REMOTE = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "48"}
 _OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
     "mergeSchema": "false",
     "recursiveFileLookup": "false",
     "ignoreMissingFiles": "false",
@@ -56,9 +62,6 @@ _OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-_POSITION, _FILE, _BITS = "__lakewright_position", "__lakewright_file", "__lakewright_bits"
-_METADATA = "_metadata"
-_WORD, _WORD_SHIFT = 64, 6
 
 
 def native_splits(
@@ -80,23 +83,39 @@ def native_splits(
     return native, rest
 
 
+def native_sections(
+    store: TableStore, splits: Iterable[DataSplit], projection: Projection
+) -> tuple[list[DataSplit], list[DataSplit]]:
+    """Part splits, cut into sections to be merged, into what Spark could scan if it knew which rows lose, and not."""
+    reach = _Reach(store, projection, FileSchemas(store))
+    parts = [part for split in splits for part in (pieces(store, split) if split.needs_merge else [split])]
+    native = [part for part in parts if reach.scans(part)]
+    return native, [part for part in parts if not reach.scans(part)]
+
+
 def native_scan(
     spark: SparkSession,
     read: TableRead,
     splits: Sequence[DataSplit],
-    losers: Mapping[str, Positions] | None = None,
+    losers: Mapping[str, Words] | None = None,
 ) -> DataFrame:
     """Return the rows of files that Spark can read as a frame in the columns of the read, filtered.
 
-    `losers` names rows that do not count, by file and position, beside those that deletion vectors delete.
+    `losers` names rows that do not count, by file, with those among them that deletion vectors delete.
     """
     schemas = FileSchemas(read.store)
-    groups: dict[tuple[int, bool], _Group] = {}
+    groups: dict[tuple[int, str], _Group] = {}
+    seen: set[tuple[int, int]] = set()  # sizes of files of each schema that have lost rows
     for split in splits:
         for at, file in enumerate(split.files):
             gone = _gone(read.store, schemas, split, at, losers or {})
-            key = file.schema_id, gone is not None
-            group = groups.setdefault(key, _Group(written_fields(schemas.fields_of(file.schema_id), file.write_cols)))
+            # Files are told apart by their sizes, and only where these are the same by their names.
+            size = file.schema_id, file.file_size
+            key = file.schema_id, "whole" if gone is None else "by name" if size in seen else "by size"
+            if gone is not None:
+                seen.add(size)
+            written = written_fields(schemas.fields_of(file.schema_id), file.write_cols)
+            group = groups.setdefault(key, _Group(written, split.snapshot_id))
             group.add(split.file_paths[at], file, gone)
     frames = [_scanned(spark, read, group) for group in groups.values()]
     return reduce(DataFrame.union, frames)
@@ -114,11 +133,23 @@ class _Reach:
     def files_of(self, split: DataSplit) -> frozenset[int]:
         """Return the numbers of a split's files that Spark's own scan may read."""
         events = split.streaming and bool(self.store.schema.primary_keys)
-        if split.before is not None or events or not isinstance(self.store.storage, LocalStorage):
+        if split.before is not None or events or not self._reaches():
             return frozenset()
         if not partition_is_told(self.store, split.partition_bytes):
             return frozenset()
         return frozenset(group[0] for group in self._raw_groups(split) if self._reads(split, group))
+
+    def scans(self, split: DataSplit) -> bool:
+        """Say whether Spark's own scan could read all files of a split that is merged."""
+        raw = replace(split, raw_convertible=True)
+        return split.needs_merge and split.before is None and len(self.files_of(raw)) == len(split.files)
+
+    def _reaches(self) -> bool:
+        """Say whether Spark gets at the table's files by itself."""
+        asked = self.store.options.get(CoreOptions.LAKEWRIGHT_NATIVE_SCAN)
+        if isinstance(self.store.storage, LocalStorage):
+            return asked is not NativeScan.NEVER
+        return asked is NativeScan.ALWAYS and self.store.layout.root.partition("://")[0] in _REMOTE_SCHEMES
 
     def _raw_groups(self, split: DataSplit) -> Iterator[tuple[int, ...]]:
         """Yield files whose rows are not merged with those of others."""
@@ -137,7 +168,7 @@ class _Reach:
             len(group) == 1
             and split.range_of(group) == (0, file.row_count)
             and _PARQUET.fullmatch(file.file_name) is not None
-            and (file.external_path is None or not self.store.schema.partition_keys)
+            and file.external_path is None
             and file.write_cols is None
             and self._reads_schema(file.schema_id)
         )
@@ -155,16 +186,17 @@ class _Group:
     """Files of one schema, all with rows that do not count or all without."""
 
     written: tuple[DataField, ...]
+    snapshot_id: int
     paths: list[str] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
-    gone: list[Positions] = field(default_factory=list)
+    gone: list[Marked] = field(default_factory=list)
 
-    def add(self, path: str, file: DataFile, gone: Positions | None) -> None:
+    def add(self, path: str, file: DataFile, gone: Words | None) -> None:
         """Take one more file."""
         self.paths.append(path)
         self.files.append(file)
         if gone is not None:
-            self.gone.append(gone)
+            self.gone.append(Marked(file.file_name, file.file_size, gone))
 
 
 def _part(split: DataSplit, numbers: Iterable[int]) -> DataSplit:
@@ -180,18 +212,17 @@ def _part(split: DataSplit, numbers: Iterable[int]) -> DataSplit:
 
 
 def _gone(
-    store: TableStore, schemas: FileSchemas, split: DataSplit, at: int, losers: Mapping[str, Positions]
-) -> Positions | None:
-    """Return the positions of a file's rows that do not count; None where all do."""
+    store: TableStore, schemas: FileSchemas, split: DataSplit, at: int, losers: Mapping[str, Words]
+) -> Words | None:
+    """Return the bits of a file's rows that do not count; None where all do."""
     file = split.files[at]
+    if file.file_name in losers:
+        return losers[file.file_name]
     deletion = split.deletion_files[at] if split.deletion_files else None
-    deleted = None
-    if deletion is not None:
-        deleted = BucketFiles(store, schemas, split.partition_bytes, split.bucket).deleted(file, deletion)
-    lost = losers.get(file.file_name)
-    if lost is None or not len(lost):
-        return deleted
-    return lost if deleted is None else np.union1d(lost, deleted)
+    if deletion is None:
+        return None
+    deleted = BucketFiles(store, schemas, split.partition_bytes, split.bucket).deleted(file, deletion)
+    return None if deleted is None else words_of(deleted, file.row_count)
 
 
 def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
@@ -203,8 +234,7 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     stored = plan.file_fields or tuple(f for f in group.written if f.name not in keys)[:1]
     frame = _loaded(spark, store, stored, group)
     if group.gone:
-        extra = [F.col(f"{_METADATA}.row_index").alias(_POSITION), F.col(f"{_METADATA}.file_name").alias(_FILE)]
-        frame = frame.select("*", *extra)
+        frame = frame.select("*", *carried(group.gone))
     places = dict(zip((f.id for f in plan.read_fields), plan.places, strict=True))
     columns = []
     for wanted in projection.read_fields:
@@ -216,13 +246,12 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
         else:
             column = converted(column_at([stored[place].name]), stored[place].type, wanted.type)
         columns.append(column.alias(wanted.name))
-    carried = [_POSITION, _FILE] if group.gone else []
-    frame = frame.select(*columns, *carried)
+    frame = frame.select(*columns, *(carried_names(group.gone) if group.gone else []))
     condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
     if condition is not None:
         frame = frame.where(condition)
     if group.gone:
-        frame = _without(spark, frame, group)
+        frame = without(spark, frame, group.gone)
     return frame.select(*_outputs(projection))
 
 
@@ -241,26 +270,33 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
     inside = [sql.StructField(f.name, spark_type(f.type, column=f.name)) for f in stored]
     reader = spark.read.schema(sql.StructType([*inside, *told])).options(**_OPTIONS)
     if told:
-        reader = reader.option("basePath", f"file:{store.layout.data_root}")
-    with settings(spark, _LISTING):
-        return reader.parquet(*(f"file:{_GLOB.sub(_ESCAPED, path)}" for path in group.paths))
+        reader = reader.option("basePath", _location(store.layout.data_root))
+    paths = [_GLOB.sub(_ESCAPED, _location(path)) for path in group.paths]
+    local = isinstance(store.storage, LocalStorage)
+    with (
+        missing_files_explained(store, group.snapshot_id),
+        settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE),
+    ):
+        try:
+            frame = reader.parquet(*paths)
+            if is_connect(spark):
+                frame.schema  # noqa: B018 - has the server look the files up now, and remember them
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise FileNotFoundError(errno.ENOENT, "no such file", _missing(store, group)) from error
+    return frame
 
 
-def _without(spark: SparkSession, frame: DataFrame, group: _Group) -> DataFrame:
-    """Return a frame without the rows of its files that do not count."""
-    words = [_bits(gone, file.row_count) for gone, file in zip(group.gone, group.files, strict=True)]
-    offsets = np.cumsum([0, *(len(some) for some in words)])
-    arrays = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(np.concatenate(words)))
-    names = pa.array([file.file_name for file in group.files])
-    bitmaps = spark.createDataFrame(pa.table({_FILE: names, _BITS: arrays}))
-    word = F.get(F.col(_BITS), F.shiftright(F.col(_POSITION), _WORD_SHIFT).cast("int"))
-    unknown = F.raise_error(F.concat(F.lit("the scan gave rows of an unknown file "), F.col(_FILE)))
-    is_gone = F.getbit(F.coalesce(word, unknown.cast("long")), (F.col(_POSITION) % _WORD).cast("int"))
-    return frame.join(F.broadcast(bitmaps), _FILE, "left").where(is_gone == 0)
+def _location(path: str) -> str:
+    """Return a path as Spark spells it.
+
+    >>> _location("/lake/t/bucket-0/a.parquet"), _location("s3://lake/t")
+    ('file:/lake/t/bucket-0/a.parquet', 's3a://lake/t')
+    """
+    scheme, separator, rest = path.partition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}" if separator else f"file:{path}"
 
 
-def _bits(positions: Positions, row_count: int) -> NDArray[np.int64]:
-    """Return positions as bits of words, the lowest bit first."""
-    marks = np.zeros(-(-row_count // _WORD) * _WORD, np.uint8)
-    marks[positions.astype(np.int64)] = 1
-    return np.packbits(marks, bitorder="little").view("<i8")
+def _missing(store: TableStore, group: _Group) -> str:
+    return next((path for path in group.paths if not store.storage.exists(path)), group.paths[0])

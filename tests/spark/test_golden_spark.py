@@ -1,0 +1,97 @@
+"""Every table that Java wrote reads through Spark as Java reads it, whichever way its rows come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+
+import lakewright as lw
+from lakewright.errors import UnsupportedError
+from lakewright.spark.read import read_table
+from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+
+TABLES = sorted(expected())
+TRAVELS = [
+    *(
+        (name, {"tag": tag}, rows)
+        for name in TABLES
+        for tag, rows in list((expected()[name].get("tags") or {}).items())[:1]
+    ),
+    *(
+        (name, {"snapshot_id": snapshot["id"]}, snapshot["rows"])
+        for name in ("evolve.add_drop_rename_parquet", "evolve.types_parquet", "dv.pk_bitmap32", "pk.dedup_levels")
+        for snapshot in expected()[name]["snapshots"][:2]
+    ),
+]
+_NANOS = re.compile(r"(T\d\d:\d\d:\d\d\.\d{6})\d{3}")
+
+Reads: TypeAlias = dict[str, "Future[pa.Table]"]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> lw.FileSystemCatalog:
+    return lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)})
+
+
+@pytest.fixture(scope="module")
+def reads(spark: SparkSession, catalog: lw.FileSystemCatalog) -> Reads:
+    """Read all tables side by side: most of the time of a small job is spent in the driver."""
+
+    def read(name: str) -> pa.Table:
+        return read_table(spark, catalog.get_table(name)).toArrow()
+
+    with ThreadPoolExecutor(4) as pool:
+        return {name: pool.submit(read, name) for name in TABLES}
+
+
+def _assert_same(rows: Callable[[], pa.Table], table: lw.FileStoreTable, name: str, numbers: list[int]) -> None:
+    spec = expected()[name]
+    fields = table.new_read_builder().read_type()
+    try:
+        got = rows()
+    except (UnsupportedError, PythonException) as error:
+        if not spec.get("mayRefuse") or "UnsupportedError" not in f"{type(error).__name__}{error}":
+            raise
+        return
+    unordered = [n for n, field in enumerate(fields) if field.name in spec.get("unorderedArrays", ())]
+    want = in_order(normalised(expected_rows(spec, numbers), fields), unordered)
+    # Spark counts microseconds; what is finer is cut.
+    assert in_order(spelled(_times_in_millis(got), fields), unordered) == sorted(
+        _NANOS.sub(r"\g<1>000", w) for w in want
+    )
+
+
+def _times_in_millis(rows: pa.Table) -> pa.Table:
+    """Return rows with times as the format has them; Spark's Arrow has nanoseconds."""
+    target = [pa.field(f.name, pa.time32("ms")) if pa.types.is_time(f.type) else f for f in rows.schema]
+    return rows.cast(pa.schema(target))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_newest_snapshot(catalog: lw.FileSystemCatalog, reads: Reads, name: str) -> None:
+    _assert_same(reads[name].result, catalog.get_table(name), name, expected()[name]["rows"])
+
+
+@pytest.mark.parametrize(("name", "travel", "numbers"), TRAVELS, ids=lambda value: str(value)[:40])
+def test_other_snapshots(
+    spark: SparkSession, catalog: lw.FileSystemCatalog, name: str, travel: dict[str, Any], numbers: list[int]
+) -> None:
+    options = {"tag": "scan.tag-name", "snapshot_id": "scan.snapshot-id"}
+    then = catalog.get_table(name).copy({options[key]: str(value) for key, value in travel.items()})
+    rows = partial(read_table, spark, catalog.get_table(name), **travel)
+    _assert_same(lambda: rows().toArrow(), then, name, numbers)
+
+
+@pytest.mark.parametrize("name", [n for n in TABLES if expected()[n].get("branches")])
+def test_branches(spark: SparkSession, catalog: lw.FileSystemCatalog, name: str) -> None:
+    for branch, numbers in expected()[name]["branches"].items():
+        table = catalog.get_table(f"{name}$branch_{branch}")
+        _assert_same(read_table(spark, table).toArrow, table, name, numbers)

@@ -38,9 +38,8 @@ from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.sink import stream_writer
 from lakewright.spark.stream_source import STREAM_READ, stream_reader
 from lakewright.spark.table_sink import WRITE, table_sink
-from lakewright.spark.types import fields_of, spark_schema, to_spark_batch
+from lakewright.spark.types import fields_of, spark_batches, spark_schema
 
-_BATCH_ROWS = 65536  # what Spark takes fastest
 _READ_WORDS = READ | {READ_TASKS}
 
 
@@ -99,8 +98,7 @@ class TableReader(DataSourceReader):
         """Yield the rows of one share in the types that Spark was promised."""
         splits = [DataSplit.deserialize(data) for data in partition.value]
         for batch in self._read.to_arrow_batch_reader(splits, parallelism=1):
-            for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield to_spark_batch(batch.slice(start, _BATCH_ROWS), self._fields)
+            yield from spark_batches(batch, self._fields)
 
 
 class SystemReader(DataSourceReader):
@@ -117,7 +115,7 @@ class SystemReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the types that Spark was promised."""
         for batch in partition.value.to_batches():
-            yield to_spark_batch(batch, self._fields)
+            yield from spark_batches(batch, self._fields)
 
 
 def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType) -> ReadBuilder | SystemReadBuilder:

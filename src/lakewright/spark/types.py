@@ -15,7 +15,7 @@ to counts. VARIANT, BLOB, VECTOR, GEOMETRY and GEOGRAPHY are refused with the na
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
 
@@ -38,6 +38,8 @@ from lakewright.spec.types import (
 )
 
 COMMENT = "comment"  # where Spark keeps the comment of a field
+_BATCH_ROWS = 65536  # what Spark takes fastest
+_BATCH_BYTES = 64 << 20  # rows may be wide
 
 _ATOMIC: dict[str, sql.DataType] = {
     "BOOLEAN": sql.BooleanType(),
@@ -109,6 +111,14 @@ def to_spark_batch(batch: pa.RecordBatch, fields: Iterable[DataField]) -> pa.Rec
     if not columns:  # rows without columns still count
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def spark_batches(batch: pa.RecordBatch, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a table as `to_spark_batch` does, in parts of a size that Spark takes fast."""
+    rows = batch.num_rows
+    step = min(_BATCH_ROWS, max(1, rows * _BATCH_BYTES // max(1, batch.nbytes)))
+    for start in range(0, rows, step):
+        yield to_spark_batch(batch if rows <= step else batch.slice(start, step), fields)
 
 
 @lru_cache(maxsize=256)

@@ -65,7 +65,7 @@ def attach(
 
 
 def _pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
-    # The selection is no work, but a bare scan of files in a view would let INSERT write into their directory.
+    # The selection is no work, but INSERT OVERWRITE would replace the file behind a bare scan.
     return read_table(spark, table).select("*")
 
 

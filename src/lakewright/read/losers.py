@@ -62,6 +62,8 @@ class LoserFinder:
         """Return which rows of a split's files a merge does not give, those that a deletion vector deletes included."""
         found: dict[str, Positions] = {}
         for section in sections(split.files, [field.type for field in self.spec.key.fields]):
+            if len(section.files) == 1 and not section.files[0].delete_row_count and not split.deletion_files:
+                continue  # a file holds each of its keys once
             with missing_files_explained(self.store, split.snapshot_id):
                 found |= self._losers_of(split, section)
         return found

@@ -29,6 +29,7 @@ from lakewright.spark.bitmaps import Words, words_of
 from lakewright.spark.merged import over_shares
 from lakewright.spark.scan import native_sections
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate import TRUE, Predicate, project
 
 Found: TypeAlias = Mapping[str, Words]  # by file name; files that lose nothing are absent
 _Key: TypeAlias = tuple[object, ...]
@@ -47,19 +48,21 @@ class MergeWay:
     reason: str
 
 
-def merge_way(store: TableStore, rows: int, *, cached: bool) -> MergeWay:
+def merge_way(spec: MergeSpec, predicate: Predicate, rows: int, *, known: bool) -> MergeWay:
     """Decide how sections of so many rows that Spark could scan are read.
 
-    Spark's own scan without the rows that lose is faster than a merge in Python even when they are still to be found,
-    because keys are all that is read for that, and because a query may need few columns.
+    Spark's own scan without the rows that lose is mostly faster than a merge in Python even when they are still to be
+    found: keys are all that is read for that, and a query may need few columns. A filter on the key is the exception,
+    because a merge skips to the keys that are asked for.
     """
-    if not MergeSpec.of_schema(store.schema, table=store.name).keeps_rows:
-        engine = store.options.merge_engine().value
-        return MergeWay(by_bits=False, reason=f"the merge engine {engine} computes rows, so tasks merge them")
+    if not spec.keeps_rows:
+        return MergeWay(by_bits=False, reason=f"the merge engine {spec.engine.value} computes rows: tasks merge them")
     if rows > _ROWS_MAX:
-        return MergeWay(by_bits=False, reason=f"the bits of {rows} rows are too many for a plan, so tasks merge them")
-    if cached:
+        return MergeWay(by_bits=False, reason=f"the bits of {rows} rows are too many for a plan: tasks merge them")
+    if known:
         return MergeWay(by_bits=True, reason="the rows that lose are known from an earlier read")
+    if project(predicate, spec.key.names) != TRUE:
+        return MergeWay(by_bits=False, reason="the filter asks for some keys: tasks merge these alone")
     return MergeWay(by_bits=True, reason="one row of a key wins as it is, so the keys tell which rows lose")
 
 
@@ -80,7 +83,9 @@ def part_by_way(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit
     if not sections:
         way = MergeWay(by_bits=False, reason="Spark's own scan does not read these files as they must be read")
         return Parted((), {}, tuple(splits), way)
-    way = merge_way(store, sum(section.row_count for section in sections), cached=_all_known(store, sections))
+    spec = MergeSpec.of_schema(store.schema, table=store.name)
+    rows = sum(section.row_count for section in sections)
+    way = merge_way(spec, read.predicate, rows, known=_all_known(store, sections))
     if not way.by_bits:
         return Parted((), {}, tuple(splits), way)
     return Parted(tuple(sections), losing_rows(spark, store, sections), tuple(rest), way)

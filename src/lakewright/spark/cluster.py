@@ -73,11 +73,15 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _as_blocks(df, job, Receivers(1), "as blocks to one task, which knows where each key lives")
         case BucketMode.HASH_DYNAMIC:
             receivers = _assigners(df, job, concurrency)
-            return _as_blocks(df, job, receivers, f"as blocks to {receivers.count} tasks, by the assigner of the key")
+            return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by the assigner of the key")
         case BucketMode.HASH_FIXED | BucketMode.POSTPONE:
             receivers = Receivers(_writers(df, job, concurrency))
             by = "bucket" if mode is BucketMode.HASH_FIXED else "partition"
-            return _as_blocks(df, job, receivers, f"as blocks to {receivers.count} tasks, by {by}")
+            return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by {by}")
+
+
+def _tasks(receivers: Receivers) -> str:
+    return "1 task" if receivers.count == 1 else f"{receivers.count} tasks"
 
 
 def _wish(job: WriteJob, distribution: str | None) -> WriteDistribution:
@@ -119,14 +123,14 @@ def _writers(df: DataFrame, job: WriteJob, concurrency: int | None) -> int:
 
 def _assigners(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
     """Return how many tasks give buckets to keys: each begins buckets of its own, so not more than fill them."""
-    options = job.store.options
+    options, partitioned = job.store.options, bool(job.store.schema.partition_keys)
     writers = _writers(df, job, concurrency)
-    initial = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
+    wished = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
+    if wished is None:
+        wished = 1 if partitioned else min(writers, _filled_buckets(df, options))
     most = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
-    if initial is None:
-        initial = 1 if job.store.schema.partition_keys else _filled_buckets(df, options)
-    assigners = max(1, min(writers, initial, most if most > 0 else BUCKETS_MAX))
-    groups = max(1, writers // assigners) if job.store.schema.partition_keys else 1
+    assigners = max(1, min(wished, concurrency or BUCKETS_MAX, most if most > 0 else BUCKETS_MAX))
+    groups = max(1, writers // assigners) if partitioned else 1
     return Receivers(assigners * groups, assigners)
 
 

@@ -19,11 +19,16 @@ def size_of(df: DataFrame) -> int | None:
     """Return how many bytes Spark expects a frame to have; None where it cannot say."""
     frame: Any = df  # the estimate is not part of the public API
     if is_connect(df.sparkSession):
-        found = _SIZE.search(frame._explain_string(mode="cost"))  # noqa: SLF001
-        size = None if found is None else int(float(found[1]) * 2 ** _UNITS[found[2]])
-    else:
-        size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # noqa: SLF001
-    return None if size is None or size >= _UNKNOWN_BYTES else size
+        return size_in(frame._explain_string(mode="cost"))  # noqa: SLF001
+    size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # noqa: SLF001
+    return size if size < _UNKNOWN_BYTES else None
+
+
+def size_in(plan: str) -> int | None:
+    """Return how many bytes the first node of an explained plan is expected to have; None where it does not say."""
+    found = _SIZE.search(plan)
+    size = _UNKNOWN_BYTES if found is None else int(float(found[1]) * 2 ** _UNITS[found[2]])
+    return size if size < _UNKNOWN_BYTES else None
 
 
 def parallelism(spark: SparkSession) -> int:

@@ -29,7 +29,7 @@ from lakewright.write.assign import Assigner, channels_of
 from lakewright.write.routing import Group, HashRouter, Routing, number_partitions, place_rows, route
 from lakewright.write.writer import WriteJob
 
-_INTAKE_BYTES = 4 << 20  # batches are aligned together, up to this much
+INTAKE_BYTES = 4 << 20  # batches are aligned together, up to this much
 STAGE_BYTES = 32 << 20  # and grouped together, up to this much
 
 _Grouping: TypeAlias = Callable[[pa.Table], list[Group]]
@@ -68,7 +68,7 @@ def send(
     intake, grouped = job.new_intake(), _grouping(job, receivers)
     stage: list[pa.Table] = []
     size = rows = 0
-    for table in joined(batches):
+    for table in joined(batches, bytes_max=min(INTAKE_BYTES, stage_bytes)):
         stage.append(intake.take(table, None, first_row=rows))
         rows += table.num_rows
         size += stage[-1].nbytes
@@ -79,14 +79,14 @@ def send(
         yield from grouped(pa.concat_tables(stage))
 
 
-def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def joined(batches: Iterable[pa.RecordBatch], *, bytes_max: int = INTAKE_BYTES) -> Iterator[pa.Table]:
     """Put small batches together: looking at one costs the same, however few rows it has."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         waiting.append(batch)
         size += batch.nbytes
-        if size >= _INTAKE_BYTES:
+        if size >= bytes_max:
             yield pa.Table.from_batches(waiting)
             waiting, size = [], 0
     if waiting:

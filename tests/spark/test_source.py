@@ -279,6 +279,7 @@ EVERY = pa.schema(
         pa.field("raw", pa.binary()),
         pa.field("d", pa.date32()),
         pa.field("dec", pa.decimal128(12, 3)),
+        pa.field("t", pa.time32("ms")),
         pa.field("ts", pa.timestamp("us")),
         pa.field("ltz", pa.timestamp("us", tz="UTC")),
         pa.field("list", pa.list_(pa.field("element", pa.int32(), nullable=False))),
@@ -293,8 +294,8 @@ def test_every_type_goes_in_and_comes_out(spark: SparkSession, catalog: lw.FileS
     moment = dt.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=dt.UTC)
     full = {
         "id": 1, "b": True, "i8": -7, "f": 1.5, "s": "ä", "raw": b"\x00\xff", "d": moment.date(),
-        "dec": Decimal("12.345"), "ts": moment.replace(tzinfo=None), "ltz": moment, "list": [1, 2],
-        "map": [("a", 1), ("b", None)], "row": {"x": 1, "y": None},
+        "dec": Decimal("12.345"), "t": dt.time(23, 59, 59, 999000), "ts": moment.replace(tzinfo=None), "ltz": moment,
+        "list": [1, 2], "map": [("a", 1), ("b", None)], "row": {"x": 1, "y": None},
     }  # fmt: skip
     rows = pa.Table.from_pylist([full, {"id": 2}], EVERY)
     lw.write_table(rows, table)

@@ -7,7 +7,7 @@ PEERS := .venvs/peers
 .PHONY: demo test lint types unit interop-java interop-s3 soak bench bench-spark bench-java clean
 
 demo: $(VENV)/.made
-	$(BIN)/python examples/demo.py
+	$(BIN)/python -W "ignore:PySpark does not yet fully support pandas:FutureWarning" examples/demo.py
 
 test: lint types unit
 

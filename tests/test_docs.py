@@ -13,7 +13,8 @@ import pytest
 import lakewright
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# README and the pages about Spark run in tests/spark, in one session for all of them.
+PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spark")
 _NOT_OURS = {".git", ".hypothesis", "target"}
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]

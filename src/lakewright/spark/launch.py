@@ -40,7 +40,7 @@ def _start(
     name: str, master: str | None, remote: str | None, memory: str | None, config: dict[str, str]
 ) -> SparkSession:
     if remote is None and _SUBMITTED not in os.environ and (master is None or master.startswith("local")):
-        return local_session(name, master=master or "local[*]", memory=memory, config=_QUIET | config)
+        return local_session(name, master=master or "local[*]", memory=memory, config=config)
     builder = SparkSession.builder.appName(name)
     if remote is not None:
         builder = builder.remote(remote)

@@ -417,6 +417,28 @@ def test_a_stream_keeps_the_columns_it_began_with(spark: SparkSession, place: Pl
     assert read_stream(spark, table.table_path).columns == ["id", "n", "extra"]
 
 
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"scan.snapshot-id": "1"}, [(0, 0), (1, 1)]),
+        ({"scan.timestamp-millis": "0"}, [(0, 0), (1, 1)]),
+        ({"scan.mode": "latest"}, []),
+        ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"}, [(0, 0), (1, 1)]),
+        ({"scan.snapshot-id": "3"}, []),
+    ],
+    ids=["snapshot", "time", "latest", "state", "next"],
+)
+def test_where_the_door_begins(
+    spark: SparkSession, place: Place, options: dict[str, str], rows: list[tuple[int, int]]
+) -> None:
+    table = place.table("t")
+    lw.write_table(pa.table({"id": [0], "n": [0]}, COLUMNS), table)
+    place.catalog.alter_table("d.t", [lw.SchemaChange.add_column("extra", lw.AtomicType("STRING"))])
+    lw.write_table(pa.table({"id": [1], "n": [1], "extra": ["x"]}), place.catalog.get_table("d.t"))
+    door = spark.readStream.format("lakewright").options(**options).load(table.table_path).select("id", "n")
+    assert sorted(row for batch in _collected(door, place.checkpoint()) for row in batch) == rows
+
+
 # ---- killed ----------------------------------------------------------------------------------------------------------
 
 

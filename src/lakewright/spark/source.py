@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import types as sql
@@ -30,7 +31,7 @@ from pyspark.sql.datasource import (
 )
 
 from lakewright.catalog.system import SystemReadBuilder
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.shares import shares
 from lakewright.read.split import DataSplit
@@ -55,7 +56,13 @@ class LakewrightSource(DataSource):
         """Return the columns of the table, or those that the options ask for."""
         # Spark does not say what for: a read, a stream, or a view that is written through as well.
         options = DoorOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
-        return spark_schema(options.read().read_type())
+        try:
+            found = options.read()
+        except NotFoundError:
+            # A stream may begin at a time or snapshot of which there is none yet; a read will say so again.
+            lasting = {key: value for key, value in options.table.items() if not key.startswith("scan.")}
+            found = replace(options, table=lasting).read()
+        return spark_schema(found.read_type())
 
     def reader(self, schema: sql.StructType) -> DataSourceReader:
         """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""

@@ -11,6 +11,7 @@ reads as null, and what they rename is still found. Rate limits need PySpark 4.2
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,6 +21,7 @@ from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.read.builder import TableRead
 from lakewright.read.plan import Packing, pack
 from lakewright.read.projection import ROW_KIND
+from lakewright.read.scan import TRAVEL, pick_snapshot
 from lakewright.read.split import DataSplit
 from lakewright.read.stream import StreamReadBuilder
 from lakewright.spark.offsets import Limits, Offset, Steps
@@ -55,7 +57,8 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
             "out, or use PySpark 4.2",
             option=next(iter(limits)),
         )
-    read = stream_read(table, [field.name for field in schema.fields], door.words.get("filter"))
+    table = _as_promised(table, schema)
+    read = stream_read(table, schema.names, door.words.get("filter"))
     _check_types(read, schema, table.name)
     kind = _LimitedReader if HAS_LIMITS else _PlainReader
     return kind(read, schema.names, Limits(**{LIMITS[word]: limit for word, limit in limits.items()}))
@@ -148,6 +151,27 @@ if HAS_LIMITS:
         def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
             """Return where the table stands."""
             return Offset(self._steps.newest() + 1).to_json()
+
+
+def _as_promised(table: FileStoreTable, schema: StructType) -> FileStoreTable:
+    """Return the table with the columns that Spark was promised.
+
+    These are the newest ones; but where options name the snapshot to begin at, the door has promised its columns,
+    because it does not know of streams.
+    """
+    newest = spark_schema(table.fields)
+    if not any(key in table.schema.options for key in TRAVEL) or all(
+        field.name in newest.names and newest[field.name].dataType == field.dataType
+        for field in schema.fields
+        if field.name != ROW_KIND
+    ):
+        return table
+    store = table.store
+    snapshot = pick_snapshot(store)
+    if snapshot is None:
+        return table
+    older = store.schemas.get(snapshot.schema_id).with_options(table.schema.options)
+    return replace(table, store=store.with_schema(older))
 
 
 def _shares(read: TableRead, splits: Sequence[DataSplit]) -> Iterator[list[DataSplit]]:

@@ -1,0 +1,203 @@
+"""Workers, executors and drivers are killed while they write: rows are there once, and no file is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import lakewright as lw
+from lakewright.compact.job import run_plan
+from lakewright.compact.task import plan_compaction
+from lakewright.spark import write_table
+from lakewright.spark.cleanup import clean_up
+from lakewright.spark.compaction import compacting_on
+from lakewright.table import FileStoreTable
+from lakewright.write.leftovers import remove_leftovers
+from support.spark_child import ROWS, expected_rows, frame_of, start_child
+from support.spark_traps import TrapStorage, caught, trapped
+from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_table, rows_of
+
+_KEYED = {"bucket": "2"}
+_CHILD_SECONDS_MAX = 240
+
+
+def _table(tmp_path: Path, mode: str) -> FileStoreTable:
+    """Make a table for a mode; an upsert finds old rows of its keys, an overwrite finds rows to replace."""
+    if mode == "append":
+        return new_table(tmp_path, partitions=["day"])
+    table = new_table(tmp_path, keys=["id"], options=_KEYED)
+    old = range(ROWS) if mode == "upsert" else range(5, 2 * ROWS)
+    lw.write_table(pa.table({"id": list(old), "text": ["old"] * len(old)}), table)
+    return table
+
+
+def _visible(table: FileStoreTable) -> bool:
+    """Say whether the new rows are there; a mixture of old and new ones is a failure."""
+    texts = {str(row[3]).split()[0] for row in rows_of(table)}
+    assert len(texts) <= 1, "some rows are new and some are old"
+    return texts == {"row"}
+
+
+# ---- workers, in the session of all tests ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+def test_a_worker_that_dies_with_open_files_is_replaced(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    table = _table(tmp_path, mode)
+    trap = TrapStorage(durable=False, marks=str(tmp_path / "marks"))
+    result = write_table(frame_of(spark), trapped(table, trap), mode)
+    assert (tmp_path / "marks" / "0").exists()
+    assert result.rows == ROWS
+    assert rows_of(table) == expected_rows()
+    assert_tidy(table)
+
+
+def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+
+    def die_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not mark.exists():
+                mark.touch()
+                os._exit(1)
+            yield batch
+
+    table = _table(tmp_path, "upsert")
+    frame = frame_of(spark)
+    write_table(frame.mapInArrow(die_once, frame.schema), table)
+    assert mark.exists()
+    assert rows_of(table) == expected_rows()
+    assert_tidy(table)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    table = _table(tmp_path, mode)
+    trap = TrapStorage(durable=False, deed="fail", times=100, marks=str(tmp_path / "marks"))
+    with pytest.raises(PySparkException, match="the disk is away"):
+        write_table(frame_of(spark), trapped(table, trap), mode)
+    assert not _visible(table)
+    assert_tidy(table)
+
+
+def test_a_worker_that_dies_in_the_compaction_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path, "upsert")
+    write_table(frame_of(spark), table)
+    store = trapped(table, TrapStorage(durable=False, marks=str(tmp_path / "marks"))).store
+    result = run_plan(store, lambda newest: plan_compaction(store, newest, full=True), compacting_on(spark))
+    assert (tmp_path / "marks" / "0").exists()
+    assert (result.buckets, result.files_after, result.rows) == (2, 2, ROWS)
+    assert rows_of(table) == expected_rows()
+    assert_tidy(table)
+
+
+# ---- left-overs ------------------------------------------------------------------------------------------------------
+
+
+def test_left_overs_of_one_write_are_found_by_its_id(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path, "append")
+    store = table.store
+    mine, other = "0123456789abcdef-mine", "0123456789abcdef-other"
+    lw.write_table(pa.table({"id": [1], "day": ["x"]}), table)
+    live = {path for path in tmp_path.rglob("*") if path.is_file()}
+    strays = [f"day=x/bucket-0/data-{mine}-0-0-0.parquet", f"index/index-{mine}-0-0-0", "day=y/bucket-0/changelog-"]
+    strays[2] += f"{mine}-1-0-0.parquet"
+    kept = [f"day=x/bucket-0/data-{mine}-0-0-1.parquet", f"day=x/bucket-0/data-{other}-0-0-0.parquet"]
+    for name in (*strays, *kept):
+        path = Path(table.table_path) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert remove_leftovers(store, mine, keep={Path(kept[0]).name}) == 3
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} - live == {
+        Path(table.table_path) / name for name in kept
+    }
+    clean_up(spark, store, mine)
+    clean_up(spark, store, other)
+    assert_tidy(table)
+    with pytest.raises(lw.errors.InvalidInputError, match="no id of a write"):
+        remove_leftovers(store, "")
+
+
+def test_what_a_snapshot_names_is_never_a_left_over(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "-1"})
+    builder = table.new_batch_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        messages = write.write_arrow(pa.table({"id": [1, 2]})).prepare_commit()
+        commit.commit(messages)
+    table.compact(full=True)
+    assert remove_leftovers(table.store, messages[0].write_id) == 0
+    assert len(rows_of(table)) == 2
+
+
+# ---- drivers and executors, in processes of their own ----------------------------------------------------------------
+
+
+def _ended(child: subprocess.Popen[bytes], log: Path) -> int:
+    """Wait for a driver to end and return how it ended."""
+    try:
+        return child.wait(_CHILD_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        pytest.fail(log.read_text()[-2000:])
+
+
+@pytest.mark.parametrize(
+    ("mode", "moment", "visible"),
+    [("append", "before", False), ("upsert", "before", False), ("overwrite", "after", True)],
+)
+def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
+    spark: SparkSession, tmp_path: Path, mode: str, moment: str, visible: bool
+) -> None:
+    table, log = _table(tmp_path, mode), tmp_path / "log"
+    name = "manifest-" if mode == "append" else "snapshot-"  # after the data files, or after the manifests too
+    trap = {"call": "create", "name": name, "moment": moment, "deed": "kill", "marks": str(tmp_path / "marks")}
+    child = start_child(log, table=table.table_path, mode=mode, job_id="once", trap=trap)
+    assert _ended(child, log) == -signal.SIGKILL, log.read_text()[-2000:]
+    assert _visible(table) is visible
+    result = write_table(frame_of(spark), table, mode, job_id="once")
+    assert result.replayed is visible
+    assert result.rows == ROWS
+    assert rows_of(table) == expected_rows()
+    assert bool(assert_tidy_after_cleanup(table)) is not visible
+    assert rows_of(table) == expected_rows()
+
+
+def test_an_interrupted_driver_leaves_nothing(tmp_path: Path) -> None:
+    table, log = _table(tmp_path, "upsert"), tmp_path / "log"
+    trap = {"deed": "wait", "marks": str(tmp_path / "marks")}
+    child = start_child(log, table=table.table_path, mode="upsert", trap=trap)
+    caught(tmp_path / "marks")
+    child.send_signal(signal.SIGINT)
+    assert _ended(child, log) != 0
+    assert "KeyboardInterrupt" in log.read_text()
+    assert not _visible(table)
+    assert_tidy(table)
+
+
+def test_the_tasks_of_a_lost_executor_run_elsewhere(tmp_path: Path) -> None:
+    table, log = _table(tmp_path, "upsert"), tmp_path / "log"
+    trap = {"deed": "wait", "marks": str(tmp_path / "marks")}
+    child = start_child(log, table=table.table_path, mode="upsert", trap=trap, master="local-cluster[2,1,1024]")
+    worker = caught(tmp_path / "marks")
+    os.kill(_executor_of(worker), signal.SIGKILL)
+    assert _ended(child, log) == 0, log.read_text()[-2000:]
+    assert rows_of(table) == expected_rows()
+    assert_tidy(table)
+
+
+def _executor_of(worker: int) -> int:
+    """Return the process of the JVM in which the task of a Python worker runs."""
+    process = worker
+    for _ in range(5):
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        if "CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_text():
+            return process
+    pytest.fail("the worker belongs to no executor")

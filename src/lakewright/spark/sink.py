@@ -12,6 +12,7 @@ removed, and nothing is removed of a batch that somebody began to publish.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -100,7 +101,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         if snapshot is None or not places:
             return
         if not self._holds(snapshot, write_id):
-            remove_leftovers(self._store, write_id, places=places)
+            with suppress(OSError):  # what stays is an orphan
+                remove_leftovers(self._store, write_id, places=places)
         after_commit(self._store, snapshot, places)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

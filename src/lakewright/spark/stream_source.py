@@ -83,7 +83,8 @@ class StreamSource(DataSourceStreamReader):
         self._fields = [by_name[name] for name in names]
         self._limits = limits
         self._last: int | None = None  # the newest snapshot to read, where the stream is to end
-        self._at: Offset | None = None
+        self._begin: Offset | None = None
+        self._at: Offset | None = None  # how far batches were planned
         self._made: Steps | None = None
 
     @property
@@ -95,9 +96,9 @@ class StreamSource(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
         """Return where the stream begins."""
-        if self._at is None:
-            self._at = self._steps.begin()
-        return self._at.to_json()
+        if self._begin is None:
+            self._begin = self._steps.begin()
+        return self._begin.to_json()
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         """Return the partitions of one batch."""

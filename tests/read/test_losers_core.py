@@ -33,6 +33,8 @@ KEYS = {
 SHOWN = {"lakewright.read-level-0": "true"}
 TABLES = {
     "deduplicate": {},
+    "adds": {},
+    "first-adds": {"merge-engine": "first-row", **SHOWN},
     "thin": {"data-file.thin-mode": "true"},
     "sequence": {"sequence.field": "v"},
     "descending": {"sequence.field": "v", "sequence.field.sort-order": "descending"},
@@ -42,7 +44,8 @@ TABLES = {
     "vectors": {"deletion-vectors.enabled": "true", **SHOWN},
 }
 KINDS = st.sampled_from([INSERT, INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE])
-PROPERTY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ADDS = st.sampled_from([INSERT, UPDATE_AFTER])
+PROPERTY = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _numbers = itertools.count()
 
 
@@ -55,8 +58,8 @@ class File:
     step: int
 
 
-def files(key: st.SearchStrategy[tuple[object, ...]]) -> st.SearchStrategy[File]:
-    rows = st.dictionaries(key, st.tuples(st.integers(0, 3) | st.none(), KINDS), min_size=1, max_size=8)
+def files(key: st.SearchStrategy[tuple[object, ...]], kinds: st.SearchStrategy[int]) -> st.SearchStrategy[File]:
+    rows = st.dictionaries(key, st.tuples(st.integers(0, 3) | st.none(), kinds), min_size=1, max_size=8)
     return st.builds(File, rows, st.frozensets(st.integers(0, 7), max_size=2), st.sampled_from([100, 100, 3]))
 
 
@@ -103,8 +106,10 @@ def ids_left(store: TableStore, splits: Sequence[DataSplit], finder: LoserFinder
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("table", TABLES)
 def test_what_is_left_is_what_a_merge_gives(table: str, key: str) -> None:
+    kinds = ADDS if table.endswith("adds") else KINDS
+
     @PROPERTY
-    @given(st.lists(files(KEYS[key][1]), min_size=1, max_size=5), st.integers(0, 3), st.integers(1, 2))
+    @given(st.lists(files(KEYS[key][1], kinds), min_size=1, max_size=5), st.integers(0, 3), st.integers(1, 2))
     def check(wanted: list[File], deep: int, threads: int) -> None:
         store = bucket_of(table, key, wanted, deep)
         assert finds_losers(store)

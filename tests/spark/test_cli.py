@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +165,18 @@ def test_ctrl_c_ends_with_130(
     monkeypatch.setattr(lw.FileSystemCatalog, "get_table", interrupted)
     assert main(["describe", "d.t", "-w", warehouse]) == 130
     assert capsys.readouterr().err == "lakewright: interrupted\n"
+
+
+def test_a_signal_to_end_is_an_orderly_end(
+    warehouse: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(lw.FileSystemCatalog, "get_table", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(SystemExit) as ended:
+        main(["describe", "d.t", "-w", warehouse])
+    assert ended.value.code == 143
+    assert capsys.readouterr().err == "lakewright: told to end\n"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_without_pyspark_the_way_to_it_is_shown(tmp_path: Path) -> None:

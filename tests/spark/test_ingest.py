@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -153,6 +153,13 @@ def test_sources_that_spark_would_misread_are_refused(
         find_sources(str(tmp_path / given))
 
 
+def test_what_is_no_source_is_refused() -> None:
+    with pytest.raises(lw.InvalidInputError, match="a Table is no source"):
+        find_sources(pa.table({"id": [1]}))
+    with pytest.raises(lw.InvalidInputError, match="there is no source"):
+        find_sources([])
+
+
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(lw.InvalidInputError, match="the format 'xml' is none of"):
         find_sources("x", format="xml")
@@ -182,6 +189,7 @@ def test_texts_become_values_of_the_table_exactly(spark: SparkSession) -> None:
         ("BOOLEAN", "true", True),
         ("DATE", "2026-01-31", date(2026, 1, 31)),
         ("TIMESTAMP(6)", "2026-01-31 10:00:00.123456", datetime(2026, 1, 31, 10, 0, 0, 123456)),  # noqa: DTZ001
+        ("TIME(3)", "12:13:14.5", time(12, 13, 14, 500000)),
         ("STRING", "", ""),
     ]
     frame = spark.createDataFrame([tuple(text for _, text, _ in cases)], [f"c{i}" for i in range(len(cases))])
@@ -377,6 +385,12 @@ def test_a_table_is_made_from_what_the_source_shows(
     assert (dry.snapshot_id, dry.plan.creates) == (None, True)
     assert dict(dry.plan.columns) == {"id": "INT NOT NULL", "price": "DECIMAL(8, 2)", "when": "DATE"}
     assert catalog.list_databases() == ["d"]
+    assert dry.plan.lines()[-4:] == [
+        "  id     INT NOT NULL",
+        "  price  DECIMAL(8, 2)",
+        "  when   DATE",
+        "rows would be written as blocks to 1 task, by bucket",
+    ]
 
     assert run().rows == 2
     table = catalog.get_table("new.orders")

@@ -21,6 +21,8 @@ from lakewright.calls import ProgressCallback, check_mode
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.errors import InvalidInputError, NotFoundError, naming
+from lakewright.metadata.store import TableStore
+from lakewright.spark.cluster import cluster
 from lakewright.spark.fit import WIDENED, Change, Fit, Wish, check_renames, fit
 from lakewright.spark.inputs import Given, Source, find_sources
 from lakewright.spark.load import LOAD_SETTINGS, Opened, fitted, open_source, reading, types_of, united
@@ -29,10 +31,13 @@ from lakewright.spark.types import arrow_schema_of, fields_of, spark_schema
 from lakewright.spark.write import WriteResult, committed_job, write_table
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.supported import check_supported_for_write
 from lakewright.spec.types import AtomicType, DataField, parse_type
 from lakewright.spec.values import cast_text
+from lakewright.storage.layout import Layout, database_directory
 from lakewright.table import FileStoreTable
 from lakewright.write.align import Aligner
+from lakewright.write.writer import WriteJob
 
 _TIME = {"spark.sql.timeType.enabled": "true"}  # without it Spark parses no times of day
 
@@ -67,6 +72,7 @@ class IngestPlan:
     partitions: Mapping[str, str] | None  # the partition that is replaced
     sources: tuple[SourceReport, ...]
     job_id: str | None = None
+    way: str | None = None  # how the rows will reach the tasks that write them; only a dry run asks
 
     def lines(self) -> list[str]:
         """Return the plan as text."""
@@ -79,6 +85,10 @@ class IngestPlan:
         for source in self.sources:
             out.append(f"from {source.name} ({source.format}{_size(source)})")
             out += [f"  {change}" for change in source.changes]
+        if self.way is not None:
+            width = max(map(len, self.columns))
+            out += ["columns", *(f"  {name:<{width}}  {dtype}" for name, dtype in self.columns.items())]
+            out.append(f"rows would be written {self.way}")
         return out
 
 
@@ -136,7 +146,7 @@ class IngestResult:
             "partitions": self.partitions,
             "replayed": self.replayed,
             "dry_run": self.dry_run,
-            "way": None if self.written is None else self.written.way,
+            "way": self.plan.way if self.written is None else self.written.way,
             "plan": asdict(self.plan),
         }
 
@@ -203,6 +213,17 @@ class Target:
     def primary_keys(self) -> Sequence[str]:
         """The primary key columns, of the table that is there or of the one that will be."""
         return self.known.primary_keys
+
+    @property
+    def store(self) -> TableStore:
+        """The table as a value, of the one that is there or of the one that will be."""
+        if self.table is not None:
+            return self.table.store
+        if self.catalog is None or self.identifier is None:
+            raise InvalidInputError(f"{self.name} cannot be made without a catalog", table=self.name)
+        database = database_directory(self.catalog.warehouse, self.identifier.get_database_name())
+        layout = Layout(f"{database}/{self.identifier.get_table_name()}")
+        return TableStore(self.name, self.catalog.storage, layout, self.known)
 
     def made(self) -> FileStoreTable:
         """Return the table, which is there from now on."""
@@ -288,6 +309,8 @@ def _ingest(spark: SparkSession, target: Target, job: _Job, find: Callable[[], l
         if any(isinstance(f.type, AtomicType) and f.type.root == "TIME" for f in target.known.fields):
             stack.enter_context(settings(spark, _TIME))
         plan, frame = _fitted(spark, target, opened, job)
+        if job.dry_run:
+            plan = replace(plan, way=_way(target, frame, job))
         for line in plan.lines():
             job.manner.say(line)
         if job.dry_run:
@@ -305,6 +328,14 @@ def _ingest(spark: SparkSession, target: Target, job: _Job, find: Callable[[], l
                 distribution=job.manner.distribution,
             )
     return IngestResult(plan, written, time.monotonic() - started)
+
+
+def _way(target: Target, frame: DataFrame, job: _Job) -> str:
+    """Say how the rows would be written, without running anything."""
+    # A table that is not there has no identity yet, and what is only planned needs none.
+    write = WriteJob(target.store, "", "", overwrite=job.mode == "overwrite", keys_only=job.mode == "delete")
+    clustered = cluster(frame, write, concurrency=job.manner.concurrency, distribution=job.manner.distribution)
+    return clustered.way
 
 
 def _quiet(_line: str) -> None:
@@ -411,6 +442,8 @@ def _fitted(spark: SparkSession, target: Target, opened: Sequence[Opened], job: 
     wish = job.wish
     schema = target.known
     check_mode(target, job.mode, job.schema_mode)
+    with naming(target.name):
+        check_supported_for_write(schema)
     _check_constants(target.name, schema, wish)
     check_renames([one.frame.columns for one in opened], wish)
     types = {one.name: one.dataType for one in spark_schema(schema.fields).fields}

@@ -94,8 +94,13 @@ def _find(given: Given, wanted: str | None, catalog: FileSystemCatalog | None) -
             return Source(given.name, TABLE, table=given)
         case str() | os.PathLike():
             return _find_text(os.fspath(given), wanted, catalog)
-        case _:
+        case DataFrame():
             return Source("frame", FRAME, frame=given)
+        case _:
+            raise InvalidInputError(
+                f"a {type(given).__name__} is no source: give a path, a pattern, a table or a Spark frame; write "
+                "pandas, polars and Arrow data with lakewright.write_table"
+            )
 
 
 def _find_text(text: str, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:

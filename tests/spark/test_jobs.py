@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +20,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
+from lakewright.commit.message import CommitMessage
 from lakewright.errors import CommitConflictError, InvalidInputError, InvalidMessageError, LakewrightError
 from lakewright.spark import jobs
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
-from lakewright.spark.jobs import Done, TaskId, batch_rows, has_losers, run_job, unpack, wait_until_idle
+from lakewright.spark.jobs import Done, TaskId, batch_rows, has_losers, pack, run_job, unpack, wait_until_idle
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import tests
 
@@ -251,11 +253,14 @@ def test_batch_sizes_follow_the_width_of_rows() -> None:
 
 
 def test_cut_messages_are_refused() -> None:
-    with pytest.raises(InvalidMessageError, match="cut"):
-        unpack(b"\0\0")
+    whole = pack([CommitMessage(partition_bytes=bytes(12), bucket=0, table="d.t", schema_id=0)] * 2)
+    assert [message.table for message in unpack(whole)] == ["d.t", "d.t"]
+    assert unpack(pack([])) == []
+    for broken in (b"", whole[:-1], b"x" + whole, zlib.compress(b"\0\0")):
+        with pytest.raises(InvalidMessageError, match="cut"):
+            unpack(broken)
     with pytest.raises(InvalidMessageError):
-        unpack(b"\0\0\0\7abc")
-    assert unpack(b"") == []
+        unpack(zlib.compress(b"\0\0\0\7abc"))
 
 
 def test_an_error_comes_back_from_its_text() -> None:

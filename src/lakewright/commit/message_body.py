@@ -11,6 +11,7 @@ import binascii
 import json
 import operator
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
@@ -106,7 +107,7 @@ def _decode_text(value: object, place: str) -> str:
     # Half of a surrogate pair is a text for JSON only: no file could hold it.
     if not isinstance(value, str) or (not value.isascii() and _SURROGATE.search(value)):
         raise _refused(value, place)
-    return value
+    return sys.intern(value)  # thousands of messages of one write say the same
 
 
 def _decode_blob(value: object, place: str) -> bytes:

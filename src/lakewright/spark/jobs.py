@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -146,20 +147,23 @@ def ran_again(spark: SparkSession, group: str) -> bool:
 
 
 def pack(messages: Iterable[CommitMessage]) -> bytes:
-    """Return commit messages as one run of bytes."""
+    """Return commit messages as one run of bytes, compressed: a driver may hold those of many tasks at once."""
     frames = (message.serialize() for message in messages)
-    return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
+    return zlib.compress(b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)), level=1)
 
 
 def unpack(payload: bytes) -> list[CommitMessage]:
     """Read what `pack` made; bytes that were cut or altered are refused."""
     messages, at = [], 0
-    while at < len(payload):
-        frame = at + _LENGTH.size
-        if frame > len(payload):
-            raise InvalidMessageError("the commit messages of a task were cut on their way; write the data again")
-        at = frame + _LENGTH.unpack_from(payload, at)[0]
-        messages.append(CommitMessage.deserialize(payload[frame:at]))
+    try:
+        frames = zlib.decompress(payload)
+        while at < len(frames):
+            start = at + _LENGTH.size
+            at = start + _LENGTH.unpack_from(frames, at)[0]
+            messages.append(CommitMessage.deserialize(frames[start:at]))
+    except (zlib.error, struct.error) as error:
+        message = "the commit messages of a task were cut or altered on their way; write the data again"
+        raise InvalidMessageError(message) from error
     return messages
 
 

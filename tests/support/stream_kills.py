@@ -27,8 +27,8 @@ from lakewright.testing.enumerator import stray_files
 
 ROWS = 40  # of a file
 KEYS = 25
-START_SECONDS_MAX = 180
-BATCH_SECONDS_MAX = 180
+START_SECONDS_MAX = 300
+BATCH_SECONDS_MAX = 300
 APPEND = {"append_sink": "sink", "append_foreach": "foreach"}
 KEYED = {"keyed_sink": "sink", "keyed_foreach": "foreach"}
 WAYS = {**APPEND, **KEYED}
@@ -96,7 +96,7 @@ class StreamRuns:
         if moment < 0.2:
             time.sleep(dice.uniform(0.0, 5.0))
         elif moment < 0.6:
-            self._wait_for_new(f"checkpoints/{name}/offsets/[0-9]*")
+            self._wait_for_new(f"checkpoints/{name}/commits/[0-9]*")
             time.sleep(dice.uniform(0.0, 3.0))
         else:
             self._wait_for_new(f"warehouse/d.db/{name}/snapshot/snapshot-*")

@@ -26,13 +26,11 @@ from lakewright.read.scan import FileSchemas
 from lakewright.read.shares import Share, shares
 from lakewright.read.split import DataSplit
 from lakewright.spark.session import is_connect
-from lakewright.spark.types import spark_schema, to_spark_batch
+from lakewright.spark.types import spark_batches, spark_schema
 from lakewright.spec.predicate import Predicate
 
 Work: TypeAlias = Callable[[Sequence[DataSplit]], Iterator[pa.RecordBatch]]  # on an executor; it can be pickled
 
-_BATCH_ROWS = 65536  # what Spark takes fastest
-_BATCH_BYTES = 64 << 20  # rows may be wide
 _ROWS_TOLD_MAX = 1 << 27  # counting further would take longer than it is worth
 _TASKS = 16  # where nobody tells how many can run side by side
 _CLOSURE_BYTES_MAX = 1 << 20  # a function this large still goes to every task; more travels as rows
@@ -94,8 +92,7 @@ class _Reading:
         reader = SplitReader(self.store, FileSchemas(self.store), self.projection, self.predicate)
         left = self.limit
         for batch in (batch for split in splits for unit in units_of(reader, split) for batch in unit()):
-            for part in _cut(batch if left is None else batch.slice(0, left)):
-                yield to_spark_batch(part, self.projection.fields)
+            yield from spark_batches(batch if left is None else batch.slice(0, left), self.projection.fields)
             left = None if left is None else left - batch.num_rows
             if left is not None and left <= 0:
                 return
@@ -124,11 +121,3 @@ class _InRows:
         for batch in batches:
             for share in batch.column(0).to_pylist():
                 yield from self.work([DataSplit.deserialize(data) for data in share])
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts of a size that Spark takes fast."""
-    rows = batch.num_rows
-    step = min(_BATCH_ROWS, max(1, rows * _BATCH_BYTES // max(1, batch.nbytes)))
-    for start in range(0, rows, step):
-        yield batch if rows <= step else batch.slice(start, step)

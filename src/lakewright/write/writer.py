@@ -37,6 +37,7 @@ from lakewright.write.restore import LiveBuckets
 from lakewright.write.routing import Group, IndexChange
 from lakewright.write.task import Place, WriteTask
 
+_CHUNKS_MAX = 4
 STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts
 
 
@@ -315,6 +316,8 @@ class TableWriter:
 
     def _routed(self, bucket: int | None) -> list[Group]:
         table = pa.concat_tables(self._stage)
+        if self._store.schema.primary_keys and table.num_columns and table.column(0).num_chunks > _CHUNKS_MAX:
+            table = table.combine_chunks()  # rows are gathered in key order later, which takes its time for each chunk
         self._stage.clear()
         self._staged_bytes = 0
         groups = self._router.route(table, bucket=bucket)

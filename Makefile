@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venvs/peers
 
-.PHONY: demo test lint types unit interop-java interop-s3 soak bench bench-spark bench-java clean
+# Every PySpark that we support.
+SPARKS := 4.1 4.2 4.3
+
+.PHONY: demo test lint types unit interop-java interop-s3 soak clean
+.PHONY: bench bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 
 demo: $(VENV)/.made
 	$(BIN)/python -W "ignore:PySpark does not yet fully support pandas:FutureWarning" examples/demo.py
@@ -30,12 +34,32 @@ interop-s3: $(VENV)/.made target/minio/bin/minio
 soak: $(VENV)/.made
 	$(BIN)/python -m pytest -s tests/soak
 
+# Two workers on loopback that get the library from the driver; some are killed.
+spark-cluster: $(VENV)/.made
+	$(BIN)/python -m pytest -s tests/soak/test_spark_cluster.py
+
+spark-matrix: $(SPARKS:%=spark-%)
+
+$(SPARKS:%=spark-%): spark-%: .venvs/spark-%/.made
+	.venvs/spark-$*/bin/python -m pytest tests/spark
+	.venvs/spark-$*/bin/python -m pytest -s tests/soak/test_spark_cluster.py
+
+# PySpark knows no pandas 3 before 4.3, and says so there: the environment of `make test` has it.
+$(SPARKS:%=.venvs/spark-%/.made): .venvs/spark-%/.made: pyproject.toml
+	$(PYTHON) -m venv .venvs/spark-$*
+	.venvs/spark-$*/bin/python -m pip install --quiet --upgrade pip
+	.venvs/spark-$*/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==$*.*' 'pandas<3'
+	touch $@
+
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	$(BIN)/python bench/run.py
 
 bench-spark: $(VENV)/.made
 	$(BIN)/python bench/spark.py
+
+bench-spark-memory: $(VENV)/.made
+	$(BIN)/python bench/spark_memory.py
 
 # The newest connector of Java Paimon that the public repositories hold, on the Spark it was built for.
 CONNECTOR := paimon-spark-3.5-0.9.0.jar

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,39 +18,17 @@ from lakewright.compact.task import plan_compaction
 from lakewright.spark import write_table
 from lakewright.spark.cleanup import clean_up
 from lakewright.spark.compaction import compacting_on
-from lakewright.table import FileStoreTable
 from lakewright.write.leftovers import remove_leftovers
-from support.spark_child import ROWS, expected_rows, frame_of, start_child
-from support.spark_traps import TrapStorage, caught, trapped
+from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
+from support.spark_traps import TrapStorage, caught, executor_of, trapped
 from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_table, rows_of
-
-_KEYED = {"bucket": "2"}
-_CHILD_SECONDS_MAX = 240
-
-
-def _table(tmp_path: Path, mode: str) -> FileStoreTable:
-    """Make a table for a mode; an upsert finds old rows of its keys, an overwrite finds rows to replace."""
-    if mode == "append":
-        return new_table(tmp_path, partitions=["day"])
-    table = new_table(tmp_path, keys=["id"], options=_KEYED)
-    old = range(ROWS) if mode == "upsert" else range(5, 2 * ROWS)
-    lw.write_table(pa.table({"id": list(old), "text": ["old"] * len(old)}), table)
-    return table
-
-
-def _visible(table: FileStoreTable) -> bool:
-    """Say whether the new rows are there; a mixture of old and new ones is a failure."""
-    texts = {str(row[3]).split()[0] for row in rows_of(table)}
-    assert len(texts) <= 1, "some rows are new and some are old"
-    return texts == {"row"}
-
 
 # ---- workers, in the session of all tests ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
 def test_a_worker_that_dies_with_open_files_is_replaced(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    table = _table(tmp_path, mode)
+    table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, marks=str(tmp_path / "marks"))
     result = write_table(frame_of(spark), trapped(table, trap), mode)
     assert (tmp_path / "marks" / "0").exists()
@@ -70,7 +47,7 @@ def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tm
                 os._exit(1)
             yield batch
 
-    table = _table(tmp_path, "upsert")
+    table = table_for("upsert", tmp_path)
     frame = frame_of(spark)
     write_table(frame.mapInArrow(die_once, frame.schema), table)
     assert mark.exists()
@@ -80,16 +57,16 @@ def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tm
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    table = _table(tmp_path, mode)
+    table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, deed="fail", times=100, marks=str(tmp_path / "marks"))
     with pytest.raises(PySparkException, match="the disk is away"):
         write_table(frame_of(spark), trapped(table, trap), mode)
-    assert not _visible(table)
+    assert not shows_the_frame(table)
     assert_tidy(table)
 
 
 def test_a_worker_that_dies_in_the_compaction_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    table = _table(tmp_path, "upsert")
+    table = table_for("upsert", tmp_path)
     write_table(frame_of(spark), table)
     store = trapped(table, TrapStorage(durable=False, marks=str(tmp_path / "marks"))).store
     result = run_plan(store, lambda newest: plan_compaction(store, newest, full=True), compacting_on(spark))
@@ -103,7 +80,7 @@ def test_a_worker_that_dies_in_the_compaction_is_replaced(spark: SparkSession, t
 
 
 def test_left_overs_of_one_write_are_found_by_its_id(spark: SparkSession, tmp_path: Path) -> None:
-    table = _table(tmp_path, "append")
+    table = table_for("append", tmp_path)
     store = table.store
     mine, other = "0123456789abcdef-mine", "0123456789abcdef-other"
     lw.write_table(pa.table({"id": [1], "day": ["x"]}), table)
@@ -140,15 +117,6 @@ def test_what_a_snapshot_names_is_never_a_left_over(tmp_path: Path) -> None:
 # ---- drivers and executors, in processes of their own ----------------------------------------------------------------
 
 
-def _ended(child: subprocess.Popen[bytes], log: Path) -> int:
-    """Wait for a driver to end and return how it ended."""
-    try:
-        return child.wait(_CHILD_SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        pytest.fail(log.read_text()[-2000:])
-
-
 @pytest.mark.parametrize(
     ("mode", "moment", "visible"),
     [("append", "before", False), ("upsert", "before", False), ("overwrite", "after", True)],
@@ -156,12 +124,12 @@ def _ended(child: subprocess.Popen[bytes], log: Path) -> int:
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
     spark: SparkSession, tmp_path: Path, mode: str, moment: str, visible: bool
 ) -> None:
-    table, log = _table(tmp_path, mode), tmp_path / "log"
+    table, log = table_for(mode, tmp_path), tmp_path / "log"
     name = "manifest-" if mode == "append" else "snapshot-"  # after the data files, or after the manifests too
     trap = {"call": "create", "name": name, "moment": moment, "deed": "kill", "marks": str(tmp_path / "marks")}
-    child = start_child(log, table=table.table_path, mode=mode, job_id="once", trap=trap)
-    assert _ended(child, log) == -signal.SIGKILL, log.read_text()[-2000:]
-    assert _visible(table) is visible
+    with started_child(log, table=table.table_path, mode=mode, job_id="once", trap=trap) as child:
+        assert ended(child, log) == -signal.SIGKILL, log.read_text()[-2000:]
+    assert shows_the_frame(table) is visible
     result = write_table(frame_of(spark), table, mode, job_id="once")
     assert result.replayed is visible
     assert result.rows == ROWS
@@ -171,33 +139,23 @@ def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
 
 
 def test_an_interrupted_driver_leaves_nothing(tmp_path: Path) -> None:
-    table, log = _table(tmp_path, "upsert"), tmp_path / "log"
+    table, log = table_for("upsert", tmp_path), tmp_path / "log"
     trap = {"deed": "wait", "marks": str(tmp_path / "marks")}
-    child = start_child(log, table=table.table_path, mode="upsert", trap=trap)
-    caught(tmp_path / "marks")
-    child.send_signal(signal.SIGINT)
-    assert _ended(child, log) != 0
+    with started_child(log, table=table.table_path, mode="upsert", trap=trap) as child:
+        caught(tmp_path / "marks")
+        child.send_signal(signal.SIGINT)
+        assert ended(child, log) != 0
     assert "KeyboardInterrupt" in log.read_text()
-    assert not _visible(table)
+    assert not shows_the_frame(table)
     assert_tidy(table)
 
 
 def test_the_tasks_of_a_lost_executor_run_elsewhere(tmp_path: Path) -> None:
-    table, log = _table(tmp_path, "upsert"), tmp_path / "log"
+    table, log = table_for("upsert", tmp_path), tmp_path / "log"
     trap = {"deed": "wait", "marks": str(tmp_path / "marks")}
-    child = start_child(log, table=table.table_path, mode="upsert", trap=trap, master="local-cluster[2,1,1024]")
-    worker = caught(tmp_path / "marks")
-    os.kill(_executor_of(worker), signal.SIGKILL)
-    assert _ended(child, log) == 0, log.read_text()[-2000:]
+    said = {"table": table.table_path, "mode": "upsert", "trap": trap}
+    with started_child(log, master="local-cluster[2,1,1024]", **said) as child:
+        os.kill(executor_of(caught(tmp_path / "marks")), signal.SIGKILL)
+        assert ended(child, log) == 0, log.read_text()[-2000:]
     assert rows_of(table) == expected_rows()
     assert_tidy(table)
-
-
-def _executor_of(worker: int) -> int:
-    """Return the process of the JVM in which the task of a Python worker runs."""
-    process = worker
-    for _ in range(5):
-        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-        if "CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_text():
-            return process
-    pytest.fail("the worker belongs to no executor")

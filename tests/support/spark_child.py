@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.spark import write_table
 from lakewright.spark.session import local_session
+from lakewright.table import FileStoreTable
 from support.spark_traps import TrapStorage, trapped
+from support.spark_writes import new_table, rows_of
 
 ROWS = 60
+_WORK = Path(pyspark.__file__).parent / "work"  # where a local cluster leaves the logs of its executors
 
 
 def frame_of(spark: SparkSession, rows: int = ROWS) -> DataFrame:
@@ -29,11 +37,46 @@ def expected_rows(rows: int = ROWS) -> list[tuple[object, ...]]:
     return sorted(((i, f"2026-01-0{i % 3 + 1}", i * 2, f"row {i}") for i in range(rows)), key=repr)
 
 
-def start_child(log: Path, **said: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - whatever JSON can hold
-    """Start a driver."""
+@contextmanager
+def started_child(log: Path, **said: Any) -> Iterator[subprocess.Popen[bytes]]:  # noqa: ANN401 - what JSON can hold
+    """Start a driver, and end it if it has not ended by itself."""
     command = [sys.executable, "-m", "support.spark_child", json.dumps(said)]
+    works = set(_WORK.glob("app-*"))
     with log.open("wb") as out:
-        return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=Path(__file__).parent.parent)
+        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=Path(__file__).parent.parent)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        for work in set(_WORK.glob("app-*")) - works:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def ended(child: subprocess.Popen[bytes], log: Path, *, seconds_max: float = 300) -> int:
+    """Wait for a driver to end and return how it ended."""
+    try:
+        return child.wait(seconds_max)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        raise AssertionError(log.read_text()[-2000:]) from None
+
+
+def table_for(mode: str, root: Path) -> FileStoreTable:
+    """Make a table for a mode; an upsert finds old rows of its keys, an overwrite finds rows to replace."""
+    if mode == "append":
+        return new_table(root, partitions=["day"])
+    table = new_table(root, keys=["id"], options={"bucket": "2"})
+    old = range(ROWS) if mode == "upsert" else range(5, 2 * ROWS)
+    lw.write_table(pa.table({"id": list(old), "text": ["old"] * len(old)}), table)
+    return table
+
+
+def shows_the_frame(table: FileStoreTable) -> bool:
+    """Say whether the rows of the frame are there; a mixture of old and new ones is a failure."""
+    texts = {str(row[3]).split()[0] for row in rows_of(table)}
+    assert len(texts) <= 1, "some rows are new and some are old"
+    return texts == {"row"}
 
 
 def main() -> None:

@@ -94,3 +94,14 @@ def caught(marks: Path, number: int = 0, *, seconds_max: float = 240) -> int:
         assert time.monotonic() < deadline, "the trap was not sprung"
         time.sleep(0.02)
     return int(mark.read_text())
+
+
+def executor_of(worker: int) -> int:
+    """Return the process of the JVM in which the task of a Python worker runs."""
+    process = worker
+    for _ in range(5):
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        if "CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_text():
+            return process
+    message = f"process {worker} belongs to no executor"
+    raise AssertionError(message)

@@ -99,6 +99,7 @@ def test_limits_and_partitions(spark: SparkSession, catalog: lw.FileSystemCatalo
         assert _partitions(read.to_spark(override_num_partitions=3)) == 3
         assert _rows(read.to_spark(splits[:1]).toArrow()) == _rows(read.to_arrow(splits[:1]))
         assert read.to_spark([]).count() == 0
+        assert read_table(spark, catalog.get_table(f"d.{name}"), columns=[]).count() == read.to_arrow().num_rows
     with pytest.raises(InvalidInputError, match="at least 1 partition"):
         read.to_spark(override_num_partitions=0)
 

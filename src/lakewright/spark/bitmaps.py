@@ -51,6 +51,15 @@ def words_of(positions: Positions, row_count: int) -> Words:
     return np.packbits(marks, bitorder="little").view("<u8")
 
 
+def rows_in(words: Words) -> int:
+    """Return how many rows do not count.
+
+    >>> rows_in(words_of(np.array([0, 65], np.uint64), 100))
+    2
+    """
+    return int(np.count_nonzero(np.unpackbits(words.view(np.uint8))))
+
+
 def word_count(row_count: int) -> int:
     """Return how many words a file of so many rows takes."""
     return -(-row_count // _WORD_BITS)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -33,11 +34,11 @@ from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
-from lakewright.spark.bitmaps import Marked, Words, carried, carried_names, without, words_of
+from lakewright.spark.bitmaps import Marked, Words, carried, carried_names, rows_in, without, words_of
 from lakewright.spark.evolved import converted, partition_column, partition_is_told, partition_type, readable
 from lakewright.spark.filters import column_at, to_column
 from lakewright.spark.session import is_connect, settings
-from lakewright.spark.types import spark_type
+from lakewright.spark.types import COMMENT, spark_schema, spark_type
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import INSERT, KIND_NAMES
 from lakewright.spec.options import CoreOptions, NativeScan
@@ -104,21 +105,26 @@ def native_scan(
     `losers` names rows that do not count, by file, with those among them that deletion vectors delete.
     """
     schemas = FileSchemas(read.store)
-    groups: dict[tuple[int, str], _Group] = {}
-    seen: set[tuple[int, int]] = set()  # sizes of files of each schema that have lost rows
+    groups: dict[tuple[int, str, int], _Group] = {}
+    seen: Counter[object] = Counter()  # sizes and names of files that have lost rows
     for split in splits:
         for at, file in enumerate(split.files):
             gone = _gone(read.store, schemas, split, at, losers or {})
-            # Files are told apart by their sizes, and only where these are the same by their names.
-            size = file.schema_id, file.file_size
-            key = file.schema_id, "whole" if gone is None else "by name" if size in seen else "by size"
+            if gone is not None and rows_in(gone) == file.row_count:
+                continue
+            key = file.schema_id, "whole", 0
             if gone is not None:
-                seen.add(size)
+                # Files are told apart by their sizes, and only where these are the same by their names.
+                size = file.schema_id, file.file_size
+                key = file.schema_id, "by name" if seen[size] else "by size", seen[file.file_name]
+                seen.update([size, file.file_name])
             written = written_fields(schemas.fields_of(file.schema_id), file.write_cols)
             group = groups.setdefault(key, _Group(written, split.snapshot_id))
             group.add(split.file_paths[at], file, gone)
     frames = [_scanned(spark, read, group) for group in groups.values()]
-    return reduce(DataFrame.union, frames)
+    return (
+        reduce(DataFrame.union, frames) if frames else spark.createDataFrame([], spark_schema(read.projection.fields))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +265,9 @@ def _outputs(projection: Projection) -> list[Column]:
     """Return the columns of the result."""
     out = []
     for path, wanted in zip(projection.paths, projection.fields, strict=True):
-        is_kind = path == (projection.kind,)
-        out.append((F.lit(KIND_NAMES[INSERT]) if is_kind else column_at(path)).alias(wanted.name))
+        column = F.lit(KIND_NAMES[INSERT]) if path == (projection.kind,) else column_at(path)
+        comment = {} if wanted.description is None else {COMMENT: wanted.description}
+        out.append(column.alias(wanted.name, metadata=comment))
     return out
 
 

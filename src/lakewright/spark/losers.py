@@ -93,7 +93,7 @@ def part_by_way(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit
 
 def losing_rows(spark: SparkSession, store: TableStore, sections: Sequence[DataSplit]) -> dict[str, Words]:
     """Return which rows of the files of sections a merge does not give, as bits by file name."""
-    keys = [_key(store, section) for section in sections]
+    keys = _keys(store, sections)
     found = {key: _KEPT.get(key) for key in keys}
     missing = {key: section for key, section in zip(keys, sections, strict=True) if found[key] is None}
     if missing:
@@ -111,11 +111,11 @@ def forget_losers() -> None:
 
 
 def _all_known(store: TableStore, sections: Sequence[DataSplit]) -> bool:
-    return all(_KEPT.get(_key(store, section)) is not None for section in sections)
+    return all(_KEPT.get(key) is not None for key in _keys(store, sections))
 
 
-def _key(store: TableStore, part: DataSplit) -> _Key:
-    """Return what decides which rows of a section lose."""
+def _keys(store: TableStore, sections: Sequence[DataSplit]) -> list[_Key]:
+    """Return what decides, for each section, which of its rows lose."""
     spec = MergeSpec.of_schema(store.schema, table=store.name)
     rule = (
         spec.engine,
@@ -124,8 +124,11 @@ def _key(store: TableStore, part: DataSplit) -> _Key:
         tuple((column.field.id, column.descending) for column in spec.sequence),
         store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING),
     )
-    names = tuple(file.file_name for file in part.files)
-    return store.identity, part.partition_bytes, part.bucket, rule, names, part.deletion_files
+    table = store.identity
+    return [
+        (table, rule, part.partition_bytes, part.bucket, tuple(f.file_name for f in part.files), part.deletion_files)
+        for part in sections
+    ]
 
 
 def _find(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit]) -> dict[str, Words]:

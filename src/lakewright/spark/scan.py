@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import compress
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -90,8 +91,8 @@ def native_sections(
     """Part splits, cut into sections to be merged, into what Spark could scan if it knew which rows lose, and not."""
     reach = _Reach(store, projection, FileSchemas(store))
     parts = [part for split in splits for part in (pieces(store, split) if split.needs_merge else [split])]
-    native = [part for part in parts if reach.scans(part)]
-    return native, [part for part in parts if not reach.scans(part)]
+    scanned = [reach.scans(part) for part in parts]
+    return list(compress(parts, scanned)), [part for part, can in zip(parts, scanned, strict=True) if not can]
 
 
 def native_scan(

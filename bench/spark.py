@@ -90,7 +90,7 @@ class Lakewright:
         return [path for split in splits for path in split.file_paths]
 
     def forget(self) -> None:
-        self._losers.forget()
+        self._losers.forget_losers()
 
     def _table(self, name: str) -> Any:  # noqa: ANN401 - lakewright is not there under PySpark 3.5
         return self._catalog.get_table(f"d.{name}")

@@ -29,7 +29,7 @@ from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidMessageError, LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
 from lakewright.spark.progress import Watch
-from lakewright.spark.session import is_connect
+from lakewright.spark.session import heal_workers, is_connect
 from lakewright.spark.session import settings as held_settings
 
 PIECE_BYTES = 48 << 20  # of a payload: one value in a row must stay well below what Arrow and Spark can carry
@@ -97,6 +97,7 @@ def run_job(
     runs a second time with batches of bounded size.
     """
     spark = df.sparkSession
+    heal_workers(spark)
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, _ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
     answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
     run = 0

@@ -1,0 +1,213 @@
+"""A program that talks to a Spark Connect server: it uses every verb once and prints what it saw as JSON.
+
+It is a process of its own, because a process that has a classic session cannot have a remote one. What it prints are
+plain facts; `tests/spark/test_connect.py` says what they should be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.errors.exceptions.connect import SparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
+
+import lakewright as lw
+from lakewright.calls import Progress
+from lakewright.spark.read import read_table
+from lakewright.spark.streams import read_stream, write_stream
+from lakewright.spark.views import attach
+from lakewright.spark.write import write_table
+from lakewright.testing.enumerator import stray_files
+from support.spark_writes import new_table, rows_of
+
+NOW = {"availableNow": True}
+SECONDS_MAX = 120
+SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+COLUMNS = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string()), pa.field("n", pa.int64())]
+)
+
+
+class Client:
+    """One session and one warehouse; every method is a chapter and returns what it saw."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.root = root
+
+    def frame(self, start: int, end: int, n: int, parts: int = 2) -> DataFrame:
+        """Return rows (id, day, n) of some ids."""
+        rows = self.spark.range(start, end, numPartitions=parts)
+        return rows.select(
+            "id", F.concat(F.lit("d"), (F.col("id") % 2).cast("string")).alias("day"), F.lit(n).cast("long").alias("n")
+        )
+
+    def table(self, name: str, *, keys: bool = False, partitioned: bool = False) -> lw.FileStoreTable:
+        """Make a table."""
+        options = {"bucket": "2", "write-only": "true"} if keys else {}
+        return new_table(
+            self.root, keys=["day", "id"] if keys else [], partitions=["day"] if partitioned else [],
+            options=options, name=name, columns=COLUMNS,
+        )  # fmt: skip
+
+    def modes(self) -> dict[str, object]:
+        """Append, upsert, overwrite and delete."""
+        heard: list[Progress] = []
+        before = self.spark.conf.get(SETTING)
+        plain = self.table("plain", partitioned=True)
+        appended = write_table(self.frame(0, 6, 1), plain, progress=heard.append)
+        replaced = write_table(self.frame(0, 1, 9), plain, "overwrite", partitions={"day": "d0"})
+        keyed = self.table("keyed", keys=True, partitioned=True)
+        for first, last, n in ((0, 8, 1), (4, 10, 2)):
+            write_table(self.frame(first, last, n), keyed, "upsert")
+        deleted = write_table(self.frame(0, 2, 0).select("day", "id"), keyed, "delete")
+        return {
+            "appended": [appended.rows, appended.snapshot_id],
+            "replaced": [replaced.rows, replaced.snapshot_id],
+            "deleted": deleted.snapshot_id,
+            "plain": rows_of(plain),
+            "keyed": rows_of(keyed),
+            "heard": [[now.rows, now.tasks, now.tasks_done] for now in heard[-1:]],
+            "settings": [before, self.spark.conf.get(SETTING)],
+        }
+
+    def reads(self) -> dict[str, object]:
+        """Read both ways, with filters, columns and time travel."""
+        found: dict[str, object] = {}
+        for name in ("plain", "keyed"):
+            table = self.opened(name)
+            by_python = table.copy({"lakewright.native-scan": "never"})
+            found[name] = collected(read_table(self.spark, table))
+            found[f"{name} in tasks"] = collected(read_table(self.spark, by_python))
+            found[f"{name} filtered"] = collected(read_table(self.spark, table, filter="n > 1", columns=["id"]))
+            found[f"{name} earlier"] = read_table(self.spark, table, snapshot_id=1).count()
+        return found
+
+    def once(self) -> dict[str, object]:
+        """Run one job id twice."""
+        table = self.table("once")
+        results = [write_table(self.frame(0, 3, 1), table, job_id="load") for _ in range(2)]
+        return {
+            "replayed": [r.replayed for r in results],
+            "snapshots": [r.snapshot_id for r in results],
+            "rows": rows_of(table),
+        }
+
+    def errors(self) -> dict[str, object]:
+        """Offer what the schema refuses before a job, and what only a task can see."""
+        table = self.table("refused")
+        unknown = caught(lambda: write_table(self.frame(0, 3, 1).withColumn("more", F.lit(1)), table))
+        null = self.frame(0, 3, 1).withColumn("id", F.when(F.col("id") != 1, F.col("id")))
+        in_task = caught(lambda: write_table(null, table))
+        return {
+            "unknown": unknown,
+            "in_task": in_task,
+            "snapshot": table.store.snapshots.latest_id(),
+            "stray": stray(table),
+        }
+
+    def door(self) -> dict[str, object]:
+        """Use format("lakewright"), which the server finds by itself, and SQL."""
+        table = self.table("door")
+        self.frame(0, 3, 1).write.format("lakewright").mode("append").save(table.table_path)
+        loaded = collected(self.spark.read.format("lakewright").load(table.table_path))
+        views = attach(self.spark, str(self.root / "warehouse"), "d", tables=["plain", "keyed"])
+        (row,) = self.spark.sql("SELECT count(*), sum(k.n) FROM keyed k JOIN plain p USING (id)").collect()
+        return {"loaded": loaded, "views": sorted(views), "sql": list(row)}
+
+    def stream(self) -> dict[str, object]:
+        """Stream a table into another: both ends of a query run beside the server."""
+        source, target = self.table("source"), self.table("target", keys=True)
+        write_table(self.frame(0, 3, 1), source)
+        query = self.started(source, target)
+        ended = query.awaitTermination(SECONDS_MAX)
+        return {"ended": ended, "error": str(query.exception()), "rows": rows_of(target)}
+
+    def started(self, source: lw.FileStoreTable, target: lw.FileStoreTable, tries: int = 5) -> StreamingQuery:
+        """Start a query; a server gives its Python ten seconds to start, which a busy machine may take longer for."""
+        stream = read_stream(self.spark, source)
+        try:
+            return write_stream(stream, target, checkpoint=str(self.root / "checkpoint"), mode="upsert", trigger=NOW)
+        except SparkException as error:
+            if tries > 1 and "failed to connect back" in str(error):
+                return self.started(source, target, tries - 1)
+            raise
+
+    def interrupt(self) -> dict[str, object]:
+        """Press Ctrl-C while one task still runs and others have written their files."""
+        table = self.table("interrupted")
+        slow = self.frame(0, 3, 1, parts=3).mapInPandas(waits_for_ever, "id long, day string, n long")
+        bucket = Path(table.table_path) / "bucket-0"
+
+        def press() -> None:
+            deadline = time.monotonic() + SECONDS_MAX
+            while len(list(bucket.glob("data-*.parquet"))) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=press, daemon=True).start()
+        try:
+            write_table(slow, table)
+            ended = "returned"
+        except KeyboardInterrupt:
+            ended = "KeyboardInterrupt"
+        again = write_table(self.frame(0, 3, 1), table)
+        return {"ended": ended, "stray": stray(table), "rows": rows_of(table), "snapshot": again.snapshot_id}
+
+    def opened(self, name: str) -> lw.FileStoreTable:
+        """Open a table that an earlier chapter has made."""
+        return lw.CatalogFactory.create({"warehouse": str(self.root / "warehouse")}).get_table(f"d.{name}")
+
+
+def waits_for_ever(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Hand rows on; the task of row 2 does not come to an end."""
+    for frame in frames:
+        yield frame
+        if (frame["id"] == 2).any():
+            time.sleep(10 * SECONDS_MAX)
+
+
+def collected(frame: DataFrame) -> list[list[object]]:
+    """Return the rows of a frame, sorted."""
+    return sorted(list(row) for row in frame.collect())
+
+
+def caught(call: Callable[[], object]) -> list[str]:
+    """Return the type of the error that a call raises, and the names of its facts."""
+    try:
+        call()
+    except lw.LakewrightError as error:
+        return [type(error).__name__, *sorted(error.facts)]
+    return ["nothing"]
+
+
+def stray(table: lw.FileStoreTable) -> list[str]:
+    """Return the files that nothing names."""
+    return sorted(stray_files(table.store))
+
+
+def main(remote: str, root: str, *chapters: str) -> None:
+    """Run every chapter, or those named, and print what it saw."""
+    client = Client(SparkSession.builder.remote(remote).getOrCreate(), Path(root))
+    seen = {}
+    for chapter in chapters or ("modes", "reads", "once", "errors", "door", "stream", "interrupt"):
+        started = time.monotonic()
+        seen[chapter] = getattr(client, chapter)()
+        print(f"{chapter}: {time.monotonic() - started:.1f} s", file=sys.stderr)
+    print(json.dumps(seen))
+    client.spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

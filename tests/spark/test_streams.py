@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
 from lakewright.spark.jobs import pack
-from lakewright.spark.sink import StreamSink, TaskWritten, stream_user
+from lakewright.spark.stream_sink import StreamSink, TaskWritten, stream_user
 from lakewright.spark.stream_source import HAS_LIMITS
 from lakewright.spark.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.types import spark_schema

@@ -36,7 +36,7 @@ from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.shares import shares
 from lakewright.read.split import DataSplit
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
-from lakewright.spark.sink import stream_writer
+from lakewright.spark.stream_sink import stream_writer
 from lakewright.spark.stream_source import STREAM_READ, stream_reader
 from lakewright.spark.table_sink import WRITE, table_sink
 from lakewright.spark.types import fields_of, spark_batches, spark_schema

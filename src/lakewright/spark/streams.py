@@ -23,8 +23,8 @@ from lakewright.catalog.open import open_table
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
 from lakewright.spark.options import FORMAT
-from lakewright.spark.sink import stream_user
 from lakewright.spark.source import LakewrightSource
+from lakewright.spark.stream_sink import stream_user
 from lakewright.spark.stream_source import stream_read
 from lakewright.spark.types import spark_schema
 from lakewright.spark.write import write_micro_batch

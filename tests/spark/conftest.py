@@ -39,3 +39,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _active(request: pytest.FixtureRequest) -> None:
+    """Make the session the active one: up to 4.2 Spark looks formats up there, and an interrupt takes it away."""
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").createDataFrame([], "n int")

@@ -247,19 +247,28 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     for wanted in projection.read_fields:
         place = places.get(wanted.id)
         if wanted.name in keys:
-            column = partition_column(store, wanted)
+            column = partition_column(store, wanted).alias(wanted.name)
         elif place is None:
-            column = F.lit(None).cast(spark_type(wanted.type))
+            column = F.lit(None).cast(spark_type(wanted.type)).alias(wanted.name)
         else:
             column = converted(column_at([stored[place].name]), stored[place].type, wanted.type)
-        columns.append(column.alias(wanted.name))
+            column = column if stored[place] == wanted else column.alias(wanted.name)
+        columns.append(column)
     frame = frame.select(*columns, *(carried_names(group.gone) if group.gone else []))
     condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
     if condition is not None:
         frame = frame.where(condition)
     if group.gone:
         frame = without(spark, frame, group.gone)
+    elif _are_outputs(projection):
+        return frame
     return frame.select(*_outputs(projection))
+
+
+def _are_outputs(projection: Projection) -> bool:
+    """Say whether the columns that are read are those of the result: every call that builds a frame takes time."""
+    plain = projection.fields == projection.read_fields and projection.kind is None
+    return plain and all(field.description is None for field in projection.fields)
 
 
 def _outputs(projection: Projection) -> list[Column]:
@@ -267,8 +276,11 @@ def _outputs(projection: Projection) -> list[Column]:
     out = []
     for path, wanted in zip(projection.paths, projection.fields, strict=True):
         column = F.lit(KIND_NAMES[INSERT]) if path == (projection.kind,) else column_at(path)
-        comment = {} if wanted.description is None else {COMMENT: wanted.description}
-        out.append(column.alias(wanted.name, metadata=comment))
+        if wanted.description is not None:
+            column = column.alias(wanted.name, metadata={COMMENT: wanted.description})
+        elif path != (wanted.name,):
+            column = column.alias(wanted.name)
+        out.append(column)
     return out
 
 

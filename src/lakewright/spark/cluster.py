@@ -65,8 +65,9 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _in_place(df, job, concurrency, "in place: rows of this table may lie in any file")
         # Fewer tasks than the frame has parts would mix their order, which keys depend on.
         case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
-            numbered = replace(job, sequence_stride=SEQUENCE_STRIDE)
-            return _in_place(df, numbered, concurrency, "in place as asked: each task adds files to each bucket")
+            return _in_place(
+                df, sharing_buckets(job), concurrency, "in place as asked: each task adds files to each bucket"
+            )
         case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
             return _in_place(df, job, concurrency, "in place: the rows wait for their buckets")
         case BucketMode.KEY_DYNAMIC:
@@ -78,6 +79,12 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             receivers = Receivers(_writers(df, job, concurrency))
             by = "bucket" if mode is BucketMode.HASH_FIXED else "partition"
             return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by {by}")
+
+
+def sharing_buckets(job: WriteJob) -> WriteJob:
+    """Return a write whose tasks add files to the same buckets: rows of a later task have the later numbers."""
+    stride = SEQUENCE_STRIDE if job.store.schema.bucket_mode is BucketMode.HASH_FIXED else 0
+    return replace(job, sequence_stride=stride)
 
 
 def _tasks(receivers: Receivers) -> str:

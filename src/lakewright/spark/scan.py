@@ -275,10 +275,11 @@ def _outputs(projection: Projection) -> list[Column]:
     """Return the columns of the result."""
     out = []
     for path, wanted in zip(projection.paths, projection.fields, strict=True):
-        column = F.lit(KIND_NAMES[INSERT]) if path == (projection.kind,) else column_at(path)
+        is_kind = path == (projection.kind,)
+        column = F.lit(KIND_NAMES[INSERT]) if is_kind else column_at(path)
         if wanted.description is not None:
             column = column.alias(wanted.name, metadata={COMMENT: wanted.description})
-        elif path != (wanted.name,):
+        elif is_kind or path != (wanted.name,):
             column = column.alias(wanted.name)
         out.append(column)
     return out

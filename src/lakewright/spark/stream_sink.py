@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,7 +24,7 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import after_commit
 from lakewright.errors import LakewrightError, UnsupportedError
-from lakewright.spark.cluster import SEQUENCE_STRIDE
+from lakewright.spark.cluster import sharing_buckets
 from lakewright.spark.jobs import pack, unpack
 from lakewright.spark.options import DoorOptions
 from lakewright.spark.types import arrow_schema_of
@@ -68,9 +68,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         _refuse_unclustered(table)
         self._store = table.store
         self._overwrite = overwrite
-        # Tasks share buckets here: those of later tasks have the later rows.
-        stride = SEQUENCE_STRIDE if table.schema.bucket_mode is BucketMode.HASH_FIXED else 0
-        self._job = replace(WriteJob.new(table.store, overwrite=overwrite), sequence_stride=stride)
+        self._job = sharing_buckets(WriteJob.new(table.store, overwrite=overwrite))
         self._job.check_input(arrow_schema_of(schema))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:

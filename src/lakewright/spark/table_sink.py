@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -25,6 +25,7 @@ from lakewright.commit.files import files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.cleanup import sweep
+from lakewright.spark.cluster import sharing_buckets
 from lakewright.spark.jobs import Done, TaskId, has_losers, pack, unpack
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.types import arrow_schema_of
@@ -37,7 +38,6 @@ from lakewright.write.writer import WriteJob
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"
 WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
 _ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
-_STRIDE = 1 << 30  # rows of one bucket in one task; a million of such writes by a thousand tasks fit into a number
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 
@@ -63,7 +63,7 @@ def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite:
     replaced = _replaced(said, table) if overwrite else None
     if replaced is not None:
         table = table.copy({_DYNAMIC: str(replaced.dynamic).lower()})
-    job = replace(WriteJob.new(table.store, overwrite=overwrite), sequence_stride=_stride(table))
+    job = sharing_buckets(WriteJob.new(table.store, overwrite=overwrite))
     job.check_input(columns)
     return TableSink(table, job, replaced)
 
@@ -145,11 +145,6 @@ class TableSink(DataSourceArrowWriter):
             "task write with df.coalesce(1), in SQL SELECT /*+ COALESCE(1) */",
             table=self._table.name,
         )
-
-
-def _stride(table: FileStoreTable) -> int:
-    """Return how far apart the tasks that share a bucket number their rows."""
-    return _STRIDE if table.schema.bucket_mode is BucketMode.HASH_FIXED else 0
 
 
 def _done(messages: Sequence[WriterCommitMessage | None]) -> list[Done]:

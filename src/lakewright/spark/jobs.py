@@ -12,7 +12,9 @@ and everything else are Spark's to retry.
 
 from __future__ import annotations
 
+import signal
 import struct
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +103,7 @@ def run_job(
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, _ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
     answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
     run = 0
-    with _named_jobs(spark, group, description):
+    with _plain_interrupts(), _named_jobs(spark, group, description):
         if progress is not None:
             progress.follow(spark)
         try:
@@ -236,6 +238,21 @@ def _complete(done: Sequence[Done], description: str) -> list[Done]:
             tasks=tuple(missing),
         )
     return ordered
+
+
+@contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """Let Ctrl-C be a plain KeyboardInterrupt: PySpark's own handler calls the JVM first, over a line that is busy."""
+    before = signal.getsignal(signal.SIGINT)
+    theirs = str(getattr(before, "__module__", "")).startswith("pyspark")
+    if not theirs or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -37,7 +37,6 @@ from lakewright.spec.keyed import DELETE, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.types import AtomicType, DataField
 
-Losers: TypeAlias = Mapping[str, Positions]  # by file name; files that lose nothing are absent
 _Longs: TypeAlias = npt.NDArray[np.int64]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
 _Integers: TypeAlias = npt.NDArray[np.signedinteger]

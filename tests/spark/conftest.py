@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the engine: they run in one process, one after the other."""
+"""One Spark session in each process that runs tests of the engine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from lakewright.spark.session import local_session
 _HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one worker, so that one session serves them all."""
-    with_xdist = config.pluginmanager.hasplugin("xdist")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Forgive what Spark itself leaves open."""
     for item in items:
         if _HERE in item.path.parents:
             # Spark 4.1 leaves the sockets to its workers for the garbage collector to close.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-            if with_xdist:
-                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

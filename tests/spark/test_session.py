@@ -267,3 +267,10 @@ def test_workers_of_a_local_session_run_under_this_interpreter_unless_told(
 def test_a_session_with_the_right_interpreter_is_left_alone(spark: SparkSession) -> None:
     heal_workers(spark)
     assert spark.conf.get(WORKER_PYTHON, None) is None
+
+
+def test_settings_are_arguments_too(spark: SparkSession) -> None:
+    shown: dict[str, Any] = {PARTITIONS: int(str(spark.conf.get(PARTITIONS))), "spark.ui.enabled": False}
+    assert local_session(**shown).sparkContext is spark.sparkContext  # nothing differs, so nothing is warned of
+    with pytest.raises(InvalidInputError, match="no argument 'cores'"):
+        local_session(cores=2)

@@ -36,16 +36,18 @@ def local_session(
     master: str = _ALL_CORES,
     memory: str | None = None,
     config: Mapping[str, str] | None = None,
+    **options: object,
 ) -> SparkSession:
     """Return a Spark session in this process that needs no preparation, or the one that runs already.
 
     A Java of at least version 17 is found: JAVA_HOME, then the PATH, then the package of `lakewright[spark-jre]`.
     Workers run under this interpreter unless PYSPARK_PYTHON names another. `memory` is the JVM's, such as "2g": a
     quarter of the machine's, from 1g to 4g, unless told. The session listens on loopback only, serves no web page and
-    prints errors only, unless `config`, which has the last word, says otherwise. JAVA_HOME, PYSPARK_PYTHON and
-    SPARK_LOCAL_IP of this process are set where they are missing.
+    prints errors only, unless `config`, which has the last word, says otherwise. Settings of Spark may also be given as
+    arguments: `**{"spark.sql.shuffle.partitions": 4}`. JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP of this process are
+    set where they are missing.
     """
-    asked = {**({} if memory is None else {_MEMORY: memory}), **(config or {})}
+    asked = {**({} if memory is None else {_MEMORY: memory}), **(config or {}), **_spark_settings(options)}
     running = _running_session()
     if running is not None:
         _warn_of_differences(running, asked if master == _ALL_CORES else {"spark.master": master, **asked})
@@ -71,7 +73,6 @@ def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",  # lets format("lakewright") skip files
         "spark.sql.timeType.enabled": "true",  # columns of type TIME can be compared and grouped
         **asked,
     }
@@ -79,6 +80,18 @@ def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine
         quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
         chosen[_JAVA_OPTIONS] = f"{quiet} {asked.get(_JAVA_OPTIONS, '')}".strip()
     return chosen
+
+
+def _spark_settings(options: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as Spark spells them; a name that is none of Spark's is a mistake."""
+    wrong = [name for name in options if not name.startswith("spark.")]
+    if wrong:
+        raise InvalidInputError(
+            f"local_session has no argument {wrong[0]!r}: it takes app_name, master, memory, config and settings of "
+            'Spark, such as **{"spark.sql.shuffle.partitions": 4}',
+            setting=wrong[0],
+        )
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 
 def memory_of_machine() -> int:

@@ -25,7 +25,6 @@ from lakewright.spark.stream_source import HAS_LIMITS
 from lakewright.spark.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.types import spark_schema
 from lakewright.testing.enumerator import stray_files
-from support.stream_kills import StreamRuns
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})
 NOW = {"availableNow": True}
@@ -437,16 +436,3 @@ def test_where_the_door_begins(
     lw.write_table(pa.table({"id": [1], "n": [1], "extra": ["x"]}), place.catalog.get_table("d.t"))
     door = spark.readStream.format("lakewright").options(**options).load(table.table_path).select("id", "n")
     assert sorted(row for batch in _collected(door, place.checkpoint()) for row in batch) == rows
-
-
-# ---- killed ----------------------------------------------------------------------------------------------------------
-
-
-def test_queries_that_are_killed_bring_every_row_once(tmp_path: Path) -> None:
-    dice = random.Random(7)
-    runs = StreamRuns(tmp_path, ("append_sink", "keyed_foreach"), files=40)
-    for _ in range(2):
-        runs.start(files_per_batch=2)
-        runs.kill_at(dice)
-    runs.drain(files_per_batch=40)
-    runs.check()

@@ -28,5 +28,5 @@ def test_streams_are_killed_and_restarted(tmp_path: Path) -> None:
         f"{KILLS} kills of two queries each, {runs.between} times between our commit and Spark's; "
         f"batches before the last run {killed}, {time.perf_counter() - started:.0f} s"
     )
-    assert min(killed.values()) > KILLS // 4, "the queries died before they did anything"
+    assert all(killed.values()), "a query died before it did anything, every time"
     assert runs.between, "no kill came between the two commits, so nothing was replayed"

@@ -208,11 +208,14 @@ def test_many_files_are_looked_up_without_a_job(spark: SparkSession, catalog: lw
     table = _made(catalog, pa.table({"id": ids, "p": [str(n % 40) for n in ids]}), partition=["p"])
     context = spark.sparkContext
     context.setJobGroup("lookup", "the files of a scan")
-    frame = read_table(spark, table)
-    assert list(context.statusTracker().getJobIdsForGroup("lookup")) == []
-    assert _parted(table) == (40, 0)
-    assert frame.agg({"id": "sum"}).collect()[0][0] == sum(ids)
-    assert list(context.statusTracker().getJobIdsForGroup("lookup")) != []
+    try:
+        frame = read_table(spark, table)
+        assert list(context.statusTracker().getJobIdsForGroup("lookup")) == []
+        assert _parted(table) == (40, 0)
+        assert frame.agg({"id": "sum"}).collect()[0][0] == sum(ids)
+        assert list(context.statusTracker().getJobIdsForGroup("lookup")) != []
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type] # None takes it away
     assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.threshold") == "32", "put back"
 
 

@@ -20,7 +20,7 @@ from lakewright.spark.cleanup import clean_up
 from lakewright.spark.compaction import compacting_on
 from lakewright.write.leftovers import remove_leftovers
 from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
-from support.spark_traps import TrapStorage, caught, executor_of, trapped
+from support.spark_traps import TrapStorage, caught, trapped
 from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_table, rows_of
 
 # ---- workers, in the session of all tests ----------------------------------------------------------------------------
@@ -147,15 +147,4 @@ def test_an_interrupted_driver_leaves_nothing(tmp_path: Path) -> None:
         assert ended(child, log) != 0
     assert "KeyboardInterrupt" in log.read_text()
     assert not shows_the_frame(table)
-    assert_tidy(table)
-
-
-def test_the_tasks_of_a_lost_executor_run_elsewhere(tmp_path: Path) -> None:
-    table, log = table_for("upsert", tmp_path), tmp_path / "log"
-    trap = {"deed": "wait", "marks": str(tmp_path / "marks")}
-    said = {"table": table.table_path, "mode": "upsert", "trap": trap}
-    with started_child(log, master="local-cluster[2,1,1024]", **said) as child:
-        os.kill(executor_of(caught(tmp_path / "marks")), signal.SIGKILL)
-        assert ended(child, log) == 0, log.read_text()[-2000:]
-    assert rows_of(table) == expected_rows()
     assert_tidy(table)

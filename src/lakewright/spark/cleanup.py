@@ -52,6 +52,11 @@ def remove_losers(
     if not (speculates or has_losers(done) or ran_again(spark, write_id)):
         return
     wait_until_idle(spark, write_id, seconds_max=_LOSERS_SECONDS_MAX)
+    remove_all_but(store, write_id, messages)
+
+
+def remove_all_but(store: TableStore, write_id: str, messages: Sequence[CommitMessage]) -> None:
+    """Remove the files of a write that no message names, from the buckets that the messages touch."""
     keep = {file.name for file in files_of(store, messages)}
     places = {(message.partition_bytes, message.bucket) for message in messages}
     try:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from lakewright.errors import InvalidInputError
 from lakewright.spark.blocks import BLOCKS_ORDER, BLOCKS_SQL, receive, sending
 from lakewright.spark.estimate import parallelism, size_of
-from lakewright.spark.jobs import BATCH_BYTES, Task, TaskId, batch_rows, pack
+from lakewright.spark.jobs import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows, pack
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema import BucketMode
 from lakewright.write.assign import BUCKETS_MAX
@@ -36,7 +36,8 @@ from lakewright.write.writer import WriteJob
 SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in place
 _TASK_BYTES = 64 << 20  # worth a task of its own
 _BLOCKS_MAX = 1024  # in a batch on its way to a worker
-_ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# The bucket of a key is decided while it is written, by the one who writes all rows of the key.
+ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _wish(job: WriteJob, distribution: str | None) -> WriteDistribution:
     """Return the distribution that the caller or the table asks for, if the table can be written so."""
     option = CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION
     wish = job.store.options.get(option) if distribution is None else option.parse(distribution)
-    dynamic = job.store.schema.bucket_mode in {BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC}
+    dynamic = job.store.schema.bucket_mode in ONE_WRITER
     if distribution is not None and wish is WriteDistribution.NONE and (dynamic or job.real_buckets):
         raise InvalidInputError(
             f"{job.store.name}: where the rows of this table go is decided while they are written, so those of one key "
@@ -186,7 +187,7 @@ def _blocks(df: DataFrame, job: WriteJob, receivers: Receivers) -> tuple[DataFra
     """
     records = min(batch_rows(df.schema), _BLOCKS_MAX)
     send = sending(job, receivers, block_bytes=BATCH_BYTES // records)
-    return df.mapInArrow(send, BLOCKS_SQL), {_ROWS_PER_BATCH: str(records)}
+    return df.mapInArrow(send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
 
 
 def _receiving(job: WriteJob, receivers: Receivers) -> Task:

@@ -30,7 +30,7 @@ from pyspark.sql import types as sql
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidMessageError, LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
-from lakewright.spark.progress import Watch
+from lakewright.spark.progress import JOB_GROUP, Watch
 from lakewright.spark.session import heal_workers, is_connect
 from lakewright.spark.session import settings as held_settings
 
@@ -39,12 +39,11 @@ BATCH_BYTES = 128 << 20  # of rows on their way from the JVM to a worker
 UNBOUNDED_ROWS = 4096  # in a batch where nobody can say how long a row is
 _BATCH_ROWS_MIN, _BATCH_ROWS_MAX = 64, 32768
 _BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
-_ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_LIMIT = str(2**31 - 1)  # switches off a check that costs more than everything else, once for every row
 _LIMIT = str(64 << 20)  # Spark's own
 
-_GROUP = "spark.jobGroup.id"
-_JOB_PROPERTIES = (_GROUP, "spark.job.description", "spark.job.interruptOnCancel")
+_JOB_PROPERTIES = (JOB_GROUP, "spark.job.description", "spark.job.interruptOnCancel")
 _IDLE_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.05
 
@@ -100,7 +99,7 @@ def run_job(
     """
     spark = df.sparkSession
     heal_workers(spark)
-    fast = {_BYTES_PER_BATCH: _NO_LIMIT, _ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
+    fast = {_BYTES_PER_BATCH: _NO_LIMIT, ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
     answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
     run = 0
     with _plain_interrupts(), _named_jobs(spark, group, description):
@@ -263,7 +262,7 @@ def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[N
     """
     context = None if is_connect(spark) else spark.sparkContext
     before: dict[str, str | None] = {}  # what to put back
-    if context is not None and context.getLocalProperty(_GROUP) is None:
+    if context is not None and context.getLocalProperty(JOB_GROUP) is None:
         before = {key: context.getLocalProperty(key) for key in _JOB_PROPERTIES}
         context.setJobGroup(group, description)
     spark.addTag(_tag(group)) if context is None else context.addJobTag(_tag(group))
@@ -296,7 +295,7 @@ def wait_until_idle(spark: SparkSession, group: str, *, seconds_max: float = _ID
     if is_connect(spark):
         return False
     context = spark.sparkContext
-    group = context.getLocalProperty(_GROUP) or group
+    group = context.getLocalProperty(JOB_GROUP) or group
     deadline = time.monotonic() + seconds_max
     tracker = context.statusTracker()
     while time.monotonic() < deadline:

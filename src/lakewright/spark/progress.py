@@ -26,7 +26,7 @@ from lakewright.spark.session import is_connect
 
 _POLL_SECONDS = 0.25
 _BAR_WIDTH = 24
-_GROUP = "spark.jobGroup.id"
+JOB_GROUP = "spark.jobGroup.id"
 
 Work: TypeAlias = tuple[int, int]  # rows and bytes
 Job: TypeAlias = tuple[bool, list[tuple[int, int, int]]]  # does it run; per stage the tasks, those that run, those done
@@ -82,7 +82,7 @@ class Watch:
         self._thread = threading.get_ident()
         if self.wanted and not is_connect(spark):
             context = spark.sparkContext
-            self._group = context.getLocalProperty(_GROUP) or self._group
+            self._group = context.getLocalProperty(JOB_GROUP) or self._group
             self._earlier = frozenset(context.statusTracker().getJobIdsForGroup(self._group))
 
     def done(self, rows: int, nbytes: int) -> None:

@@ -24,11 +24,10 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import after_commit
 from lakewright.errors import LakewrightError, UnsupportedError
-from lakewright.spark.cluster import sharing_buckets
+from lakewright.spark.cluster import ONE_WRITER, sharing_buckets
 from lakewright.spark.jobs import pack, unpack
 from lakewright.spark.options import DoorOptions
 from lakewright.spark.types import arrow_schema_of
-from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table import FileStoreTable
 from lakewright.write.leftovers import remove_leftovers
@@ -36,7 +35,6 @@ from lakewright.write.writer import WriteJob
 
 STREAM_WRITE = frozenset({"checkpointlocation", "queryname"})  # what Spark adds to the options
 _QUERY_ID = "sql.streaming.queryId"  # what Spark tells every task of a streaming query
-_ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001 - Spark's own order
@@ -126,7 +124,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 def _refuse_unclustered(table: FileStoreTable) -> None:
-    if table.schema.bucket_mode in _ONE_WRITER:
+    if table.schema.bucket_mode in ONE_WRITER:
         raise UnsupportedError(
             f"{table.name} has dynamic buckets, which need rows of a key to meet in one task, and "
             'format("lakewright") cannot ask Spark for that: use lakewright.spark.write_stream(df, table, ...), or '

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,23 +20,18 @@ from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
-from lakewright.commit.files import files_of
-from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spark.cleanup import sweep
-from lakewright.spark.cluster import sharing_buckets
+from lakewright.spark.cleanup import remove_all_but, sweep
+from lakewright.spark.cluster import ONE_WRITER, sharing_buckets
 from lakewright.spark.jobs import Done, TaskId, has_losers, pack, unpack
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
 from lakewright.table import FileStoreTable
-from lakewright.write.leftovers import remove_leftovers
 from lakewright.write.writer import WriteJob
 
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"
 WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
-_ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 
@@ -113,7 +107,7 @@ class TableSink(DataSourceArrowWriter):
         with builder.new_commit() as commit:
             commit.commit(changes)
         if has_losers(done):
-            self._remove_others(changes)
+            remove_all_but(self._job.store, self._job.write_id, changes)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, unless somebody began to publish it.
@@ -129,15 +123,8 @@ class TableSink(DataSourceArrowWriter):
         with self._table.new_batch_write_builder().new_commit() as commit:
             commit.abort([message for one in done for message in unpack(one.payload)])
 
-    def _remove_others(self, published: Sequence[CommitMessage]) -> None:
-        """Remove the files of attempts that others overtook; the commit stands, whatever comes of it."""
-        keep = {file.name for file in files_of(self._job.store, published)}
-        places = {(message.partition_bytes, message.bucket) for message in published}
-        with suppress(LakewrightError, OSError):
-            remove_leftovers(self._job.store, self._job.write_id, keep=keep, places=places)
-
     def _refuse_second_writer(self) -> None:
-        if self._table.schema.bucket_mode not in _ONE_WRITER:
+        if self._table.schema.bucket_mode not in ONE_WRITER:
             return
         raise UnsupportedError(
             f"{self._table.name} has dynamic buckets, which need rows of a key to meet in one task, and "

@@ -43,6 +43,7 @@ from lakewright.spark.progress import Counter, final_line, watching
 from lakewright.spark.session import settings
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.manifest import ADD
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table import FileStoreTable
 from lakewright.write.builder import BatchTableWrite, TableWrite
@@ -50,7 +51,7 @@ from lakewright.write.writer import WriteJob
 
 _NAMESPACE = uuid.UUID("0b7c5a1e-9f43-4c06-8a52-6f1c3c8e2d94")
 _NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError)
-_DYNAMIC = "dynamic-partition-overwrite"
+_DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,350 @@
+"""What an update sets: assignments of a user in, Arrow columns of exactly the table's types out.
+
+An assignment gives a column a plain value (text is a literal, never SQL), `lit(value)`, `target_col(name)`,
+`source_col(name)`, an Arrow expression, or a function of the rows as an Arrow table that returns one value each. All
+are checked against the schema before a row is read; what can only be seen in the rows (a null, a number too large) is
+an error that names the column, and nothing is written. Values are converted as a write converts them, but a null stays
+null where a column has a default.
+
+In an update, expressions and functions see the columns of the table by their names. In a merge they see those of the
+target as `t.name`, those of the source as `s.name`, and by the plain name what only one of the two has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
+
+from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
+from lakewright.spec.predicate import resolve_path
+from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
+from lakewright.spec.values import to_array, to_value
+from lakewright.write.align import Aligner
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+RowFunction: TypeAlias = Callable[[pa.Table], object]
+
+_BY_TEXT = TEXT_ROOTS | TIMESTAMP_ROOTS | {"DATE", "TIME"}
+_POSITIONAL = "FieldPath("  # how Arrow shows a column that is named by its number
+
+
+class Side(StrEnum):
+    """Which of the two tables of a merge a column is of."""
+
+    SOURCE = "s"
+    TARGET = "t"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """One value for every row."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """The value that the row has in a column of the target or of the source."""
+
+    side: Side
+    name: str
+
+
+def lit(value: object) -> Literal:
+    """Assign one value to every row; the same as giving the value itself, and the way to give a callable or a list."""
+    return Literal(value)
+
+
+def source_col(name: str) -> ColumnRef:
+    """Assign what the matching row of the source has in a column."""
+    return ColumnRef(Side.SOURCE, name)
+
+
+def target_col(name: str) -> ColumnRef:
+    """Assign what the row itself had in a column before the change."""
+    return ColumnRef(Side.TARGET, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that a clause can see: of the target, and in a merge of the source."""
+
+    target: tuple[DataField, ...] = ()
+    source: pa.Schema | None = None  # None: no merge, so that plain names are those of the target
+
+    def names(self) -> dict[str, ColumnRef]:
+        """Return what each name stands for; plain names only where there is no doubt."""
+        target = [field.name for field in self.target]
+        plain = {name: ColumnRef(Side.TARGET, name) for name in target}
+        if self.source is None:
+            return plain
+        source = list(self.source.names)
+        plain |= {name: ColumnRef(Side.SOURCE, name) for name in source}
+        for name in set(target) & set(source):
+            del plain[name]
+        qualified = [ColumnRef(Side.TARGET, name) for name in target] + [ColumnRef(Side.SOURCE, n) for n in source]
+        return plain | {f"{ref.side}.{ref.name}": ref for ref in qualified}
+
+    def refs(self) -> tuple[ColumnRef, ...]:
+        """Return every column of both sides once."""
+        source = () if self.source is None else self.source.names
+        return (*(target_col(f.name) for f in self.target), *(source_col(n) for n in source))
+
+    def type_of(self, ref: ColumnRef) -> pa.DataType:
+        """Return the Arrow type of a column, or raise an error that names it."""
+        if ref.side is Side.TARGET:
+            _, dtype = resolve_path({field.name: field for field in self.target}, ref.name)
+            return to_arrow_type(dtype)
+        if self.source is None or ref.name not in self.source.names:
+            there = "there is no source here" if self.source is None else f"it has {', '.join(self.source.names)}"
+            raise ColumnNotExistException(
+                f"the source has no column {ref.name!r}; {there}", column=ref.name, side="source"
+            )
+        return self.source.field(ref.name).type
+
+    def empty(self) -> pa.Table:
+        """Return a table without rows that has every name an expression may use."""
+        return pa.table({name: pa.array([], self.type_of(ref)) for name, ref in self.names().items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """Assignments that were checked: which columns they set, which they need, and how the values are made."""
+
+    fields: tuple[DataField, ...]  # the columns that are set, in the order of the table
+    terms: tuple[Literal | ColumnRef | pc.Expression | RowFunction, ...]  # one for each; literals hold Arrow scalars
+    needs: frozenset[ColumnRef]
+    scope: Scope
+    table: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are set."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """The columns of the target that must be read, in the order of the table."""
+        return tuple(f.name for f in self.scope.target if ColumnRef(Side.TARGET, f.name) in self.needs)
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The columns of the source that must be there."""
+        names = () if self.scope.source is None else self.scope.source.names
+        return tuple(name for name in names if ColumnRef(Side.SOURCE, name) in self.needs)
+
+    def evaluate(self, rows: int, target: pa.Table | None = None, source: pa.Table | None = None) -> pa.Table:
+        """Return the new values of some rows: the columns that are set, of exactly their types.
+
+        `target` and `source` are the rows side by side, with at least the columns that are needed.
+        """
+        names = self.scope.names() if any(_sees_rows(term) for term in self.terms) else {}
+        sides = {Side.TARGET: target, Side.SOURCE: source}
+        seen = {name: _column(sides, ref) for name, ref in names.items() if ref in self.needs}
+        visible = pa.table(seen) if seen else pa.table({"": pa.nulls(rows)})
+        columns = [
+            _value(term, field, visible, sides, rows) for term, field in zip(self.terms, self.fields, strict=True)
+        ]
+        out = pa.Table.from_arrays(columns, names=list(self.names))
+        return Aligner(_without_defaults(self.fields), table=self.table).align(out)
+
+
+def check_assignments(
+    given: Mapping[str, object], scope: Scope, fields: Sequence[DataField], *, table: str, read: Iterable[str] = ()
+) -> Assignments:
+    """Check assignments to columns of a table against its `fields` and what they can see, before anything is read.
+
+    `read` names columns of the target that functions need; without it they get all of them.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidInputError(
+            f"table {table}: there is nothing to assign; give a mapping from columns to values, not {given!r}",
+            table=table,
+        )
+    known = {field.name: field for field in fields}
+    for name in given:
+        path, _ = resolve_path(known, name)
+        if len(path) > 1:
+            raise InvalidInputError(
+                f"table {table}: {name!r} lies inside the column {path[0]!r}; assign the whole column", column=name
+            )
+    assigned = tuple(field for field in fields if field.name in given)
+    terms = [_term(given[field.name], field) for field in assigned]
+    needs = frozenset(ref for term in terms for ref in _needs(term, scope, tuple(read)))
+    _check_types(terms, assigned, scope, table)
+    return Assignments(assigned, tuple(terms), needs, scope, table)
+
+
+def _term(given: object, field: DataField) -> Literal | ColumnRef | pc.Expression | RowFunction:
+    match given:
+        case ColumnRef() | pc.Expression():
+            return given
+        case Literal(value):
+            return Literal(_scalar(value, field))
+        case _ if callable(given):
+            return given
+        case _:
+            return Literal(_scalar(given, field))
+
+
+def _scalar(value: object, field: DataField) -> pa.Scalar:
+    """Return a plain value as one of the column's type, or raise an error that names the column."""
+    dtype = field.type
+    if value is None and not dtype.nullable:
+        raise InvalidInputError(
+            f"the column {field.name!r} is {dtype} and takes no null; assign a value", column=field.name
+        )
+    try:
+        if isinstance(dtype, AtomicType):
+            return to_array([to_value(_not_parsed(value, dtype), dtype)], dtype)[0]
+        plain = value.as_py() if isinstance(value, pa.Scalar) else value
+        return pa.array([plain], to_arrow_type(dtype))[0]
+    except (InvalidInputError, pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"the column {field.name!r} ({dtype}) cannot take {value!r}: {error}",
+            column=field.name,
+            type=str(dtype),
+        ) from error
+
+
+def _not_parsed(value: object, dtype: AtomicType) -> object:
+    """Refuse text for columns of numbers, flags and bytes: as everywhere in writes, it is not read as one of them."""
+    if isinstance(value, str) and dtype.root not in _BY_TEXT:
+        raise InvalidInputError("text is taken as it stands")
+    return value
+
+
+def _needs(term: object, scope: Scope, read: tuple[str, ...]) -> Iterable[ColumnRef]:
+    """Return the columns that a term needs."""
+    match term:
+        case Literal():
+            return ()
+        case ColumnRef():
+            scope.type_of(term)
+            return (term,)
+        case pc.Expression():
+            return _expression_needs(term, scope)
+        case _ if read:
+            source = [ref for ref in scope.refs() if ref.side is Side.SOURCE]
+            for name in read:
+                scope.type_of(target_col(name))
+            return (*map(target_col, read), *source)
+        case _:
+            return scope.refs()
+
+
+def _expression_needs(expression: pc.Expression, scope: Scope) -> list[ColumnRef]:
+    """Find the columns of an expression: Arrow does not tell, but refuses to work without one of them."""
+    if _POSITIONAL in str(expression):
+        raise InvalidInputError(f"the expression {expression} names a column by its number; name it by its name")
+    empty = scope.empty()
+    _evaluated(expression, empty)  # an error of the expression itself names what is wrong with it
+    needed = []
+    for name, ref in scope.names().items():
+        try:
+            _evaluated(expression, empty.drop_columns([name]))
+        except InvalidInputError:
+            needed.append(ref)
+    return needed
+
+
+def _evaluated(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+    """Return what an expression says of each row, in their order."""
+    plan = Declaration.from_sequence(
+        [
+            Declaration("table_source", TableSourceNodeOptions(rows)),
+            Declaration("project", ProjectNodeOptions([expression], ["value"])),
+        ]
+    )
+    try:
+        return plan.to_table(use_threads=False).column(0)
+    except (pa.ArrowException, KeyError, TypeError) as error:
+        names = ", ".join(rows.column_names)
+        raise InvalidInputError(
+            f"the expression {expression} cannot be evaluated over the columns {names}: {error}"
+        ) from error
+
+
+def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Scope, table: str) -> None:
+    """Refuse values whose type can never become the column's; functions are asked only when there are rows."""
+    empty = scope.empty() if any(isinstance(term, pc.Expression) for term in terms) else pa.table({})
+    for term, field in zip(terms, fields, strict=True):
+        match term:
+            case Literal(value):
+                column: Column = pa.repeat(value, 1)
+            case ColumnRef():
+                column = pa.array([], scope.type_of(term))
+            case pc.Expression():
+                column = _evaluated(term, empty)
+            case _:
+                continue
+        Aligner(_without_defaults([field]), table=table).align(pa.table({field.name: column}))
+
+
+def _without_defaults(fields: Sequence[DataField]) -> tuple[DataField, ...]:
+    """Return columns without their defaults: whoever assigns null means null."""
+    return tuple(replace(field, default_value=None) for field in fields)
+
+
+def _sees_rows(term: object) -> bool:
+    return not isinstance(term, Literal | ColumnRef)
+
+
+def _column(sides: Mapping[Side, pa.Table | None], ref: ColumnRef) -> pa.ChunkedArray:
+    table = sides[ref.side]
+    if table is None:
+        raise InvalidInputError(f"the column {ref.side}.{ref.name} was not read", column=ref.name)
+    return table.column(ref.name)
+
+
+def _value(
+    term: object, field: DataField, visible: pa.Table, sides: Mapping[Side, pa.Table | None], rows: int
+) -> Column:
+    match term:
+        case Literal(value):
+            return pa.repeat(value, rows)
+        case ColumnRef():
+            return _column(sides, term)
+        case pc.Expression():
+            return _evaluated(term, visible)
+        case _:
+            return _returned(term(visible), field, rows)  # type: ignore[operator]
+
+
+def _returned(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 - whatever a user's function returns
+    """Return what a function gave back as a column: an Arrow array, a scalar for all rows, or a sequence."""
+    try:
+        if isinstance(out, pa.Scalar):
+            column: Column = pa.repeat(out, rows)
+        elif isinstance(out, pa.Array | pa.ChunkedArray):
+            column = out
+        elif hasattr(out, "__arrow_c_stream__"):
+            column = pa.chunked_array(out)
+        elif out is None or isinstance(out, str | bytes | int | float):
+            column = pa.repeat(_scalar(out, field), rows)
+        else:
+            column = pa.array(out, None if hasattr(out, "__arrow_c_array__") else to_arrow_type(field.type))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"what the function for the column {field.name!r} ({field.type}) returned is no column of it: {error}",
+            column=field.name,
+        ) from error
+    if len(column) != rows:
+        raise InvalidInputError(
+            f"the function for the column {field.name!r} returned {len(column)} values for {rows} rows; return one for "
+            "each",
+            column=field.name,
+        )
+    return column
+
+
+def evaluated_schema(assignments: Assignments) -> pa.Schema:
+    """Return the Arrow schema of what `evaluate` returns."""
+    return to_arrow_schema(_without_defaults(assignments.fields))

@@ -57,7 +57,7 @@ def make_table(root: str, name: str, **schema: object) -> lw.FileStoreTable:
 
 def answers(root: str, tasks: int, path: str) -> None:
     """Make what Spark would bring home: rows with the messages of tasks, each with a file in four partitions."""
-    from lakewright.spark.jobs import pack  # noqa: PLC0415 - processes that only count need none of it
+    from lakewright.distributed import pack  # noqa: PLC0415 - processes that only count need none of it
     from lakewright.write.writer import WriteJob  # noqa: PLC0415
 
     table = make_table(root, "driver", partition_keys=["day"])
@@ -95,21 +95,22 @@ def _copied(table: lw.FileStoreTable, message: CommitMessage, stem: str) -> Comm
 
 def drive(path: str) -> None:
     """Take the answers from the hands of Spark to a snapshot, and print what that took."""
+    from lakewright.distributed import Publication, Written, checked, publish  # noqa: PLC0415
     from lakewright.spark.jobs import _complete, _joined  # noqa: PLC0415
-    from lakewright.spark.write import Publication, _commit, _messages  # noqa: PLC0415
 
     shape = Row("task", "attempt", "retry", "piece", "pieces", "payload", "error")
     marks = {"start": resident()}
     with Path(path).open("rb") as source:
-        table, job = pickle.load(source)  # noqa: S301 - our own, of a moment ago
+        _, job = pickle.load(source)  # noqa: S301 - our own, of a moment ago
         rows = list(_rows(source, shape))
     marks["answers"] = resident()
     started = time.process_time()
     done = _complete(_joined(rows, 0), "bench")
     del rows
-    messages = _messages(job, done)
+    messages = checked(job, (one.payload for one in done))
     marks["messages"] = resident()
-    result = _commit(None, table.store, Publication(), messages)  # type: ignore[arg-type] # compactions need a session
+    written = Written(messages, len(done), "bench", time.monotonic())
+    result = publish(job, Publication(), written, run=lambda *_: [], clean_up=lambda: None)
     marks["committed"] = resident()
     megabytes = {name: round(value / 2**20) for name, value in marks.items()}
     payload = round(sum(len(one.payload) for one in done) / 2**20)

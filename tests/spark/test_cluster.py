@@ -13,12 +13,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
+from lakewright.distributed import SEQUENCE_STRIDE, WriteResult, unpack
 from lakewright.errors import InvalidInputError
 from lakewright.spark import cluster as clustering
 from lakewright.spark.cluster import cluster
 from lakewright.spark.estimate import parallelism, size_in, size_of
-from lakewright.spark.jobs import Task, TaskId, run_job, unpack
-from lakewright.spark.write import WriteResult, write_table
+from lakewright.spark.jobs import Task, TaskId, run_job
+from lakewright.spark.write import write_table
 from lakewright.table import FileStoreTable
 from lakewright.write.writer import WriteJob
 
@@ -153,7 +154,7 @@ def test_blocks_make_one_run_per_bucket_and_tasks_in_place_one_each(spark: Spark
     assert snapshot is not None
     entries = in_place.store.manifests.live(snapshot)
     numbers = sorted((e.file.min_sequence_number, e.file.max_sequence_number) for e in entries if e.bucket == 0)
-    assert [low // clustering.SEQUENCE_STRIDE for low, _ in numbers] == [0, 1, 2]
+    assert [low // SEQUENCE_STRIDE for low, _ in numbers] == [0, 1, 2]
     assert all(high < low for (_, high), (low, _) in pairwise(numbers))
 
 

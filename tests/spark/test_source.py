@@ -15,8 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakewright as lw
+from lakewright.distributed import pack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spark.jobs import Done, TaskId, pack
+from lakewright.spark.jobs import Done, TaskId
 from lakewright.spark.options import READ, DoorOptions
 from lakewright.spark.source import LakewrightSource
 from lakewright.spark.table_sink import TableSink, TaskWritten

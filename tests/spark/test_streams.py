@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
-from lakewright.spark.jobs import pack
+from lakewright.distributed import pack
 from lakewright.spark.stream_sink import StreamSink, TaskWritten, stream_user
 from lakewright.spark.stream_source import HAS_LIMITS
 from lakewright.spark.streams import foreach_batch, read_stream, write_stream

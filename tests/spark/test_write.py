@@ -23,7 +23,7 @@ from lakewright.errors import (
     LakewrightWarning,
     UnsupportedError,
 )
-from lakewright.spark import compaction, read_table, write_table
+from lakewright.spark import WriteResult, compaction, read_table, write_table
 from lakewright.spark import write as writing
 from lakewright.spark.jobs import run_job
 from lakewright.spark.write import write_micro_batch
@@ -289,7 +289,7 @@ def test_of_two_drivers_with_one_job_id_one_commits(
         return done
 
     monkeypatch.setattr(writing, "run_job", run_and_wait)
-    results: list[writing.WriteResult] = []
+    results: list[WriteResult] = []
     frame = _frame(spark, _ROWS)
     drivers = [
         threading.Thread(target=lambda: results.append(write_table(frame, table, mode, job_id="one"))) for _ in range(2)

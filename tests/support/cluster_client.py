@@ -21,8 +21,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
+from lakewright.distributed import WriteResult
 from lakewright.spark.read import read_table
-from lakewright.spark.write import WriteResult, write_table
+from lakewright.spark.write import write_table
 from lakewright.table import FileStoreTable
 from lakewright.testing.enumerator import stray_files
 from support.spark_writes import new_table

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakewright.cli.command import Command, catalog_of, names, pair
 from lakewright.cli.output import Output
+from lakewright.distributed import snapshot_of_job
 from lakewright.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:  # a command line without Spark must still show its help
@@ -77,7 +78,7 @@ def _about_spark(group: argparse._ArgumentGroup) -> None:
 
 def _run(args: argparse.Namespace, output: Output) -> None:
     try:
-        from lakewright.spark import ingest, inputs, launch, write  # noqa: PLC0415 - the door to the engine
+        from lakewright.spark import ingest, inputs, launch  # noqa: PLC0415 - the door to the engine
     except ImportError as error:
         raise UnsupportedError(
             f"ingest runs on Spark, and {error.name} is not installed: pip install 'lakewright[spark]' (or "
@@ -88,7 +89,7 @@ def _run(args: argparse.Namespace, output: Output) -> None:
         raise InvalidInputError(f"{args.table} is a name: say of which catalog with --warehouse, or give its path")
     # What is wrong with the call is said at once, not after Spark has started.
     table = ingest.find_target(args.table, catalog, create=args.create).table
-    done = table is not None and args.job_id is not None and write.snapshot_of_job(table, args.job_id) is not None
+    done = table is not None and args.job_id is not None and snapshot_of_job(table, args.job_id) is not None
     sources = args.source if done else inputs.find_sources(args.source, format=args.format, catalog=catalog)
     session = launch.running("lakewright ingest", args.master, args.remote, memory=args.memory, config=dict(args.conf))
     with session as spark:

@@ -17,27 +17,25 @@ Always holds: where one frame has a key twice, the later row wins. In place, lat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from lakewright.distributed import ONE_WRITER, pack, sharing_buckets, single_threaded
 from lakewright.errors import InvalidInputError
 from lakewright.spark.blocks import BLOCKS_ORDER, BLOCKS_SQL, receive, sending
 from lakewright.spark.estimate import parallelism, size_of
-from lakewright.spark.jobs import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows, pack
+from lakewright.spark.jobs import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema import BucketMode
 from lakewright.write.assign import BUCKETS_MAX
 from lakewright.write.sender import Receivers, joined
 from lakewright.write.writer import WriteJob
 
-SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in place
 _TASK_BYTES = 64 << 20  # worth a task of its own
 _BLOCKS_MAX = 1024  # in a batch on its way to a worker
-# The bucket of a key is decided while it is written, by the one who writes all rows of the key.
-ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
     `concurrency` is the largest number of tasks that write, `distribution` overrides the table's own
     `lakewright.write-distribution`.
     """
-    job = _single_threaded(job)
+    job = single_threaded(job)
     wish = _wish(job, distribution)
     mode, schema = job.store.schema.bucket_mode, job.store.schema
     match mode:
@@ -82,12 +80,6 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by {by}")
 
 
-def sharing_buckets(job: WriteJob) -> WriteJob:
-    """Return a write whose tasks add files to the same buckets: rows of a later task have the later numbers."""
-    stride = SEQUENCE_STRIDE if job.store.schema.bucket_mode is BucketMode.HASH_FIXED else 0
-    return replace(job, sequence_stride=stride)
-
-
 def _tasks(receivers: Receivers) -> str:
     return "1 task" if receivers.count == 1 else f"{receivers.count} tasks"
 
@@ -105,14 +97,6 @@ def _wish(job: WriteJob, distribution: str | None) -> WriteDistribution:
             distribution=distribution,
         )
     return wish
-
-
-def _single_threaded(job: WriteJob) -> WriteJob:
-    """Return the write with one thread per task, unless the table says otherwise: tasks share the cores already."""
-    option, store = CoreOptions.LAKEWRIGHT_WRITE_THREADS, job.store
-    if option.key() in store.schema.options:
-        return job
-    return replace(job, store=store.with_schema(store.schema.with_options({option.key(): "1"})))
 
 
 # ---- how many tasks --------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import RunTasks
 from lakewright.compact.rewrite import run_task
 from lakewright.compact.task import CompactTask
+from lakewright.distributed import pack, unpack
 from lakewright.metadata.store import TableStore
 from lakewright.spark.cleanup import clean_up, remove_losers
-from lakewright.spark.jobs import Task, TaskId, pack, run_job, unpack
+from lakewright.spark.jobs import Task, TaskId, run_job
 
 
 def compacting_on(spark: SparkSession) -> RunTasks:

@@ -20,15 +20,17 @@ from pyspark.sql import types as sql
 from lakewright.calls import ProgressCallback, check_mode
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
+from lakewright.distributed import WriteResult, committed_job
 from lakewright.errors import InvalidInputError, NotFoundError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.spark.cluster import cluster
+from lakewright.spark.compaction import compacting_on
 from lakewright.spark.fit import WIDENED, Change, Fit, Wish, check_renames, fit
 from lakewright.spark.inputs import Given, Source, find_sources
 from lakewright.spark.load import LOAD_SETTINGS, Opened, fitted, open_source, reading, types_of, united
 from lakewright.spark.session import settings
 from lakewright.spark.types import arrow_schema_of, fields_of, spark_schema
-from lakewright.spark.write import WriteResult, committed_job, write_table
+from lakewright.spark.write import write_table
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.supported import check_supported_for_write
@@ -298,7 +300,7 @@ def _ingest(spark: SparkSession, target: Target, job: _Job, find: Callable[[], l
     """Go from sources, which are looked for only if nobody has done the job, to a snapshot."""
     started = time.monotonic()
     if job.id is not None and target.table is not None:
-        earlier = committed_job(spark, target.table, job.id)
+        earlier = committed_job(target.table, job.id, run=compacting_on(spark))
         if earlier is not None:
             return IngestResult(_plan(target, (), job), earlier, time.monotonic() - started)
     sources = find()

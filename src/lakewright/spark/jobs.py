@@ -13,11 +13,9 @@ and everything else are Spark's to retry.
 from __future__ import annotations
 
 import signal
-import struct
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -27,8 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as sql
 
-from lakewright.commit.message import CommitMessage
-from lakewright.errors import InvalidMessageError, LakewrightError
+from lakewright.errors import LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
 from lakewright.spark.progress import JOB_GROUP, Watch
 from lakewright.spark.session import heal_workers, is_connect
@@ -47,7 +44,6 @@ _JOB_PROPERTIES = (JOB_GROUP, "spark.job.description", "spark.job.interruptOnCan
 _IDLE_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.05
 
-_LENGTH = struct.Struct(">I")
 _ANSWER = pa.schema(
     [
         pa.field("task", pa.int32(), nullable=False),
@@ -146,27 +142,6 @@ def ran_again(spark: SparkSession, group: str) -> bool:
     infos = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
     stages = (tracker.getStageInfo(int(stage)) for info in infos if info is not None for stage in info.stageIds)
     return any(stage.currentAttemptId or stage.numFailedTasks for stage in stages if stage is not None)
-
-
-def pack(messages: Iterable[CommitMessage]) -> bytes:
-    """Return commit messages as one run of bytes, compressed: a driver may hold those of many tasks at once."""
-    frames = (message.serialize() for message in messages)
-    return zlib.compress(b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)), level=1)
-
-
-def unpack(payload: bytes) -> list[CommitMessage]:
-    """Read what `pack` made; bytes that were cut or altered are refused."""
-    messages, at = [], 0
-    try:
-        frames = zlib.decompress(payload)
-        while at < len(frames):
-            start = at + _LENGTH.size
-            at = start + _LENGTH.unpack_from(frames, at)[0]
-            messages.append(CommitMessage.deserialize(frames[start:at]))
-    except (zlib.error, struct.error) as error:
-        message = "the commit messages of a task were cut or altered on their way; write the data again"
-        raise InvalidMessageError(message) from error
-    return messages
 
 
 # ---- on an executor --------------------------------------------------------------------------------------------------

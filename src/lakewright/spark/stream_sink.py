@@ -23,9 +23,8 @@ from pyspark.sql.types import StructType
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import after_commit
+from lakewright.distributed import ONE_WRITER, holds, pack, sharing_buckets, unpack
 from lakewright.errors import LakewrightError, UnsupportedError
-from lakewright.spark.cluster import ONE_WRITER, sharing_buckets
-from lakewright.spark.jobs import pack, unpack
 from lakewright.spark.options import DoorOptions
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.snapshot import Snapshot
@@ -96,7 +95,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         places = frozenset((message.partition_bytes, message.bucket) for message in files)
         if snapshot is None or not places:
             return
-        if not self._holds(snapshot, write_id):
+        if not holds(self._store, snapshot, write_id):
             with suppress(OSError):  # what stays is an orphan
                 remove_leftovers(self._store, write_id, places=places)
         after_commit(self._store, snapshot, places)
@@ -117,10 +116,6 @@ class StreamSink(DataSourceStreamArrowWriter):
             return committer.overwrite(messages, batch_id, static_partition={}, dynamic=False)
         # An empty batch needs no snapshot: should Spark run it again, it is empty again.
         return committer.commit(messages, batch_id)
-
-    def _holds(self, snapshot: Snapshot, write_id: str) -> bool:
-        """Say whether a snapshot is of this write, not of an earlier run of the batch or of another driver."""
-        return any(write_id in entry.file.file_name for entry in self._store.manifests.delta(snapshot))
 
 
 def _refuse_unclustered(table: FileStoreTable) -> None:

@@ -20,10 +20,9 @@ from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
+from lakewright.distributed import ONE_WRITER, pack, remove_all_but, sharing_buckets, sweep, unpack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spark.cleanup import remove_all_but, sweep
-from lakewright.spark.cluster import ONE_WRITER, sharing_buckets
-from lakewright.spark.jobs import Done, TaskId, has_losers, pack, unpack
+from lakewright.spark.jobs import Done, TaskId, has_losers
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.options import CoreOptions

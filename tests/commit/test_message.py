@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.commit.java_message import FileChanges
-from lakewright.commit.message import MAGIC, VERSION, CommitMessage
+from lakewright.commit.message import MAGIC, VERSION, CommitMessage, guarded
 from lakewright.commit.message_body import MESSAGE_MEMBERS
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.rows import encode_row
+from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
 from support.facts import LONGS, NAMES, NATURALS, TEXTS, data_file, data_files, index_files, text_partition
 
@@ -62,6 +63,8 @@ def messages() -> st.SearchStrategy[CommitMessage]:
         rows_in=st.none() | NATURALS,
         base_snapshot=st.none() | st.just("") | NAMES,
         hash_base=st.none() | st.lists(NAMES, max_size=2).map(tuple),
+        planned_on=st.none() | st.just("") | NAMES,
+        reads=st.lists(TEXTS, max_size=2).map(tuple),
     )
 
 
@@ -99,6 +102,18 @@ def test_messages_survive_the_way_over_java(message: CommitMessage) -> None:
 
 def test_the_body_knows_every_field() -> None:
     assert [f.name for f in fields(CommitMessage)] == list(MESSAGE_MEMBERS)
+
+
+def test_a_message_says_what_it_was_planned_on() -> None:
+    snapshot = Snapshot(7, 0, "base-list", "delta-list", "user", 1, CommitKind.APPEND, 0)
+    message = guarded(PLAIN, snapshot, unchanged="partition", reads=["v", "k", "v"])
+    assert (message.check_from_snapshot, message.planned_on, message.reads) == (7, "delta-list", ("k", "v"))
+    assert CommitMessage.deserialize(message.serialize()) == message
+    empty = guarded(PLAIN, None, unchanged="table")
+    assert (empty.check_from_snapshot, empty.planned_on) == (0, "")
+    assert CommitMessage.deserialize(empty.serialize()) == empty
+    with pytest.raises(InvalidMessageError, match="since when"):
+        CommitMessage.deserialize(replace(message, check_from_snapshot=-1).serialize())
 
 
 def test_a_pickled_message_holds_only_its_frame() -> None:
@@ -200,7 +215,7 @@ def test_names_that_are_paths_are_refused(name: str) -> None:
         ("new_index_files", 0, "file_name"),
         ("new_index_files", 0, "deletion_ranges", 0, "data_file"),
         ("hash_base", 0),
-        *([("base_snapshot",)] if name else []),
+        *([("base_snapshot",), ("planned_on",)] if name else []),
     ):
         with pytest.raises(InvalidMessageError, match="file name"):
             CommitMessage.deserialize(altered(lambda body, path=path: rename(body, *path)))  # type: ignore[misc]
@@ -230,6 +245,9 @@ def test_names_that_are_paths_are_refused(name: str) -> None:
         ("new_files", {}),
         ("new_files", [None]),
         ("unknown", 1),
+        ("unchanged", "row"),
+        ("unchanged", "bucket"),  # since when?
+        ("reads", None),
     ],
 )
 def test_values_out_of_bounds_are_refused(path: str, value: object) -> None:

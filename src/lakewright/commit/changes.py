@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
-from lakewright.spec.datafile import APPEND, COMPACT, DELETION_VECTORS, DataFile, IndexFile
+from lakewright.spec.datafile import APPEND, COMPACT, DELETION_VECTORS, DataFile, IndexFile, is_side_file
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
 from lakewright.spec.schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind
@@ -343,7 +343,7 @@ def _check_files(message: CommitMessage, receiver: Receiver) -> None:
                 table=receiver.table,
                 files=(file.file_name,),
             )
-        if receiver.row_tracking and (file.file_name.endswith(".blob") or ".vector." in file.file_name):
+        if receiver.row_tracking and is_side_file(file):
             raise UnsupportedError(
                 f"{receiver.table}: BLOB and VECTOR files cannot be committed ({file.file_name})", table=receiver.table
             )

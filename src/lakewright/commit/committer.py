@@ -27,6 +27,7 @@ from lakewright.commit.changes import (
 )
 from lakewright.commit.draft import World
 from lakewright.commit.files import WrittenFile, delete_written, files_of
+from lakewright.commit.guards import guards_of
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import (
     WHOLE_TABLE,
@@ -107,6 +108,7 @@ class Committer:
             intent = replace(
                 intent,
                 check_live=self._may_clash(append),
+                guards=guards_of(messages),
                 hash_bases=hash_bases_of(messages),
                 numbering=self._numbering(messages, append),
             )
@@ -146,7 +148,7 @@ class Committer:
                 notes=Notes(properties or {}),
                 replaced=replaced,
             )
-            intent = replace(intent, unchanged_since=if_unchanged_since)
+            intent = replace(intent, unchanged_since=if_unchanged_since, guards=guards_of(messages))
             snapshot = self._publish(intent, files_of(self.store, messages))
         compact = compact_change(messages, self.store.options.bucket())
         return self._compact(messages, identifier, compact, snapshot)
@@ -257,8 +259,10 @@ class Committer:
         return f"{prefix}_{user}" if prefix else user
 
     def _may_clash(self, append: Change) -> bool:
-        """Say whether an append may not fit what is there: the number of buckets, or keys of files beyond level 0."""
+        """Say whether an append may not fit what is there: buckets, keys of files beyond level 0, columns of rows."""
         buckets = self.store.options.bucket()
+        if self.store.options.data_evolution_enabled():
+            return any(e.file.first_row_id is not None for e in append.entries)
         if self.store.schema.primary_keys and any(e.file.level > 0 for e in append.entries):
             return True
         if buckets == POSTPONE:  # every partition has a number of buckets of its own
@@ -341,6 +345,7 @@ class Committer:
         if any(e.kind == ADD and e.file.level == 0 for e in compact.entries):  # rows that get their buckets only now
             intent = replace(intent, numbering=self._numbering(messages, compact))
         if before is None:
+            intent = replace(intent, guards=guards_of(messages))
             return self._publish(intent, files_of(self.store, messages))
         try:
             return self._run(intent, ()).publish()

@@ -163,12 +163,13 @@ def stale_vectors(index: Iterable[IndexEntry], change: Change, live: Iterable[Ma
 
 
 def combine_index(
-    previous: Sequence[IndexEntry], changes: Sequence[IndexEntry], *, bucketed: bool
+    previous: Sequence[IndexEntry], changes: Sequence[IndexEntry], *, bucketed: bool, by_name: bool = False
 ) -> tuple[IndexEntry, ...] | Conflict:
     """Return the whole live set of index files after some changes, or why they do not fit.
 
     Key hashes, and the deletion vectors of tables with buckets, are one file per bucket, replaced as a whole. Other
-    index files stand for themselves: a data file has one vector at most. What is deleted must be there.
+    index files stand for themselves: a data file has one vector at most. What is deleted must be there. With `by_name`
+    the vectors of a bucket are replaced only by a change that deletes them, so that it has seen the newest.
     """
     left = {_index_key(e, bucketed=bucketed): e for e in previous}
     added: set[tuple[object, ...]] = set()
@@ -181,6 +182,9 @@ def combine_index(
                 return Conflict("an index file to delete is gone", (name,))
         elif key in added or (key in left and len(key) == 1):
             return Conflict("an index file to add is in the table already", (name,))
+        elif by_name and key in left and change.file.index_type == DELETION_VECTORS:
+            unseen = left[key].file.file_name
+            return Conflict("rows of a bucket were deleted by somebody else at the same time", (unseen,))
         else:
             left[key] = change
             added.add(key)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 
 from lakewright.commit.java_message import FileChanges, decode_java, encode_java
 from lakewright.commit.message_body import MESSAGE_MEMBERS, from_bytes, record, to_bytes
@@ -26,7 +26,7 @@ from lakewright.spec.types import DataType, parse_type
 from lakewright.spec.values import to_python
 
 MAGIC = b"LWCM"
-VERSION = 2
+VERSION = 3
 BODY_BYTES_MAX = 256 << 20
 
 _HEAD = struct.Struct(">4sHI32s")
@@ -51,6 +51,9 @@ class CommitMessage(FileChanges):
     rows_in: int | None = None  # how many rows the writer was given
     base_snapshot: str | None = None  # whose sequence numbers the writer went on from, by `snapshot_name`
     hash_base: tuple[str, ...] | None = None  # dynamic buckets: the partition's HASH files built upon, sorted
+    planned_on: str | None = None  # the snapshot of `check_from_snapshot`, by `snapshot_name`; None: not known
+    unchanged: str | None = None  # where nobody may have written rows since then: one of `SCOPES`; None: anywhere
+    reads: tuple[str, ...] = ()  # the columns that decided which rows change, and to what
 
     @property
     def partition(self) -> tuple[object, ...]:
@@ -134,6 +137,23 @@ def snapshot_name(snapshot: Snapshot | None) -> str:
     return "" if snapshot is None else snapshot.delta_manifest_list
 
 
+def guarded(
+    message: CommitMessage, snapshot: Snapshot | None, *, unchanged: str | None = None, reads: Iterable[str] = ()
+) -> CommitMessage:
+    """Return the message as one that was planned on a snapshot (None: on a table without any).
+
+    It is committed only if nobody has written rows since, as far as `unchanged` says ("bucket", "partition" or "table";
+    None: only the touched files count), nor changed, on a table with data evolution, the columns read of its rows.
+    """
+    return replace(
+        message,
+        check_from_snapshot=0 if snapshot is None else snapshot.id,
+        planned_on=snapshot_name(snapshot),
+        unchanged=unchanged,
+        reads=tuple(sorted(set(reads))),
+    )
+
+
 _CODEC = record(CommitMessage, MESSAGE_MEMBERS)
 
 
@@ -166,9 +186,14 @@ def _checked(message: CommitMessage) -> CommitMessage:
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
             _check_name(name)
-    base = message.base_snapshot
-    for name in (*(message.hash_base or ()), *((base,) if base else ())):
+    known = (name for name in (message.base_snapshot, message.planned_on) if name)
+    for name in (*(message.hash_base or ()), *known):
         _check_name(name)
+    since = message.check_from_snapshot
+    if message.unchanged is not None and (since is None or since < 0):
+        raise InvalidMessageError(
+            f"the commit message forbids changes of its {message.unchanged} but does not say since when; {_REMEDY}"
+        )
     for index in _index_files(message):
         for name in (index.file_name, *(place.data_file for place in index.deletion_ranges or ())):
             _check_name(name)

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+SCOPES = ("bucket", "partition", "table")  # how far around a change nobody else may have written rows
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -45,6 +46,17 @@ def integer(low: int, high: int) -> Codec[int]:
         return value
 
     return Codec(operator.index, decode)
+
+
+def one_of(texts: tuple[str, ...]) -> Codec[str]:
+    """Return the codec of texts that are known beforehand."""
+
+    def decode(value: object, place: str) -> str:
+        if not isinstance(value, str) or value not in texts:
+            raise _refused(value, place)
+        return value
+
+    return Codec(str, decode)
 
 
 def optional(inner: Codec[T]) -> Codec[T | None]:
@@ -215,4 +227,7 @@ MESSAGE_MEMBERS = _members(
     rows_in=optional(NATURAL),
     base_snapshot=optional(TEXT),
     hash_base=optional(TEXTS),
+    planned_on=optional(TEXT),
+    unchanged=optional(one_of(SCOPES)),
+    reads=TEXTS,
 )

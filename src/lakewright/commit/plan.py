@@ -23,8 +23,10 @@ from lakewright.commit.conflicts import (
     moved_hashes,
     stale_vectors,
 )
+from lakewright.commit.guards import Guard, broken_guard
 from lakewright.commit.message import snapshot_name
 from lakewright.commit.overwrite import Replaced, overwrite_change
+from lakewright.commit.row_ranges import range_conflict
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.metadata.store import TableStore
@@ -67,6 +69,7 @@ class Intent:
     replaced: Replaced | None = None  # of an overwrite: the partitions emptied at commit time
     unchanged_since: int | None = None  # of an overwrite: refuse if they changed after this snapshot
     check_live: bool = False  # of an append: it may not fit every base, so that it is checked like other changes
+    guards: tuple[Guard, ...] = ()  # what must be as it was when the change was planned
     hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and what its buckets build upon
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
     once_since: int | None = None  # user and identifier alone tell the commit, and it is in no snapshot up to this one
@@ -99,14 +102,26 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
         )
     if conflict is None and crosses_partitions(store):
         conflict = _moved_keys(store, intent, base) or _keys_elsewhere(store, intent, base)
+    if conflict is None and _may_tear_groups(store, intent):
+        next_row_id = 0 if base is None else base.next_row_id or 0
+        compacts = intent.kind is CommitKind.COMPACT
+        conflict = range_conflict(change, live, next_row_id=next_row_id, compacts=compacts)
     if conflict is not None:
         raise _error(store, intent, base, conflict)
+    if intent.guards and (broken := broken_guard(store, intent.guards, base, change, live)) is not None:
+        raise conflict_error(broken.conflict, table=store.name, user=intent.user, kind=intent.kind, other=broken.by)
     return Plan(base, change, _index_on(store, intent, base, change, live))
 
 
 def crosses_partitions(store: TableStore) -> bool:
     """Say whether writers must know where every key of the table lives, which no index file tells."""
     return store.schema.bucket_mode is BucketMode.KEY_DYNAMIC
+
+
+def _may_tear_groups(store: TableStore, intent: Intent) -> bool:
+    """Say whether a change names rows that are there: with data evolution several files hold them together."""
+    fits_always = intent.replaced is not None or (intent.only_adds and not intent.check_live)
+    return store.options.data_evolution_enabled() and not fits_always
 
 
 def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
@@ -186,7 +201,10 @@ def _index_on(
     previous = _index_of(store, base)
     # Buckets of a primary-key table have one file of each kind of index, also where their number is not fixed.
     bucketed = store.options.bucket() > 0 or bool(store.schema.primary_keys)
-    combined = moved_hashes(hash_bases, previous) or combine_index(previous, change.index, bucketed=bucketed)
+    by_name = intent.kind is not CommitKind.COMPACT
+    combined = moved_hashes(hash_bases, previous) or combine_index(
+        previous, change.index, bucketed=bucketed, by_name=by_name
+    )
     if isinstance(combined, Conflict):
         raise _error(store, intent, base, combined)
     conflict = stale_vectors(combined, change, live) if takes else None

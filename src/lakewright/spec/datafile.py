@@ -52,6 +52,11 @@ class DataFile:
     write_cols_sequences: tuple[int, ...] | None = None
 
 
+def is_side_file(file: DataFile) -> bool:
+    """Say whether a file holds one column's large values apart from the rows: a blob or vector file."""
+    return file.file_name.endswith(".blob") or ".vector." in file.file_name
+
+
 @dataclass(frozen=True, slots=True)
 class DeletionRange:
     """Where the deletion vector of one data file lies inside an index file."""

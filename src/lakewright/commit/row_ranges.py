@@ -1,0 +1,168 @@
+"""Tables with data evolution: files that hold some columns of the same rows, and who may write beside whom.
+
+Row ids tell which files belong together: all files of a group have exactly the same range of ids, and of a column the
+newest file counts. So a change fits if every range that it names is there as a whole, if it leaves no half groups, and
+if nobody changed the columns that it was made from. Plain functions from values to a conflict, or to None.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from lakewright.commit.changes import Change
+from lakewright.commit.conflicts import Conflict
+from lakewright.metadata.schemas import Schemas
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
+from lakewright.spec.manifest import ADD, DELETE, FileIdentity, IndexEntry, ManifestEntry
+
+Range: TypeAlias = tuple[int, int]  # the first row id, and the first after the last
+ColumnsOf: TypeAlias = Callable[[DataFile], frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that a change touches, and the columns of each that it read or wrote."""
+
+    columns: tuple[tuple[Range, frozenset[int] | None], ...]  # None: all columns
+    next_row_id: int  # when the change was planned: rows from there on did not exist
+
+
+def range_of(file: DataFile) -> Range | None:
+    """Return the row ids of a file; None where it has none of its own, or shares those of another as a side file."""
+    if file.first_row_id is None or is_side_file(file):
+        return None
+    return file.first_row_id, file.first_row_id + file.row_count
+
+
+def column_ids(file: DataFile, schemas: Schemas) -> frozenset[int]:
+    """Return the ids of the columns that a file holds."""
+    fields = schemas.get(file.schema_id).fields
+    return frozenset(f.id for f in fields if file.write_cols is None or f.name in file.write_cols)
+
+
+def range_conflict(
+    change: Change, live: Collection[ManifestEntry], *, next_row_id: int, compacts: bool
+) -> Conflict | None:
+    """Return why a change would break the groups of files, given the live files of its partitions."""
+    there = {e.identity: e.file for e in live}
+    ranges = {found for e in live if (found := range_of(e.file)) is not None}
+    for entry in change.entries:
+        if entry.kind == DELETE:
+            conflict = _deleted_otherwise(entry, there)
+        else:
+            conflict = _without_rows(entry.file, ranges, next_row_id, compacts=compacts)
+        if conflict is not None:
+            return conflict
+    gone = {e.identity for e in change.entries if e.kind == DELETE}
+    added = [e.file for e in change.entries if e.kind == ADD]
+    left = [e.file for e in live if e.identity not in gone]
+    return _torn_group(left, added) or _half_group(left, added, [there[i] for i in gone if i in there])
+
+
+def _deleted_otherwise(entry: ManifestEntry, there: dict[FileIdentity, DataFile]) -> Conflict | None:
+    file = there.get(entry.identity, entry.file)
+    if (file.first_row_id, file.row_count) == (entry.file.first_row_id, entry.file.row_count):
+        return None
+    return Conflict(f"{file.file_name} holds other rows than those to delete", (file.file_name,))
+
+
+def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compacts: bool) -> Conflict | None:
+    """Refuse new columns of rows that are not there: a range as a whole, or for a compaction several without gaps."""
+    wanted = range_of(file)
+    if wanted is None or wanted in ranges:
+        return None
+    names = (file.file_name,)
+    if wanted[1] > next_row_id:
+        return Conflict(f"{file.file_name} holds columns of rows that do not exist: the table was rolled back", names)
+    if compacts and _covered(wanted, ranges):
+        return None
+    return Conflict(f"{file.file_name} holds columns of rows {_shown(wanted)}, which were rewritten", names)
+
+
+def _covered(wanted: Range, ranges: Iterable[Range]) -> bool:
+    reached = wanted[0]
+    for first, end in sorted(ranges):
+        if first > reached:
+            break
+        reached = max(reached, end)
+    return reached >= wanted[1]
+
+
+def _torn_group(left: Iterable[DataFile], added: Iterable[DataFile]) -> Conflict | None:
+    """Refuse a change after which two files share some rows, but not all."""
+    named = sorted((r, file.file_name) for file in (*left, *added) if (r := range_of(file)) is not None)
+    for (one, name), (other, other_name) in pairwise(named):
+        if one != other and other[0] < one[1]:
+            return Conflict(f"files of rows {_shown(one)} and {_shown(other)} would overlap", (name, other_name))
+    return None
+
+
+def _half_group(left: Iterable[DataFile], added: Iterable[DataFile], gone: Iterable[DataFile]) -> Conflict | None:
+    """Refuse to take some files of a group away and to leave others, unless a new file takes their place."""
+    kept = {range_of(file) for file in added}
+    lost = {r for file in gone if (r := range_of(file)) is not None and r not in kept}
+    names = tuple(file.file_name for file in left if range_of(file) in lost)
+    return Conflict("columns of the rows to rewrite were added at the same time", names) if names else None
+
+
+def touched_rows(
+    change: Change,
+    live: Iterable[ManifestEntry],
+    vectors: Iterable[IndexEntry],
+    *,
+    columns_of: ColumnsOf,
+    read_ids: frozenset[int],
+    next_row_id: int,
+) -> Rows:
+    """Return the rows that a change gives new columns, rewrites or deletes, each with the columns that count.
+
+    Rewriting counts for all columns. Deleting rows, by a vector that grew, counts for the columns that chose them.
+    """
+    out: list[tuple[Range, frozenset[int] | None]] = []
+    for entry in change.entries:
+        rows = range_of(entry.file)
+        if rows is not None:
+            out.append((rows, None if entry.kind == DELETE else columns_of(entry.file) | read_ids))
+    known = {(v.data_file, v.cardinality) for e in vectors for v in e.file.deletion_ranges or ()}
+    grown = {
+        v.data_file
+        for e in change.index
+        if e.kind == ADD and e.file.index_type == DELETION_VECTORS
+        for v in e.file.deletion_ranges or ()
+        if (v.data_file, v.cardinality) not in known
+    }
+    deleted_in = (range_of(e.file) for e in live if e.file.file_name in grown)
+    out += [(rows, read_ids) for rows in deleted_in if rows is not None]
+    return Rows(tuple(sorted(out, key=lambda pair: pair[0])), next_row_id)
+
+
+def overtaken_rows(rows: Rows, entries: Iterable[ManifestEntry], columns_of: ColumnsOf) -> Conflict | None:
+    """Refuse to go on if another commit gave rows of the change new values in the columns that count."""
+    names = []
+    for entry in entries:
+        written = range_of(entry.file) if entry.kind == ADD else None
+        if written is None or written[0] >= rows.next_row_id:
+            continue
+        counting = [columns for _, columns in _overlapping(rows, written)]
+        if any(columns is None or columns & columns_of(entry.file) for columns in counting):
+            names.append(entry.file.file_name)
+    if not names:
+        return None
+    return Conflict("columns of the same rows were changed at the same time", tuple(names))
+
+
+def _overlapping(rows: Rows, written: Range) -> Iterable[tuple[Range, frozenset[int] | None]]:
+    # The ranges of a change are whole groups, which share all their rows or none: ends are in order like firsts.
+    start = bisect_left(rows.columns, written[0], key=lambda pair: pair[0][1] - 1)
+    for place in range(start, len(rows.columns)):
+        if rows.columns[place][0][0] >= written[1]:
+            return
+        yield rows.columns[place]
+
+
+def _shown(rows: Range) -> str:
+    return f"{rows[0]} to {rows[1] - 1}"

@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
+from lakewright.read.prune import is_side_file
 from lakewright.read.scan import keys_are_once
 from lakewright.read.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile
@@ -106,11 +107,6 @@ def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketKey, list[DataFil
 def in_sequence(files: Iterable[DataFile]) -> list[DataFile]:
     """Return files in the order in which their rows were written; writers that do not count keep the commits' order."""
     return sorted(files, key=lambda file: file.min_sequence_number)
-
-
-def is_side_file(file: DataFile) -> bool:
-    """Say whether a file holds one column's large values apart from the rows: a blob or vector file."""
-    return file.file_name.endswith(".blob") or ".vector." in file.file_name
 
 
 def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from lakewright.lsm.runs import sections
+from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import DataFile
+from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.predicate import (
     FALSE,
@@ -35,6 +38,7 @@ from lakewright.spec.types import AtomicType, DataField, Value
 BUCKET_VALUES_MAX = 1000
 _SECOND_NANOS = 10**9
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+FieldsOf: TypeAlias = Callable[[int], Sequence[DataField]]  # the columns of a schema, by its id
 
 
 def devolve(predicate: Predicate, read_fields: Sequence[DataField], file_fields: Sequence[DataField]) -> Predicate:
@@ -116,6 +120,7 @@ class EntryPruner:
     _residuals: dict[bytes, Predicate] = field(default_factory=dict)
     _buckets: dict[tuple[bytes, int], frozenset[int] | None] = field(default_factory=dict)
     _devolved: dict[tuple[bytes, int, tuple[str, ...] | None, bool], Predicate] = field(default_factory=dict)
+    _joined: dict[tuple[bytes, tuple[tuple[int, tuple[str, ...] | None], ...]], _Joined] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.predicate = normalise(self.predicate)
@@ -177,9 +182,77 @@ class EntryPruner:
         if found is None:
             residual = self.residual(entry.partition)
             asked = residual if columns is None else project(residual, [f.name for f in columns])
-            written = written_fields(file_fields, file.write_cols)
+            written = (*written_fields(file_fields, file.write_cols), *self._implied_fields)
             found = self._devolved[key] = devolve(asked, self.read_fields, written)
         return found
+
+    @property
+    def _implied_fields(self) -> tuple[DataField, ...]:
+        """The system columns that every file of the table has, stored or not."""
+        return tuple(f for f in self.read_fields if f in ROW_TRACKING_FIELDS)
+
+    def group_may_match(self, group: Sequence[ManifestEntry], fields_of: FieldsOf) -> bool:
+        """Say whether files that hold columns of the same rows, newest first, may hold a matching row."""
+        if len(group) == 1:
+            return self.stats_may_match(group[0], fields_of(group[0].file.schema_id))
+        key = group[0].partition, tuple((entry.file.schema_id, entry.file.write_cols) for entry in group)
+        joined = self._joined.get(key)
+        if joined is None:
+            joined = self._joined[key] = self._join(group, fields_of)
+        files = [entry.file for entry in group]
+
+        def stats(name: str) -> ColumnStats | None:
+            at, stored = joined.holders[name]
+            return _stats_of(files[at], stored, fields_of(files[at].schema_id))
+
+        return may_match(joined.asked, stats, files[0].row_count)
+
+    def _join(self, group: Sequence[ManifestEntry], fields_of: FieldsOf) -> _Joined:
+        """Find the newest file that holds each column, and say the predicate in the types of these files."""
+        holders = {f.name: (0, f.name) for f in self._implied_fields}
+        held = list(self._implied_fields)
+        for column in self.read_fields:
+            for at, entry in enumerate(group):
+                written = written_fields(fields_of(entry.file.schema_id), entry.file.write_cols)
+                stored = next((f for f in written if f.id == column.id), None)
+                if stored is not None:
+                    holders[column.name] = at, stored.name
+                    held.append(replace(stored, name=column.name))
+                    break
+        return _Joined(devolve(self.residual(group[0].partition), self.read_fields, held), holders)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What to ask of files that hold columns of the same rows."""
+
+    asked: Predicate  # of the columns by their names of today, in the types that the files have
+    holders: Mapping[str, tuple[int, str]]  # of each column, which file holds it under which name
+
+
+def prune_groups(entries: Sequence[ManifestEntry], pruner: EntryPruner, fields_of: FieldsOf) -> list[ManifestEntry]:
+    """Return the files of a table with data evolution that may hold columns of matching rows.
+
+    Files of the same rows are kept or left out together, also those of which no column is read: the oldest one is where
+    deleted rows are noted.
+    """
+    groups: dict[tuple[bytes, int, int | str], list[ManifestEntry]] = {}
+    for entry in entries:
+        file = entry.file
+        alone = file.first_row_id is None or is_side_file(file)
+        key = entry.partition, entry.bucket, file.file_name if alone else file.first_row_id or 0
+        groups.setdefault(key, []).append(entry)
+    kept: set[int] = set()
+    for group in groups.values():
+        newest_first = sorted(group, key=lambda e: (-e.file.max_sequence_number, e.file.file_name))
+        if is_side_file(group[0].file) or pruner.group_may_match(newest_first, fields_of):
+            kept |= {id(entry) for entry in group}
+    return [entry for entry in entries if id(entry) in kept]
+
+
+def is_side_file(file: DataFile) -> bool:
+    """Say whether a file holds one column's large values apart from the rows: a blob or vector file."""
+    return file.file_name.endswith(".blob") or ".vector." in file.file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +268,7 @@ def prune_keyed(
     entries: Sequence[ManifestEntry],
     pruner: EntryPruner,
     rules: KeyedRules,
-    fields_of: Callable[[int], Sequence[DataField]],
+    fields_of: FieldsOf,
 ) -> list[ManifestEntry]:
     """Return the files of a primary-key table that are needed to give every matching row as it is after merging."""
     in_reach = [e for e in entries if pruner.key_may_match(e, fields_of(e.file.schema_id), rules.key_fields)]
@@ -236,11 +309,13 @@ def written_fields(file_fields: Sequence[DataField], write_cols: Sequence[str] |
 
 
 def _stats_of(file: DataFile, name: str, file_fields: Sequence[DataField]) -> ColumnStats | None:
-    """Return what can be believed of a column's statistics.
+    """Return what can be believed of a column's statistics; of system columns, what follows from the file's numbers.
 
     ORC files move times: those with a local zone by the zone of the writer, and the last second before 1970 by one
     second. What is read from the file then lies outside of what the manifest says.
     """
+    if name in _TRACKED:
+        return _tracked_stats(file, name)
     stats = field_stats(file, name, file_fields)
     if stats is None or not file.file_name.endswith(".orc"):
         return stats
@@ -251,6 +326,19 @@ def _stats_of(file: DataFile, name: str, file_fields: Sequence[DataField]) -> Co
     if root == "TIMESTAMP" and isinstance(stats.max, int) and -_SECOND_NANOS < stats.max < 0:
         return ColumnStats(stats.min, None, stats.null_count)
     return stats
+
+
+_TRACKED = frozenset(f.name for f in ROW_TRACKING_FIELDS)
+
+
+def _tracked_stats(file: DataFile, name: str) -> ColumnStats | None:
+    """Return the bounds of the row ids or sequence numbers that a file implies; rows that were moved have their own."""
+    if name in (file.write_cols or ()):
+        return None
+    if name == SEQUENCE_NUMBER.name:
+        return ColumnStats(file.max_sequence_number, file.max_sequence_number, 0)
+    first = file.first_row_id
+    return None if first is None else ColumnStats(first, first + file.row_count - 1, 0)
 
 
 def matching_buckets(

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_keyed
+from lakewright.read.projection import ROW_TRACKING_FIELDS
+from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project
@@ -180,7 +181,8 @@ def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
     function = store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
     # Elsewhere the bucket of a key is where it was put first, not what a function says.
     bucket_fields = schema.bucket_fields if schema.bucket_mode is BucketMode.HASH_FIXED else ()
-    return EntryPruner(predicate, schema.partition_fields, bucket_fields, function, schema.fields)
+    tracked = ROW_TRACKING_FIELDS if store.options.row_tracking_enabled() else ()
+    return EntryPruner(predicate, schema.partition_fields, bucket_fields, function, (*schema.fields, *tracked))
 
 
 def check_readable(store: TableStore) -> None:
@@ -215,8 +217,7 @@ def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner:
         rules = KeyedRules(store.schema.trimmed_primary_key_fields, keys_are_once(store), wins)
         return prune_keyed(entries, pruner, rules, schemas.fields_of)
     if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
-        # The columns of one row lie in several files, of which a newer one replaces values of an older one.
-        return list(entries)
+        return prune_groups(entries, pruner, schemas.fields_of)
     return [entry for entry in entries if pruner.stats_may_match(entry, schemas.fields_of(entry.file.schema_id))]
 
 

@@ -200,6 +200,19 @@ class TableRead:
         _optional("pyspark", extra="spark")
         return importlib.import_module("lakewright.spark.read").to_spark(self, splits, override_num_partitions)
 
+    def to_ray(
+        self,
+        splits: Sequence[DataSplit] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
+        concurrency: int | None = None,
+        override_num_blocks: int | None = None,
+        **read_args: object,
+    ) -> Any:  # noqa: ANN401 - a dataset of ray, an optional package
+        """Read splits, all of a fresh plan where none are given, as a dataset of Ray."""
+        _optional("ray")
+        room = importlib.import_module("lakewright.ray.read")
+        return room.to_ray(self, splits, ray_remote_args, concurrency, override_num_blocks, **read_args)
+
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:
             return self._store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)

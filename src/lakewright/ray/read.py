@@ -1,0 +1,227 @@
+"""Reads: what to read in, a lazy `Dataset` out, pinned to the snapshot of the moment it was made.
+
+The core plans and the core reads. A read task holds a share of the splits and streams it as Arrow blocks; what the core
+knows before (schema, files, bytes, and rows where no filter and no merge can change them) is in its metadata, so Ray
+answers `schema()` and `count()` without reading. Filters, projections, merges, deletion vectors and row kinds mean what
+they mean embedded, because the same code runs. The order of rows is not promised.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import ray
+from ray.data import Dataset, Datasource, ReadTask
+from ray.data.block import BlockMetadata
+
+from lakewright.calls import reading
+from lakewright.catalog.open import open_table
+from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.errors import InvalidInputError
+from lakewright.read.builder import TableRead
+from lakewright.read.shares import Share, shares
+from lakewright.read.split import DataSplit
+from lakewright.spec.predicate import TRUE, Predicate, assume
+from lakewright.table import FileStoreTable
+
+_NO_TRAVEL = (None, None, None, None, None, False)
+_BLOCK_BYTES = 32 << 20  # in memory, where nobody says how many blocks there are to be
+_BLOCK_BYTES_MIN = 1 << 20  # blocks that are only there to keep every CPU busy are no smaller
+_BLOCKS_PER_CPU = 2
+_TEXT_BYTES = 32  # what a value without a fixed size takes, where only its type is known
+_ITEMS = 4  # how many elements a list or a map has, where only its type is known
+
+
+def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
+    table: FileStoreTable | SystemTable | AuditLog | str,
+    *,
+    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    limit: int | None = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    timestamp: int | None = None,
+    incremental: str | tuple[int | str, int | str] | None = None,
+    incremental_mode: str | None = None,
+    row_kinds: bool = False,
+    override_num_blocks: int | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+    concurrency: int | None = None,
+) -> Dataset:
+    """Read a table, or a path, as a dataset; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
+
+    The arguments are those of `lakewright.read_table`, and those of `TableRead.to_ray`. The snapshot is chosen now, not
+    when the dataset runs.
+    """
+    source = open_table(table) if isinstance(table, str) else table
+    if isinstance(source, SystemTable):
+        if (snapshot_id, tag, timestamp, incremental, incremental_mode, row_kinds) != _NO_TRAVEL:
+            raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
+        return ray.data.from_arrow(_system_rows(source, filter, columns, limit))
+    builder = reading(
+        source.table if isinstance(source, AuditLog) else source,
+        filter=filter,
+        columns=columns,
+        limit=limit,
+        snapshot_id=snapshot_id,
+        tag=tag,
+        timestamp=timestamp,
+        incremental=incremental,
+        incremental_mode=incremental_mode,
+        row_kinds=row_kinds,
+    )
+    if isinstance(source, AuditLog):
+        builder = builder.with_include_row_kind(column=source.kind_column)
+    return to_ray(builder.new_read(), None, ray_remote_args, concurrency, override_num_blocks)
+
+
+def to_ray(
+    read: TableRead,
+    splits: Sequence[DataSplit] | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    **read_args: object,
+) -> Dataset:
+    """Read splits, all of a fresh plan where none are given, as a dataset of so many blocks.
+
+    `read_args` are further arguments of `ray.data.read_datasource`.
+    """
+    if override_num_blocks is not None and override_num_blocks < 1:
+        raise InvalidInputError(f"a dataset has at least 1 block, not {override_num_blocks}")
+    known = inspect.signature(ray.data.read_datasource).parameters
+    if unknown := sorted(read_args.keys() - known.keys()):
+        raise InvalidInputError(
+            f"{', '.join(unknown)}: no argument of to_ray, nor of ray.data.read_datasource; what to read is said to "
+            "the read builder"
+        )
+    # Ray wants what it has a name for by that name.
+    options = dict(ray_remote_args or {})
+    named: dict[str, Any] = {key: options.pop(key) for key in list(options) if key in known}
+    if options:
+        named["ray_remote_args"] = options
+    source = TableDatasource(read, read.new_plan().splits() if splits is None else splits)
+    found: Dataset = ray.data.read_datasource(
+        source,
+        concurrency=concurrency,
+        override_num_blocks=override_num_blocks or _blocks(source.estimate_inmemory_data_size()),
+        **(named | read_args),
+    )
+    return found if read.limit is None else found.limit(read.limit)
+
+
+class TableDatasource(Datasource):
+    """The splits of one plan, as Ray asks for them."""
+
+    def __init__(self, read: TableRead, splits: Sequence[DataSplit]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._read = read
+        self._splits = tuple(splits)
+
+    def get_name(self) -> str:
+        """Return what the tasks are called."""
+        return "Lakewright"
+
+    def estimate_inmemory_data_size(self) -> int:
+        """Return about how many bytes the rows take in memory."""
+        return sum(self._bytes(split) for split in self._splits)
+
+    def get_read_tasks(
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: object = None,  # noqa: ARG002 - Ray's signature
+    ) -> list[ReadTask]:
+        """Return about so many tasks, of about equal bytes; one that gives no rows where there is nothing to read."""
+        found = shares(self._read.store, self._splits, at_least=1, exactly=parallelism)
+        return [self._task(share, per_task_row_limit) for share in found or [()]]
+
+    def _task(self, share: Share, row_limit: int | None) -> ReadTask:
+        """Return what reads a share, with all that is known before."""
+        schema = self._read.projection.schema
+        metadata = BlockMetadata(
+            num_rows=self._rows(share),
+            size_bytes=sum(map(self._bytes, share)),
+            input_files=tuple(path for split in share for path in split.file_paths),
+            exec_stats=None,
+        )
+        return ReadTask(_Reading(self._read, share), metadata, schema=schema, per_task_row_limit=row_limit)
+
+    def _rows(self, share: Share) -> int | None:
+        """Return how many rows a share gives, where that is known."""
+        total = 0
+        for split in share:
+            count = split.merged_row_count() if self._takes_all(split) else None
+            if count is None:
+                return None
+            total += count
+        return total if self._read.limit is None else min(total, self._read.limit)
+
+    def _takes_all(self, split: DataSplit) -> bool:
+        """Say whether no row of a split is left out: its partition alone fulfils the filter, and no row is an event."""
+        store = self._read.store
+        known = dict(zip(store.schema.partition_keys, store.partition_values(split.partition_bytes), strict=True))
+        return not split.streaming and assume(self._read.predicate, known) == TRUE
+
+    def _bytes(self, split: DataSplit) -> int:
+        return split.row_count * _row_bytes(self._read.projection.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads a share in a task."""
+
+    read: TableRead
+    share: Share
+    __name__: ClassVar[str] = "read_share"  # Ray asks for it
+
+    def __call__(self) -> Iterator[pa.Table]:
+        """Yield the rows as blocks, at least one, for blocks carry the schema."""
+        schema = self.read.projection.schema
+        empty = True
+        for batch in self.read.to_arrow_batch_reader(self.share, parallelism=1):
+            empty = False
+            yield pa.Table.from_batches([batch], schema)
+        if empty:
+            yield schema.empty_table()
+
+
+def _blocks(size: int) -> int:
+    """Return how many blocks a dataset of some bytes should have.
+
+    Ray itself would make 200 of the smallest table that has so many megabytes, and spend more on them than on reading.
+    """
+    busy = _BLOCKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
+    return max(1, min(busy, size // _BLOCK_BYTES_MIN), size // _BLOCK_BYTES)
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    return sum(_value_bytes(field.type) for field in schema)
+
+
+def _value_bytes(dtype: pa.DataType) -> int:
+    """Return about how many bytes a value of a type takes."""
+    if pa.types.is_nested(dtype):
+        inner = sum(_value_bytes(dtype.field(at).type) for at in range(dtype.num_fields))
+        return inner if pa.types.is_struct(dtype) else inner * _ITEMS
+    try:
+        return max(1, int(dtype.bit_width) // 8)
+    except ValueError:
+        return _TEXT_BYTES
+
+
+def _system_rows(
+    table: SystemTable,
+    condition: Predicate | str | None,
+    columns: Sequence[str] | Mapping[str, str] | None,
+    limit: int | None,
+) -> pa.Table:
+    """Return the rows of a system table, which is small."""
+    builder = table.new_read_builder()
+    builder = builder if condition is None else builder.with_filter(condition)
+    builder = builder if columns is None else builder.with_projection(list(columns))
+    return (builder if limit is None else builder.with_limit(limit)).to_arrow()

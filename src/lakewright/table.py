@@ -22,9 +22,12 @@ from lakewright.read.stream import StreamReadBuilder
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_changes import check_option_change
 from lakewright.spec.options import CoreOptions, parse_duration_millis
+from lakewright.spec.predicate import Predicate
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
+from lakewright.update import verbs
+from lakewright.update.result import UpdateResult
 from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
@@ -190,6 +193,28 @@ class FileStoreTable:
         stored = self.store.schemas.get(snapshot.schema_id)
         schema = stored.with_options(self.schema.options)
         return replace(self, store=self.store.with_schema(schema))
+
+    # Changing rows.
+
+    def delete(self, where: Predicate | str | None) -> UpdateResult:
+        """Delete the rows that fulfil a condition, given as SQL text or as a predicate; None means all rows.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, options={"deletion-vectors.enabled": "true"})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [5, 6, 7]}), table)
+        >>> result = table.delete("n > 5 AND id < 3")
+        >>> result.deleted, result.files, result.way
+        (1, 0, 'deletion vectors')
+        >>> lw.read_table(table)["id"].to_pylist()
+        [1, 3]
+        """
+        with naming(self.name):
+            return verbs.delete(self.store, where)
 
     # Tags.
 

@@ -114,15 +114,39 @@ def encode_deletion_vectors(
     vectors: Mapping[str, ArrayLike], *, bitmap64: bool = False
 ) -> tuple[bytes, tuple[DeletionRange, ...]]:
     """Return the bytes of an index file with the vectors of some data files, and where each lies."""
+    values = {name: np.unique(np.asarray(positions, dtype=np.uint64)) for name, positions in vectors.items()}
+    return pack_records(
+        {name: (encode_deletion_vector(found, bitmap64=bitmap64), len(found)) for name, found in values.items()}
+    )
+
+
+def pack_records(records: Mapping[str, tuple[bytes, int]]) -> tuple[bytes, tuple[DeletionRange, ...]]:
+    """Return the bytes of an index file of finished records, given with how many rows each deletes, and their places."""
     out = bytearray([VERSION])
     ranges = []
-    for data_file, positions in vectors.items():
-        record = encode_deletion_vector(positions, bitmap64=bitmap64)
-        length = len(record) if bitmap64 else len(record) - _SIZE.size - _CRC.size
-        cardinality = len(np.unique(np.asarray(positions, dtype=np.uint64)))
+    for data_file, (record, cardinality) in records.items():
+        length = len(record) if is_bitmap64(record) else len(record) - _SIZE.size - _CRC.size
         ranges.append(DeletionRange(data_file, len(out), length, cardinality))
         out += record
     return bytes(out), tuple(ranges)
+
+
+def is_bitmap64(record: bytes) -> bool:
+    """Say which form a record has."""
+    return record[_SIZE.size : _SIZE.size + _MAGIC_BYTES] == _MAGIC64
+
+
+def record_at(data: bytes, found: DeletionRange, *, path: str) -> bytes:
+    """Return one record of an index file, of which `data` are all bytes, as it is; its checksum is verified."""
+    with decoding(path):
+        (size,) = _SIZE.unpack_from(data, found.offset)
+        end = found.offset + _SIZE.size + size + _CRC.size
+        if found.offset < 1 or size < _MAGIC_BYTES or end > len(data):
+            raise corrupt(path, f"no deletion vector at byte {found.offset}")
+        record = data[found.offset : end]
+        if _CRC.unpack_from(record, _SIZE.size + size)[0] != zlib.crc32(record[_SIZE.size : -_CRC.size]):
+            raise corrupt(path, "the checksum of a deletion vector does not match")
+    return record
 
 
 def live_mask(positions: Positions, first: int, count: int) -> NDArray[np.bool_]:

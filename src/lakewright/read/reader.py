@@ -59,7 +59,7 @@ class SplitReader:
 
     def units(self, split: DataSplit) -> list[Unit]:
         """Return the parts of a split that can be read side by side: files, or sections to be merged."""
-        residual = assume(self.predicate, self._known(split))
+        residual = self.residual(split)
         if residual == FALSE:
             return []
         if not split.needs_merge:
@@ -75,6 +75,10 @@ class SplitReader:
             else:
                 units.append(partial(self._read_section, split, section, spec, residual))
         return units
+
+    def residual(self, split: DataSplit) -> Predicate:
+        """Return what is left of the filter to ask of the rows of a split; FALSE means that none of them can match."""
+        return assume(self.predicate, self._known(split))
 
     def _known(self, split: DataSplit) -> Mapping[str, Value]:
         keys = self.store.schema.partition_keys
@@ -124,6 +128,18 @@ class SplitReader:
 
     def _read_group(self, split: DataSplit, group: Sequence[int], residual: Predicate) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one file of a split, or of the files that hold columns of the same rows."""
+        for _, batch, live in self.positioned(split, group, residual):
+            out = self._selected(batch, live, residual)
+            if out.num_rows:
+                yield out
+
+    def positioned(
+        self, split: DataSplit, group: Sequence[int], residual: Predicate = TRUE
+    ) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
+        """Yield all columns to read of a group's rows: the position of the first, the batch, which rows are live.
+
+        None stands for all of them. What cannot match `residual` may be left out, a batch at a time.
+        """
         known = self._known(split)
         start, end = split.range_of(group)
         constants = [
@@ -133,9 +149,7 @@ class SplitReader:
             deleted = self._deleted(split, group)
             for position, batch in _between(self._rows(split, group, residual), start, end):
                 live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
-                out = self._selected(self._completed(batch, constants), live, residual)
-                if out.num_rows:
-                    yield out
+                yield position, self._completed(batch, constants), live
 
     def _rows(
         self, split: DataSplit, group: Sequence[int], residual: Predicate

@@ -1,0 +1,128 @@
+"""What becomes of rows, and what that leaves for the commit: plain values that travel between workers and the driver.
+
+A group is a split with the files of one group of rows alone (`read.shares.part_of`). Positions count all rows of the
+group as they lie in its files, deleted ones included; they are ascending and each is there once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lakewright.commit.message import CommitMessage
+from lakewright.metadata.store import TableStore
+from lakewright.read.split import DataSplit
+from lakewright.spec.datafile import DataFile, IndexFile
+from lakewright.spec.snapshot import Snapshot
+
+Positions: TypeAlias = NDArray[np.int64]  # ascending, each once
+Bucket: TypeAlias = tuple[bytes, int, int | None]  # the partition, the bucket's number, how many there are
+
+
+def no_positions() -> Positions:
+    """Return the positions of no rows."""
+    return np.empty(0, dtype=np.int64)
+
+
+def bucket_of(part: DataSplit) -> Bucket:
+    """Return the bucket that a group lies in."""
+    return part.partition_bytes, part.bucket, part.total_buckets
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """What becomes of the rows of one group: some are deleted, some get new values in some columns."""
+
+    part: DataSplit
+    deleted: Positions = field(default_factory=no_positions)
+    updated: Positions = field(default_factory=no_positions)  # none of them deleted
+    values: pa.Table | None = None  # the assigned columns alone, in the table's types, a row for each of `updated`
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether every row stays as it is."""
+        return not len(self.deleted) and not len(self.updated)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeJob:
+    """One attempt at one verb: the table, the snapshot whose rows were read, and what no other attempt's files have."""
+
+    store: TableStore
+    snapshot: Snapshot
+    write_id: str
+
+    @classmethod
+    def on(cls, store: TableStore, snapshot: Snapshot) -> ChangeJob:
+        """Begin an attempt on a snapshot."""
+        return cls(store, snapshot, str(uuid.uuid4()))
+
+    def message(
+        self,
+        bucket: Bucket,
+        *,
+        new_files: Iterable[DataFile] = (),
+        deleted_files: Iterable[DataFile] = (),
+        new_index_files: Iterable[IndexFile] = (),
+        deleted_index_files: Iterable[IndexFile] = (),
+    ) -> CommitMessage:
+        """Return the message of what was done to one bucket."""
+        partition, number, total_buckets = bucket
+        return CommitMessage(
+            partition_bytes=partition,
+            bucket=number,
+            total_buckets=total_buckets,
+            new_files=tuple(new_files),
+            deleted_files=tuple(deleted_files),
+            new_index_files=tuple(new_index_files),
+            deleted_index_files=tuple(deleted_index_files),
+            check_from_snapshot=self.snapshot.id,
+            table=self.store.identity,
+            schema_id=self.store.schema.id,
+            write_id=self.write_id,
+            partition_types=tuple(str(dtype) for dtype in self.store.partition_types),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The complete deletion vector that a data file gets: of rows that were deleted before, and now."""
+
+    bucket: Bucket
+    data_file: str
+    cardinality: int
+    record: bytes | None  # as an index file holds it; None: the data file goes, and its vector with it
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """An index file into which a worker has put complete vectors; no snapshot names it yet."""
+
+    bucket: Bucket
+    file: IndexFile
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a worker made of changes: messages to commit, and vectors that the driver folds into those of the table."""
+
+    messages: tuple[CommitMessage, ...] = ()
+    vectors: tuple[Vector, ...] = ()
+    vector_files: tuple[VectorFile, ...] = ()
+    deleted: int = 0
+    updated: int = 0
+
+    def __add__(self, other: Applied) -> Applied:
+        return Applied(
+            self.messages + other.messages,
+            self.vectors + other.vectors,
+            self.vector_files + other.vector_files,
+            self.deleted + other.deleted,
+            self.updated + other.updated,
+        )

@@ -16,8 +16,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.stats import ColumnStats
-from lakewright.spec.types import FLOAT_ROOTS, AtomicType, DataType, Value
+from lakewright.spec.types import (
+    BINARY_ROOTS,
+    FLOAT_ROOTS,
+    INTEGER_BITS,
+    PRECISION_MAX,
+    TEXT_ROOTS,
+    AtomicType,
+    DataType,
+    Value,
+)
 from lakewright.spec.values import to_array, to_text
 
 PATTERNS = frozenset("startsWith endsWith contains like".split())
@@ -200,6 +210,44 @@ def matches_arrow(
     if method == "notBetween":
         return pc.or_kleene(pc.less(array, scalars[0]), pc.greater(array, scalars[1]))
     return _ARROW[method](array, scalars[0])
+
+
+def compare_arrow(method: str, left: Any, right: Any, common: DataType) -> Any:  # noqa: ANN401 - see `matches_arrow`
+    """Compare two columns as values of a type that holds those of both."""
+    arrow = to_arrow_type(common)
+    return _ARROW[method](left.cast(arrow), right.cast(arrow))
+
+
+def common_type(left: AtomicType, right: AtomicType) -> AtomicType | None:
+    """Return a type that holds every value of both exactly, so that they can be compared; None where there is none.
+
+    >>> str(common_type(AtomicType("SMALLINT"), AtomicType("DECIMAL(4, 3)")))
+    'DECIMAL(8, 3)'
+    >>> common_type(AtomicType("BIGINT"), AtomicType("DOUBLE")) is None
+    True
+    """
+    for kind in (TEXT_ROOTS, BINARY_ROOTS):
+        if left.root in kind and right.root in kind:
+            return AtomicType("STRING" if kind is TEXT_ROOTS else "BYTES")
+    if left.root == right.root and left.root != "DECIMAL":
+        return left if left.precision >= right.precision else right
+    roots = {left.root, right.root}
+    if roots <= INTEGER_BITS.keys():
+        return max(left, right, key=lambda dtype: INTEGER_BITS[dtype.root])
+    if roots & FLOAT_ROOTS:
+        return AtomicType("DOUBLE") if roots <= FLOAT_ROOTS | {"TINYINT", "SMALLINT", "INT"} else None
+    if not roots <= INTEGER_BITS.keys() | {"DECIMAL"}:
+        return None
+    whole, scales = zip(*((_digits(dtype)) for dtype in (left, right)), strict=True)
+    digits = max(whole) + max(scales)
+    return AtomicType(f"DECIMAL({digits}, {max(scales)})") if digits <= PRECISION_MAX else None
+
+
+def _digits(dtype: AtomicType) -> tuple[int, int]:
+    """Return how many digits a number has before and after its point."""
+    if dtype.root == "DECIMAL":
+        return dtype.precision - dtype.scale, dtype.scale
+    return len(str(2 ** (INTEGER_BITS[dtype.root] - 1))), 0
 
 
 def _is_member(

@@ -25,6 +25,8 @@ from lakewright.spec.comparison import (
     PATTERNS,
     SYMBOLS,
     all_null,
+    common_type,
+    compare_arrow,
     is_float,
     matches_arrow,
     matches_value,
@@ -59,6 +61,7 @@ class Predicate:
     children: tuple[Predicate, ...] = ()
     dtype: DataType | None = None  # the type of the column, once the predicate is bound to a schema
     path: tuple[str, ...] = ()  # the column and the ROW fields below it, once bound
+    other: tuple[str, ...] = ()  # the path of a column that it is compared with; only in conditions over two tables
 
     def __and__(self, other: Predicate) -> Predicate:
         return and_predicates((self, other))
@@ -99,15 +102,19 @@ class Predicate:
 
     def mask(self, batch: pa.RecordBatch | pa.Table) -> pa.Array:
         """Evaluate it on a batch: true, false or null for each row."""
+        return self.mask_of(batch.num_rows, lambda path: (batch.column(path[0]), path[1:]))
+
+    def mask_of(self, rows: int, find: Callable[[tuple[str, ...]], tuple[Any, tuple[str, ...]]]) -> pa.Array:
+        """Evaluate it on rows whose columns `find` tells: for a path the column, and the path inside it."""
 
         def column(leaf: Predicate) -> tuple[Any, pa.DataType | None]:
-            array = batch.column(leaf.path[0])
-            for name in leaf.path[1:]:
+            array, inside = find(leaf.path)
+            for name in inside:
                 array = pc.struct_field(array, name)
             return array, array.type
 
         out = _translate(self, column, pa.scalar)
-        return pa.repeat(out, batch.num_rows) if isinstance(out, pa.Scalar) else out
+        return pa.repeat(out, rows) if isinstance(out, pa.Scalar) else out
 
 
 TRUE = Predicate("alwaysTrue")
@@ -233,6 +240,18 @@ class PredicateBuilder:
     def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:
         """Return the path and type that a column's name, or a path into a ROW such as `a.b`, stands for."""
         return resolve_path(self._fields, field)
+
+    def compare_columns(self, method: str, field: str, other: str) -> Predicate:
+        """Keep rows in which a column compares so with another; numbers of several types by their exact values."""
+        (path, dtype), (second, other_dtype) = self.resolve(field), self.resolve(other)
+        common = common_type(check_comparable(dtype, field), check_comparable(other_dtype, other))
+        if common is None:
+            raise InvalidInputError(
+                f"the columns {field!r} ({dtype}) and {other!r} ({other_dtype}) cannot be compared exactly; cast one "
+                "of them to the type of the other",
+                column=field,
+            )
+        return Predicate(method, field, (), (), common, path, second)
 
     def _compare(self, method: str, field: str, literal: object) -> Predicate:
         return self._leaf(field, *compare(method, literal, self.resolve(field)[1], field))
@@ -438,6 +457,9 @@ def _translate(
     if p.dtype is None:
         raise InvalidInputError(f"the predicate on {p.field!r} is not bound; make it with a PredicateBuilder")
     array, arrow_type = column(p)
+    if p.other:
+        second, _ = column(replace(p, path=p.other))
+        return compare_arrow(p.method, array, second, p.dtype)
     return matches_arrow(p.method, p.literals, p.dtype, array, arrow_type)
 
 
@@ -463,5 +485,7 @@ def _show(p: Predicate) -> str:
             return "TRUE"
         case "alwaysFalse":
             return "FALSE"
+        case method if p.other:
+            return f"{show_name(p.path)} {SYMBOLS[method]} {show_name(p.other)}"
         case _:
             return show(p.method, show_name(p.path or (p.field or "",)), p.literals, p.dtype)

@@ -4,11 +4,11 @@
     and     := not (AND not)*
     not     := NOT not | test
     test    := '(' or ')' | operand | operand comparison operand | operand IS [NOT] NULL
-             | operand [NOT] (IN (...) | BETWEEN .. AND .. | LIKE .. [ESCAPE ..])
+             | operand [NOT] (IN (...) | BETWEEN operand AND operand | LIKE .. [ESCAPE ..])
     operand := column | number | 'text' | DATE 'text' | TIME 'text' | TIMESTAMP 'text' | X'hex' | TRUE | FALSE | NULL
 
-A column is bare, `back-quoted` or "double-quoted"; dots lead into ROW fields. Keywords know no case. Every error says
-where in the text it stands.
+A column is bare, `back-quoted` or "double-quoted"; dots lead into ROW fields. Keywords know no case. Only conditions
+over two tables compare a column with a column. Every error says where in the text it stands.
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ def parse_predicate(text: str, fields: Sequence[DataField]) -> Predicate:
     return _Parser(_tokens(text), PredicateBuilder(fields)).parse()
 
 
+def parse_condition(text: str, builder: PredicateBuilder) -> Predicate:
+    """Read a condition whose columns a builder finds, and in which columns may be compared with each other."""
+    return _Parser(_tokens(text), builder, pairs=True).parse()
+
+
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     at = 0
@@ -110,11 +115,12 @@ def _fail(at: int, expected: str, found: str) -> NoReturn:
 class _Parser:
     """Reads tokens from left to right; each method consumes what its rule describes."""
 
-    def __init__(self, tokens: list[_Token], builder: PredicateBuilder) -> None:
+    def __init__(self, tokens: list[_Token], builder: PredicateBuilder, *, pairs: bool = False) -> None:
         self._tokens = tokens
         self._next = 0
         self._depth = 0
         self._builder = builder
+        self._pairs = pairs  # columns may be compared with columns
 
     def parse(self) -> Predicate:
         predicate = self._or()
@@ -196,6 +202,8 @@ class _Parser:
                 return self._compare(symbol.text, left, right)
             case _Literal(), _Column():
                 return self._compare(_MIRROR.get(symbol.text, symbol.text), right, left)
+            case _Column(), _Column() if self._pairs:
+                return self._builder.compare_columns(_COMPARE[symbol.text][0], left.name, right.name)
             case _Literal(), _Literal() if left.kind == right.kind and left.kind in {"number", "text"}:
                 # Generated text likes to begin with `1 = 1`.
                 return TRUE if matches_value(_COMPARE[symbol.text][0], (right.value,), left.value) else FALSE
@@ -216,9 +224,14 @@ class _Parser:
         return members(column.name, values)
 
     def _between(self, column: _Column, *, negated: bool) -> Predicate:
-        lower = self._fitted(column, self._literal())
+        first = self._operand()
         self._need("AND")
-        upper = self._fitted(column, self._literal())
+        second = self._operand()
+        if self._pairs and (isinstance(first, _Column) or isinstance(second, _Column)):
+            at_least = self._comparison(column, _Token("symbol", ">=", column.at), first)
+            inside = and_predicates((at_least, self._comparison(column, _Token("symbol", "<=", column.at), second)))
+            return ~inside if negated else inside
+        lower, upper = (self._fitted(column, self._need_literal(operand)) for operand in (first, second))
         between = self._builder.not_between if negated else self._builder.between
         return between(column.name, lower, upper)
 
@@ -260,7 +273,9 @@ class _Parser:
         return operand
 
     def _literal(self) -> _Literal:
-        operand = self._operand()
+        return self._need_literal(self._operand())
+
+    def _need_literal(self, operand: _Operand) -> _Literal:
         if isinstance(operand, _Column):
             _fail(operand.at, "a literal", operand.name)
         return operand

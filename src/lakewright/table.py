@@ -26,9 +26,11 @@ from lakewright.spec.predicate import Predicate
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
-from lakewright.update import verbs
+from lakewright.update import row_ids, verbs
 from lakewright.update.result import UpdateResult
+from lakewright.update.row_ids import RowIds
 from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
+from lakewright.write.writer import ArrowData
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 _TRAVEL = (
@@ -215,6 +217,52 @@ class FileStoreTable:
         """
         with naming(self.name):
             return verbs.delete(self.store, where)
+
+    def delete_by_row_id(self, ids: RowIds) -> UpdateResult:
+        """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
+
+        `ids` are a list, a numpy or Arrow array, or Arrow data with the column `_ROW_ID`. An id that the table does not
+        have is an error; a row that is deleted already stays so.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> tracked = {"row-tracking.enabled": "true", "deletion-vectors.enabled": "true"}
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=tracked))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
+        >>> table.delete_by_row_id([0, 2]).deleted
+        2
+        >>> lw.read_table(table, columns=["_ROW_ID", "n"]).to_pylist()
+        [{'_ROW_ID': 1, 'n': 2}]
+        """
+        with naming(self.name):
+            return row_ids.delete_by_row_id(self.store, ids)
+
+    def update_by_row_id(self, data: ArrowData, columns: Sequence[str] | None = None) -> UpdateResult:
+        """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
+
+        `data` is anything that exports Arrow data, with `_ROW_ID` and the columns to change; if it has more, `columns`
+        names those to change. An id that the table does not have, or that comes twice, is an error. With data evolution
+        only the changed columns are written.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> evolving = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=evolving))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
+        >>> result = table.update_by_row_id(pa.table({"_ROW_ID": [2, 0], "n": [30, 10]}))
+        >>> result.updated, result.way
+        (2, 'column files')
+        >>> lw.read_table(table)["n"].to_pylist()
+        [10, 2, 30]
+        """
+        with naming(self.name):
+            return row_ids.update_by_row_id(self.store, data, columns)
 
     # Tags.
 

@@ -153,7 +153,7 @@ class Assignments:
             _value(term, field, visible, sides, rows) for term, field in zip(self.terms, self.fields, strict=True)
         ]
         out = pa.Table.from_arrays(columns, names=list(self.names))
-        return Aligner(_without_defaults(self.fields), table=self.table).align(out)
+        return Aligner(without_defaults(self.fields), table=self.table).align(out)
 
 
 def check_assignments(
@@ -285,10 +285,10 @@ def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Sc
                 column = _evaluated(term, empty)
             case _:
                 continue
-        Aligner(_without_defaults([field]), table=table).align(pa.table({field.name: column}))
+        Aligner(without_defaults([field]), table=table).align(pa.table({field.name: column}))
 
 
-def _without_defaults(fields: Sequence[DataField]) -> tuple[DataField, ...]:
+def without_defaults(fields: Iterable[DataField]) -> tuple[DataField, ...]:
     """Return columns without their defaults: whoever assigns null means null."""
     return tuple(replace(field, default_value=None) for field in fields)
 
@@ -347,4 +347,4 @@ def _returned(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 
 
 def evaluated_schema(assignments: Assignments) -> pa.Schema:
     """Return the Arrow schema of what `evaluate` returns."""
-    return to_arrow_schema(_without_defaults(assignments.fields))
+    return to_arrow_schema(without_defaults(assignments.fields))

@@ -43,7 +43,7 @@ def _file(
 
 
 def _task(*files: DataFile, deeper: tuple[DataFile, ...] = (), drops: bool = True, all_: bool = False) -> CompactTask:
-    return CompactTask(EMPTY_ROW, 0, 1, 1, files, deeper, 5, 5, drops, all_, None)
+    return CompactTask(EMPTY_ROW, 0, 1, 1, files, (), deeper, 5, 5, drops, all_)
 
 
 def _names(steps: list[Step]) -> list[object]:

@@ -13,9 +13,9 @@ import pytest
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import compact_table
+from lakewright.compact.output import BucketOutput
 from lakewright.compact.postpone import by_writer, distribute, waiting_rows
 from lakewright.compact.rescale import rescale
-from lakewright.compact.rewrite import BucketOutput
 from lakewright.errors import CommitContentionError, InvalidInputError
 from lakewright.formats.rolling import FilePlan
 from lakewright.metadata.store import TableStore

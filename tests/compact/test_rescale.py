@@ -133,8 +133,6 @@ def test_what_cannot_be_rescaled(tmp_path: Path) -> None:
     append(plain, _rows(range(3), "a"))
     with pytest.raises(UnsupportedError, match="append"):
         rescale(plain, 2)
-    with pytest.raises(UnsupportedError, match="later"):
-        compact_table(plain)
     dynamic = keyed_store(tmp_path / "d", {"bucket": -1})
     with pytest.raises(InvalidInputError, match="chooses its buckets"):
         rescale(dynamic, 2)

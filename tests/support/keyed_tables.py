@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage, snapshot_name
-from lakewright.compact.rewrite import BucketOutput
+from lakewright.compact.output import BucketOutput
 from lakewright.formats.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore

@@ -14,10 +14,12 @@ from typing import TypeAlias
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
+from lakewright.compact.append import plan_append
 from lakewright.compact.postpone import distribute
 from lakewright.compact.rewrite import run_task
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import CompactTask, PartitionSpec, Place, check_compactable, plan_compaction
+from lakewright.compact.vectors import fold_vectors
 from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.formats.rolling import wall_clock_ms
 from lakewright.metadata.store import TableStore
@@ -32,11 +34,13 @@ RunTasks: TypeAlias = Callable[[TableStore, Sequence[CompactTask]], list[CommitM
 def compact_table(
     store: TableStore, *, full: bool = False, partitions: Sequence[PartitionSpec] | None = None
 ) -> CompactResult:
-    """Compact what is worth it, in all partitions or those that agree with a spec; with `full`, all to one level."""
+    """Compact what is worth it, in all partitions or those that agree with a spec; with `full`, all that can be."""
     check_compactable(store)
     now = wall_clock_ms()
 
     def plan(snapshot: Snapshot) -> list[CompactTask]:
+        if not store.schema.primary_keys:
+            return plan_append(store, snapshot, full=full, partitions=partitions)
         return plan_compaction(store, snapshot, full=full, partitions=partitions, now_ms=now)
 
     first = CompactResult(None)
@@ -53,7 +57,8 @@ def run_plan(
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
         tasks = plan(snapshot)
-        return [message for message in run_all(store, tasks) if not message.is_empty] if tasks else []
+        messages = [message for message in run_all(store, tasks) if not message.is_empty] if tasks else []
+        return messages if store.schema.primary_keys else fold_vectors(store, snapshot, messages)
 
     return in_rounds(store, produce, lambda messages, _: Committer(store).commit(messages))
 

@@ -18,8 +18,8 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.plan import live_in
 from lakewright.compact.job import compact_table
+from lakewright.compact.output import BucketOutput, GroupedRows
 from lakewright.compact.postpone import distribute, split_by_bucket
-from lakewright.compact.rewrite import BucketOutput, GroupedRows
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets, selected
 from lakewright.compact.vectors import deletions_of

@@ -6,21 +6,21 @@ Nothing is visible before the message is committed, and a task that fails leaves
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
+from lakewright.compact.append_rewrite import rewrite_append
 from lakewright.compact.arrange import Manner, Merge, Move, arrange
 from lakewright.compact.lookup import lookup_runs, with_place
+from lakewright.compact.output import BucketOutput
 from lakewright.compact.settle import POSITION_BITS, Longs, Rules, Settled, settle
 from lakewright.compact.task import CompactTask, check_compactable, knowing
 from lakewright.compact.vectors import BucketVectors, deletions_of
-from lakewright.formats.rolling import FilePlan, NewFile, RollingFile, wall_clock_ms
+from lakewright.formats.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import merge_runs, windows
 from lakewright.metadata.store import TableStore
@@ -29,9 +29,6 @@ from lakewright.read.keyed import KeyedFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.storage.layout import check_file_name
-
-GROUP_BYTES = 16 << 20  # rows are handed to a file in groups of this much memory
 
 
 def run_task(
@@ -49,88 +46,15 @@ def run_task(
     store = knowing(store, (*task.files, *task.deeper))
     check_compactable(store)
     memory = memory_bytes or store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
-    rewrite = _Rewrite(store, task, memory, BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid))
+    output = BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid)
     try:
         with missing_files_explained(store, task.snapshot_id):
-            return rewrite.run()
+            if not store.schema.primary_keys:
+                return rewrite_append(store, task, output)
+            return _Rewrite(store, task, memory, output).run()
     except BaseException:
-        rewrite.output.discard()
+        output.discard()
         raise
-
-
-class BucketOutput:
-    """The new files of one bucket: names them, and can take them all back."""
-
-    def __init__(
-        self,
-        store: TableStore,
-        place: tuple[bytes, int],
-        clock_ms: Callable[[], int] = wall_clock_ms,
-        new_uuid: Callable[[], uuid.UUID | str] = uuid.uuid4,
-    ) -> None:
-        self._store = store
-        self._directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
-        self._clock_ms = clock_ms
-        self.stem = str(new_uuid())
-        self._counter = itertools.count()
-        self._open: list[GroupedRows] = []
-        self._other_paths: list[str] = []
-
-    def open(self, plan: FilePlan, *, group_bytes: int = GROUP_BYTES) -> GroupedRows:
-        """Return a sink of rows that become files of a plan."""
-        rolling = RollingFile(plan, lambda: self._new_file(plan), None, self._clock_ms)
-        sink = GroupedRows(rolling, min(group_bytes, GROUP_BYTES))
-        self._open.append(sink)
-        return sink
-
-    def note(self, path: str) -> None:
-        """Take a file into account that was written elsewhere."""
-        self._other_paths.append(path)
-
-    def discard(self) -> None:
-        """Remove everything that was written."""
-        for sink in self._open:
-            sink.rolling.discard()
-        finished = [done.path for sink in self._open for done in sink.rolling.files]
-        for path in (*finished, *self._other_paths):
-            # What cannot be removed is an orphan, which the removal of orphans finds.
-            with suppress(OSError):
-                self._store.storage.delete(path)
-
-    def _new_file(self, plan: FilePlan) -> NewFile:
-        name = check_file_name(plan.file_name(f"{self.stem}-{next(self._counter)}"))
-        path = f"{self._directory}/{name}"
-        return NewFile(name, path, self._store.storage.open_output(path))
-
-
-class GroupedRows:
-    """Gathers rows, so that what comes in small pieces is not written in small row groups."""
-
-    def __init__(self, rolling: RollingFile, group_bytes: int) -> None:
-        self.rolling = rolling
-        self._group_bytes = group_bytes
-        self._waiting: list[pa.Table] = []
-        self._bytes = 0
-
-    def write(self, rows: pa.Table) -> None:
-        """Take rows in key order."""
-        if rows.num_rows == 0:
-            return
-        self._waiting.append(rows)
-        self._bytes += rows.nbytes
-        if self._bytes >= self._group_bytes:
-            self._flush()
-
-    def finish(self) -> tuple[DataFile, ...]:
-        """Write what waits, close the file and return all of them."""
-        self._flush()
-        self.rolling.finish()
-        return tuple(done.facts for done in self.rolling.files)
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self.rolling.write(pa.concat_tables(self._waiting))
-        self._waiting, self._bytes = [], 0
 
 
 class _Rewrite:
@@ -138,7 +62,7 @@ class _Rewrite:
 
     def __init__(self, store: TableStore, task: CompactTask, memory_bytes: int, output: BucketOutput) -> None:
         schema = store.schema
-        self.output = output
+        self._output = output
         self._store = store
         self._task = task
         self._memory = memory_bytes
@@ -172,9 +96,7 @@ class _Rewrite:
         after = (*moved, *self._data.finish())
         changelog = self._changelog.finish()
         names = {file.file_name for file in moved}
-        index = self._vectors.write(self.output.stem, {f.file_name for f in before if f.file_name not in names})
-        if index is not None:
-            self.output.note(self._vectors.path_of(index))
+        index = self._vectors.write(self._output, {f.file_name for f in before if f.file_name not in names})
         return self._message(tuple(before), after, changelog, index)
 
     def _must_look_at(self, files: Sequence[DataFile]) -> bool:
@@ -242,7 +164,6 @@ class _Rewrite:
         index: IndexFile | None,
     ) -> CommitMessage:
         task, store = self._task, self._store
-        replaced = () if index is None or task.vectors is None else (task.vectors,)
         return CommitMessage(
             partition_bytes=task.partition,
             bucket=task.bucket,
@@ -251,9 +172,9 @@ class _Rewrite:
             compact_after=after,
             compact_changelog_files=changelog,
             compact_new_index_files=() if index is None else (index,),
-            compact_deleted_index_files=replaced,
+            compact_deleted_index_files=() if index is None else task.vectors,
             table=store.identity,
             schema_id=store.schema.id,
-            write_id=self.output.stem,
+            write_id=self._output.stem,
             partition_types=tuple(str(dtype) for dtype in store.partition_types),
         )

@@ -20,14 +20,13 @@ from lakewright.commit.message_body import (
     Codec,
     from_bytes,
     integer,
-    optional,
     record,
     to_bytes,
     tuple_of,
 )
 from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, replaced_by_spec
 from lakewright.commit.plan import live_in
-from lakewright.errors import UnsupportedError
+from lakewright.errors import UnsupportedError, naming
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.pick import Unit, pick, pick_full
 from lakewright.lsm.runs import max_level, runs_of
@@ -37,6 +36,7 @@ from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.supported import check_supported_for_write
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 PartitionSpec: TypeAlias = Mapping[str, object]
@@ -51,13 +51,14 @@ class CompactTask:
     bucket: int
     total_buckets: int
     snapshot_id: int  # what it was planned on
-    files: tuple[DataFile, ...]  # to be compacted
-    deeper: tuple[DataFile, ...]  # below the output level, where keys of level 0 are looked up
-    output_level: int
-    deepest: int  # the deepest level of the bucket
-    drops_deletes: bool  # no older row of any key is left below
-    rewrites_all: bool  # also files that could stay as they are
-    vectors: IndexFile | None  # the deletion vectors of the bucket
+    files: tuple[DataFile, ...]  # to be compacted; of an append table in the order of their rows
+    vectors: tuple[IndexFile, ...]  # the deletion vectors of these files, in a primary-key table those of the bucket
+    # All else is for primary-key tables.
+    deeper: tuple[DataFile, ...] = ()  # below the output level, where keys of level 0 are looked up
+    output_level: int = 0
+    deepest: int = 0  # the deepest level of the bucket
+    drops_deletes: bool = False  # no older row of any key is left below
+    rewrites_all: bool = False  # also files that could stay as they are
 
     def serialize(self) -> bytes:
         """Return the task as bytes that `deserialize` checks."""
@@ -80,12 +81,12 @@ _CODEC = record(
             "total_buckets": BUCKET,
             "snapshot_id": NATURAL,
             "files": tuple_of(DATA_FILE),
+            "vectors": tuple_of(INDEX_FILE),
             "deeper": tuple_of(DATA_FILE),
             "output_level": NATURAL_INT,
             "deepest": NATURAL_INT,
             "drops_deletes": _FLAG,
             "rewrites_all": _FLAG,
-            "vectors": optional(INDEX_FILE),
         },
     ),
 )
@@ -97,8 +98,13 @@ class Bucket:
 
     place: Place
     total_buckets: int
-    files: tuple[DataFile, ...]
-    vectors: IndexFile | None
+    files: tuple[DataFile, ...]  # in the order of the manifests
+    vectors: tuple[IndexFile, ...]  # one at most where a table has keys or a number of buckets
+
+    @property
+    def deleted_rows(self) -> dict[str, int | None]:
+        """How many rows of a file are deleted, by its name; None where nobody counted."""
+        return {r.data_file: r.cardinality for index in self.vectors for r in index.deletion_ranges or ()}
 
 
 def plan_compaction(
@@ -127,13 +133,11 @@ def plan_compaction(
 
 def check_compactable(store: TableStore) -> None:
     """Refuse tables whose files compaction would not rewrite rightly."""
+    with naming(store.name):
+        check_supported_for_write(store.schema)
     options = store.options
     if not store.schema.primary_keys:
-        raise UnsupportedError(
-            f"{store.name}: compacting append tables is not supported yet; it comes later. Their rows can be rewritten "
-            "by an overwrite",
-            table=store.name,
-        )
+        return
     if options.get(CoreOptions.RECORD_LEVEL_EXPIRE_TIME) is not None:
         raise UnsupportedError(
             f"{store.name}: compaction does not expire records ('record-level.expire-time'); compact the table with "
@@ -178,25 +182,31 @@ def live_buckets(
             place,
             max(e.total_buckets for e in found),
             tuple(e.file for e in found),
-            _of_files(vectors.get(place), {e.file.file_name for e in found}),
+            of_files(vectors.get(place, ()), {e.file.file_name for e in found}),
         )
         for place, found in sorted(entries.items())
     ]
 
 
-def _of_files(vectors: IndexFile | None, names: Collection[str]) -> IndexFile | None:
-    """Leave out the vectors of files that are no more: others may have left them, and nobody should copy them."""
-    if vectors is None:
-        return None
-    return replace(vectors, deletion_ranges=tuple(r for r in vectors.deletion_ranges or () if r.data_file in names))
+def of_files(vectors: Iterable[IndexFile], names: Collection[str]) -> tuple[IndexFile, ...]:
+    """Leave out the vectors of other files; such may be left of files that are no more, and nobody should copy them."""
+    return tuple(
+        replace(file, deletion_ranges=tuple(r for r in file.deletion_ranges or () if r.data_file in names))
+        for file in vectors
+    )
 
 
-def vectors_of(store: TableStore, snapshot: Snapshot) -> dict[Place, IndexFile]:
+def vectors_of(store: TableStore, snapshot: Snapshot) -> dict[Place, tuple[IndexFile, ...]]:
     """Return the index files with the deletion vectors of each bucket."""
-    if snapshot.index_manifest is None or not store.options.deletion_vectors_enabled():
+    keyed = bool(store.schema.primary_keys)
+    if snapshot.index_manifest is None or (keyed and not store.options.deletion_vectors_enabled()):
         return {}
-    index = store.manifests.read_index(snapshot.index_manifest)
-    return {(e.partition, e.bucket): e.file for e in index if e.file.index_type == DELETION_VECTORS}
+    found: dict[Place, tuple[IndexFile, ...]] = {}
+    for entry in store.manifests.read_index(snapshot.index_manifest):
+        if entry.file.index_type == DELETION_VECTORS:
+            place = entry.partition, entry.bucket
+            found[place] = (*found.get(place, ()), entry.file)
+    return found
 
 
 def bounds_of(file: DataFile, key: KeyOrder) -> Bounds:
@@ -235,9 +245,8 @@ def _unit(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | Non
     deepest = max_level(options, bucket.files)
     if not full:
         return pick(runs, options, max_level=deepest, now_ms=now_ms)
-    masked = {r.data_file for r in (bucket.vectors.deletion_ranges or () if bucket.vectors else ())}
     rewrite_all = options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
-    return pick_full(runs, max_level=deepest, masked=masked, rewrite_all=rewrite_all)
+    return pick_full(runs, max_level=deepest, masked=bucket.deleted_rows, rewrite_all=rewrite_all)
 
 
 def _task(store: TableStore, snapshot_id: int, bucket: Bucket, unit: Unit, *, rewrites_all: bool) -> CompactTask:

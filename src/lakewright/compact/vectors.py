@@ -1,37 +1,148 @@
 """The deletion vectors of one bucket during its compaction: those that were there, and rows found to be outdated.
 
-A bucket has one index file with the vectors of all its data files. A compaction that changes any of them writes a new
-file that is complete: vectors it did not touch are copied, those of files that it rewrote are left out.
+A bucket of a primary-key table has one index file with the vectors of all its data files. A compaction that changes any
+of them writes a new file that is complete: vectors it did not touch are copied, those of files that it rewrote are left
+out. In an append table several compactions may touch one index file, so what becomes of it is decided once, when all of
+them are done.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from lakewright.compact.task import CompactTask, Place
+from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.message import CommitMessage
+from lakewright.commit.overwrite import Replaced
+from lakewright.commit.plan import live_in
+from lakewright.compact.output import BucketOutput
+from lakewright.compact.task import CompactTask, Place, vectors_of
 from lakewright.errors import LakewrightError
-from lakewright.formats.deletion_vectors import Positions, encode_deletion_vectors, read_deletion_vector
+from lakewright.formats.deletion_vectors import (
+    Positions,
+    decode_deletion_vector,
+    encode_deletion_vectors,
+    pack_records,
+    read_deletion_vector,
+    record_at,
+)
 from lakewright.metadata.store import TableStore
 from lakewright.read.split import DeletionFile
 from lakewright.spec.datafile import DELETION_VECTORS, DeletionRange, IndexFile
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import BucketMode
+from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.layout import check_file_name
 
 
-def deletions_of(store: TableStore, place: Place, vectors: IndexFile | None) -> dict[tuple[bytes, str], DeletionFile]:
+def deletions_of(
+    store: TableStore, place: Place, vectors: Iterable[IndexFile]
+) -> dict[tuple[bytes, str], DeletionFile]:
     """Return where a reader of a bucket finds the vectors of its files."""
-    if vectors is None:
-        return {}
     directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
-    path = store.layout.index_file(vectors, directory)
     return {
-        (place[0], r.data_file): DeletionFile(path, r.offset, r.length, r.cardinality)
-        for r in vectors.deletion_ranges or ()
+        (place[0], r.data_file): DeletionFile(
+            store.layout.index_file(file, directory), r.offset, r.length, r.cardinality
+        )
+        for file in vectors
+        for r in file.deletion_ranges or ()
     }
+
+
+def write_vectors(store: TableStore, output: BucketOutput, vectors: Mapping[str, Positions]) -> IndexFile:
+    """Write an index file with the vectors of some data files, named `index-<stem>-0` after the output."""
+    bitmap64 = store.options.get(CoreOptions.DELETION_VECTORS_BITMAP64)
+    data, ranges = encode_deletion_vectors(vectors, bitmap64=bitmap64)
+    return write_index(store, output, data, ranges)
+
+
+def write_index(store: TableStore, output: BucketOutput, data: bytes, ranges: tuple[DeletionRange, ...]) -> IndexFile:
+    """Write the bytes of an index file."""
+    file = IndexFile(DELETION_VECTORS, check_file_name(f"index-{output.stem}-0"), len(data), len(ranges), ranges)
+    path = store.layout.index_file(file, output.directory)
+    if not store.storage.create(path, data):
+        raise LakewrightError(f"{store.name}: {path} is there already; compact again", path=path)
+    output.note(path)
+    return file
+
+
+def fold_vectors(store: TableStore, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+    """Return the messages of an append table with what they do to index files: vectors of files that are gone go too.
+
+    The other vectors of such an index file are copied as they are, into one new file for each bucket. Where buckets
+    have a number that file is there even without a vector, as other implementations have it. If this fails, all files
+    of the messages are removed.
+    """
+    gone: dict[Place, set[str]] = {}
+    for message in messages:
+        place = message.partition_bytes, message.bucket
+        gone.setdefault(place, set()).update(file.file_name for file in message.compact_before)
+    folded: list[CommitMessage] = []
+    outputs: list[BucketOutput] = []
+    try:
+        touched = _touched(store, snapshot, gone)
+        live = _live_names(store, snapshot, touched)
+        for message in messages:
+            place = message.partition_bytes, message.bucket
+            old = touched.pop(place, None)  # one message of a bucket says it for all of them
+            if old is None:
+                folded.append(message)
+                continue
+            outputs.append(BucketOutput(store, place))
+            new = _remaining(store, outputs[-1], old, live[place] - gone[place])
+            added = (*message.compact_new_index_files, *(() if new is None else (new,)))
+            folded.append(replace(message, compact_new_index_files=added, compact_deleted_index_files=tuple(old)))
+    except BaseException:
+        for output in outputs:
+            output.discard()
+        delete_written(store, files_of(store, messages))
+        raise
+    return folded
+
+
+def _touched(
+    store: TableStore, snapshot: Snapshot, gone: Mapping[Place, Collection[str]]
+) -> dict[Place, list[IndexFile]]:
+    """Return the index files that hold vectors of files which are gone."""
+    found: dict[Place, list[IndexFile]] = {}
+    for place, files in vectors_of(store, snapshot).items():
+        names = gone.get(place, ())
+        some = [file for file in files if any(r.data_file in names for r in file.deletion_ranges or ())]
+        if some:
+            found[place] = some
+    return found
+
+
+def _live_names(store: TableStore, snapshot: Snapshot, places: Collection[Place]) -> dict[Place, set[str]]:
+    names: dict[Place, set[str]] = {place: set() for place in places}
+    partitions = Replaced(partitions=frozenset(partition for partition, _ in places))
+    for entry in live_in(store, snapshot, partitions) if places else ():
+        if (entry.partition, entry.bucket) in names:
+            names[entry.partition, entry.bucket].add(entry.file.file_name)
+    return names
+
+
+def _remaining(
+    store: TableStore, output: BucketOutput, old: Iterable[IndexFile], names: Collection[str]
+) -> IndexFile | None:
+    """Copy the vectors of some data files out of index files."""
+    records: dict[str, tuple[bytes, int]] = {}
+    for file in old:
+        path = store.layout.index_file(file, output.directory)
+        kept = [r for r in file.deletion_ranges or () if r.data_file in names]
+        data = store.storage.read(path) if kept else b""
+        for found in kept:
+            record = record_at(data, found, path=path)
+            # Not everybody counts.
+            count = len(decode_deletion_vector(record, path=path)) if found.cardinality is None else found.cardinality
+            records[found.data_file] = record, count
+    if not records and store.schema.bucket_mode is not BucketMode.HASH_FIXED:
+        return None
+    return write_index(store, output, *pack_records(records))
 
 
 class BucketVectors:
@@ -39,8 +150,8 @@ class BucketVectors:
 
     def __init__(self, store: TableStore, task: CompactTask) -> None:
         self._store = store
-        self._file = task.vectors
-        found = () if task.vectors is None else task.vectors.deletion_ranges or ()
+        self._file = task.vectors[0] if task.vectors else None
+        found = () if self._file is None else self._file.deletion_ranges or ()
         self._ranges: Mapping[str, DeletionRange] = {r.data_file: r for r in found}
         partition = store.partition_directory(task.partition)
         self._directory = store.layout.bucket_directory(partition, task.bucket)
@@ -57,32 +168,18 @@ class BucketVectors:
         with self._lock:
             self._outdated.setdefault(data_file, []).append(positions.astype(np.uint64))
 
-    def write(self, stem: str, rewritten: Collection[str]) -> IndexFile | None:
-        """Write the new index file of the bucket, named `index-<stem>-0`; None where nothing changed.
-
-        `rewritten` are data files that are no more.
-        """
+    def write(self, output: BucketOutput, rewritten: Collection[str]) -> IndexFile | None:
+        """Write the new index file of the bucket, without files that were rewritten; None where nothing changed."""
         if not self._outdated and not any(name in self._ranges for name in rewritten):
             return None
         left = [name for name in {**self._ranges, **self._outdated} if name not in rewritten]
-        vectors = {name: self._positions(name) for name in left}
-        bitmap64 = self._store.options.get(CoreOptions.DELETION_VECTORS_BITMAP64)
-        data, ranges = encode_deletion_vectors(vectors, bitmap64=bitmap64)
-        file = IndexFile(DELETION_VECTORS, check_file_name(f"index-{stem}-0"), len(data), len(ranges), ranges)
-        path = self._store.layout.index_file(file, self._directory)
-        if not self._store.storage.create(path, data):
-            raise LakewrightError(f"{self._store.name}: {path} is there already; compact again", path=path)
-        return file
-
-    def path_of(self, file: IndexFile) -> str:
-        """Return where an index file of the bucket lies."""
-        return self._store.layout.index_file(file, self._directory)
+        return write_vectors(self._store, output, {name: self._positions(name) for name in left})
 
     def _positions(self, name: str) -> Positions:
         parts = list(self._outdated.get(name, ()))
         place = self._ranges.get(name)
         if place is not None and self._file is not None:
-            path = self.path_of(self._file)
+            path = self._store.layout.index_file(self._file, self._directory)
             source = self._store.storage.open_input(path)
             try:
                 parts.append(read_deletion_vector(source, place, path=path))

@@ -67,6 +67,15 @@ class FilePlan:
         return replace(plan, write_cols=None if write_cols is None else tuple(f.name for f in fields))
 
     @classmethod
+    def moved(cls, schema: TableSchema, ids: Sequence[DataField] = (), *, source: int) -> FilePlan:
+        """Read the plan of files for rows of an append table that lay in other files before.
+
+        `ids` are the system columns that the rows bring along, without which row tracking would number them anew.
+        """
+        plan = cls._of_options(schema, (*schema.fields, *ids), level=0)
+        return replace(plan, write_cols=tuple(f.name for f in plan.fields) if ids else None, source=source)
+
+    @classmethod
     def keyed(cls, schema: TableSchema, *, level: int, source: int = APPEND, changelog: bool = False) -> FilePlan:
         """Read the plan of a primary-key table's data files of one level, or of its changelog files.
 
@@ -356,14 +365,20 @@ class RollingFile:
 
     def _sequence_range(self, written: WrittenFile) -> tuple[int, int]:
         """Return the least and the greatest sequence number: those of the rows, or the next ones of the bucket."""
-        if self._plan.columns is not None:
-            found = written.stats[self._plan.fields.index(SEQUENCE_NUMBER)]
-            if found is None or not isinstance(found.min, int) or not isinstance(found.max, int):
-                raise LakewrightError(f"the encoder counted no sequence numbers in {self.path}")
-            return found.min, found.max
+        at = next((at for at, field in enumerate(self._plan.fields) if field.id == SEQUENCE_NUMBER.id), None)
+        if at is not None:
+            return self._numbers_of_rows(written.stats[at])
         if self._numbers is None or self._plan.numbered_at_commit:
             return 0, 0
         return self._numbers.take(written.row_count)
+
+    def _numbers_of_rows(self, found: ColumnStats | None) -> tuple[int, int]:
+        """Return the range of the numbers in a file; rows without one get the snapshot's, at the commit."""
+        if found is not None and found.null_count and self._plan.columns is None:
+            return found.min if isinstance(found.min, int) else 0, 0
+        if found is None or not isinstance(found.min, int) or not isinstance(found.max, int):
+            raise LakewrightError(f"the encoder counted no sequence numbers in {self.path}")
+        return found.min, found.max
 
 
 def wall_clock_ms() -> int:

@@ -1,0 +1,189 @@
+"""Which files of an append table to rewrite together: facts of live files in, tasks out. Reads metadata alone.
+
+Worth the work are files much smaller than the target size and files of which many rows are deleted. Without buckets any
+files of a partition may go together, the smallest first. The rows of a bucket have an order, so only neighbours do; of
+a table with data evolution only neighbours in the order of row ids, because a file's ids count on from its first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakewright.compact.task import Bucket, CompactTask, PartitionSpec, check_compactable, live_buckets, of_files
+from lakewright.metadata.store import TableStore
+from lakewright.read.plan import in_sequence, row_id_groups
+from lakewright.spec.datafile import DataFile, is_side_file
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import BucketMode
+from lakewright.spec.snapshot import Snapshot
+
+_BIN_FILES = 2  # a bin is full with the bytes of this many new files
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Files that are rewritten together or not at all: one, or several that only make sense together."""
+
+    files: tuple[DataFile, ...]
+    place: int  # among the units of the bucket, in the order of their rows
+    pressing: bool  # worth a rewrite whatever is around it
+    wanted: bool  # worth a rewrite with others
+
+    @property
+    def size(self) -> int:
+        """How many bytes the files have."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the options of a table ask of its compactions."""
+
+    file_bytes: int  # of the files that come out
+    small_bytes: int  # a smaller file is small, unless it has rows enough
+    small_rows: int
+    files_min: int  # so many files are worth a rewrite
+    deleted_max: float  # a file that lost more than this part of its rows is rewritten
+    open_file_bytes: int  # what a file counts at least, in a bin
+    rewrites_all: bool
+
+    @classmethod
+    def of(cls, options: CoreOptions, *, full: bool) -> Rules:
+        """Read the rules; `full` asks for all that is not as it should be."""
+        target = options.target_file_size(has_primary_key=False)
+        ratio = options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)
+        return cls(
+            file_bytes=target,
+            small_bytes=int(target * ratio),
+            small_rows=max(1, int(options.get(CoreOptions.TARGET_FILE_ROW_NUM) * ratio)),
+            files_min=2 if full else max(2, options.get(CoreOptions.COMPACTION_MIN_FILE_NUM)),
+            deleted_max=0.0 if full else options.get(CoreOptions.COMPACTION_DELETE_RATIO_THRESHOLD),
+            open_file_bytes=0 if full else options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST),
+            rewrites_all=full and options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES),
+        )
+
+    def is_small(self, file: DataFile) -> bool:
+        """Say whether a file should be one with others."""
+        return file.file_size < self.small_bytes and file.row_count < self.small_rows
+
+    def unit(self, files: Sequence[DataFile], place: int, deleted: Mapping[str, int | None], parts: int) -> Unit:
+        """Judge files that belong together; `parts` of them would better be one."""
+        pressing = self.rewrites_all or any(
+            # Where nobody counted, the vector is taken for a large one.
+            file.file_name in deleted
+            and (deleted[file.file_name] or file.row_count) > self.deleted_max * file.row_count
+            for file in files
+        )
+        small = sum(file.file_size for file in files) < self.small_bytes and all(map(self.is_small, files))
+        return Unit(tuple(files), place, pressing, pressing or small or parts >= self.files_min)
+
+    def bins(self, units: Iterable[Unit]) -> Iterator[list[Unit]]:
+        """Fill bins in order, and leave those alone that are not worth it."""
+        current: list[Unit] = []
+        weight = 0
+        for unit in units:
+            current.append(unit)
+            weight += sum(max(file.file_size, self.open_file_bytes) for file in unit.files)
+            if weight >= _BIN_FILES * self.file_bytes and self._is_worth_it(current):
+                yield current
+                current, weight = [], 0
+        if self._is_worth_it(current, self.files_min):
+            yield current
+
+    @staticmethod
+    def _is_worth_it(units: Sequence[Unit], files_min: int = 2) -> bool:
+        return sum(len(unit.files) for unit in units) >= files_min or any(unit.pressing for unit in units)
+
+
+def plan_append(
+    store: TableStore,
+    snapshot: Snapshot,
+    *,
+    full: bool = False,
+    partitions: Sequence[PartitionSpec] | None = None,
+) -> list[CompactTask]:
+    """Return what is worth compacting of an append table, in all partitions or in those that agree with a spec.
+
+    `full` asks for every small file that has another one to go with, and for every file with deleted rows.
+    """
+    check_compactable(store)
+    rules = Rules.of(store.options, full=full)
+    pick: Callable[[Rules, Bucket], list[list[Unit]]] = pick_any
+    if store.options.data_evolution_enabled():
+        pick = pick_ranges
+    elif store.schema.bucket_mode is BucketMode.HASH_FIXED:
+        pick = pick_neighbours
+    return [
+        _task(snapshot.id, bucket, [file for unit in units for file in unit.files])
+        for bucket in live_buckets(store, snapshot, partitions=partitions)
+        for units in pick(rules, bucket)
+    ]
+
+
+def pick_any(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
+    """Pick files that may go together as they like; inside a bin they keep their order."""
+    deleted = bucket.deleted_rows
+    units = [rules.unit((file,), at, deleted, 1) for at, file in enumerate(_plain(bucket.files))]
+    found = rules.bins(sorted((unit for unit in units if unit.wanted), key=lambda unit: unit.size))
+    return [sorted(units, key=lambda unit: unit.place) for units in found]
+
+
+def pick_neighbours(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
+    """Pick files of a bucket that follow each other.
+
+    Files whose numbers overlap have the order of their commits, which new files would not keep: they stay together.
+    """
+    together: list[list[DataFile]] = []
+    highest = 0
+    for file in in_sequence(_plain(bucket.files)):
+        if together and file.min_sequence_number <= highest:
+            together[-1].append(file)
+        else:
+            together.append([file])
+        highest = max(highest, file.max_sequence_number)
+    deleted = bucket.deleted_rows
+    units = [rules.unit(some, at, deleted, sum(map(rules.is_small, some))) for at, some in enumerate(together)]
+    return [found for run in _runs(units, lambda _one, _next: True) for found in rules.bins(run)]
+
+
+def pick_ranges(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
+    """Pick groups of files whose row ids follow each other; their deleted rows stay deleted, and are no reason."""
+    files = [file for file in _plain(bucket.files) if file.first_row_id is not None]
+    units = [rules.unit(group, at, {}, len(group)) for at, group in enumerate(row_id_groups(files))]
+
+    def touch(one: Unit, following: Unit) -> bool:
+        first, second = one.files[0], following.files[0]
+        return (first.first_row_id or 0) + first.row_count == second.first_row_id
+
+    return [found for run in _runs(units, touch) for found in rules.bins(run)]
+
+
+def _plain(files: Iterable[DataFile]) -> list[DataFile]:
+    """Leave out files that hold large values apart from the rows, and those that a clustering has sorted."""
+    return [file for file in files if not is_side_file(file) and file.level == 0]
+
+
+def _runs(units: Iterable[Unit], touch: Callable[[Unit, Unit], bool]) -> Iterator[list[Unit]]:
+    """Yield neighbours that are all worth a rewrite."""
+    run: list[Unit] = []
+    for unit in units:
+        if run and not (unit.wanted and touch(run[-1], unit)):
+            yield run
+            run = []
+        if unit.wanted:
+            run.append(unit)
+    if run:
+        yield run
+
+
+def _task(snapshot_id: int, bucket: Bucket, files: Sequence[DataFile]) -> CompactTask:
+    names = {file.file_name for file in files}
+    return CompactTask(
+        partition=bucket.place[0],
+        bucket=bucket.place[1],
+        total_buckets=bucket.total_buckets,
+        snapshot_id=snapshot_id,
+        files=tuple(files),
+        vectors=tuple(index for index in of_files(bucket.vectors, names) if index.deletion_ranges),
+    )

@@ -1,0 +1,155 @@
+"""Rows of an append table that move to other files: live rows of some files in, new files out, in the same order.
+
+What always holds: a row keeps its identity. In a table with row tracking it carries its id and its sequence number into
+the new file, as columns of their own. In a table with data evolution ids are not stored: they count on from the first
+id of a file, so that every row of a range is written, deleted or not, and deletion vectors move along with the rows.
+Elsewhere deleted rows are left out, for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.commit.message import CommitMessage
+from lakewright.compact.output import BucketOutput
+from lakewright.compact.task import CompactTask
+from lakewright.compact.vectors import deletions_of, write_vectors
+from lakewright.formats.deletion_vectors import Positions
+from lakewright.formats.rolling import FilePlan, SequenceNumbers
+from lakewright.metadata.store import TableStore
+from lakewright.read.files import BucketFiles
+from lakewright.read.plan import row_id_groups, split_of
+from lakewright.read.projection import ROW_ID, plan_projection
+from lakewright.read.reader import SplitReader
+from lakewright.read.scan import FileSchemas
+from lakewright.read.split import DataSplit
+from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
+from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.schema import BucketMode, TableSchema
+from lakewright.spec.types import DataField, with_nullable
+
+
+def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataField, ...]:
+    """Return the system columns that rows of a table bring along when they move; none where nothing tracks them.
+
+    With `changes` some of the rows are not what they were: their number is null, and becomes that of the snapshot.
+    """
+    options = schema.core_options
+    if not options.row_tracking_enabled() or options.data_evolution_enabled():
+        return ()
+    number = replace(SEQUENCE_NUMBER, type=with_nullable(SEQUENCE_NUMBER.type, changes))
+    return ROW_ID, number
+
+
+def read_whole(store: TableStore, split: DataSplit) -> Iterator[pa.RecordBatch]:
+    """Yield the live rows of a split in file order, with all columns and what they carry along.
+
+    Deleted rows come too where the split names no deletion vectors: then the rows of a file come at their positions.
+    """
+    carried = carried_fields(store.schema)
+    names = [field.name for field in (*store.schema.fields, *carried)]
+    projection = plan_projection(store.schema.fields, names, hidden=carried)
+    return SplitReader(store, FileSchemas(store), projection).read(split)
+
+
+def write_whole(
+    output: BucketOutput, plan: FilePlan, rows: Iterable[pa.RecordBatch], *, first_number: int | None = None
+) -> tuple[DataFile, ...]:
+    """Write rows as files of a plan; those without numbers of their own are counted from `first_number` on."""
+    sink = output.open(plan, numbers=None if first_number is None else SequenceNumbers(first_number))
+    for batch in rows:
+        sink.write(pa.Table.from_batches([batch]))
+    return sink.finish()
+
+
+def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -> CommitMessage:
+    """Write the rows of a task's files anew, in order; the message says nothing yet of index files that shrink."""
+    evolves = store.options.data_evolution_enabled()
+    groups = row_id_groups(task.files) if evolves else [(file,) for file in task.files]
+    deletions = deletions_of(store, (task.partition, task.bucket), task.vectors)
+    key = task.partition, task.bucket, task.total_buckets
+    split = split_of(store, task.snapshot_id, key, groups, deletions)
+    index: IndexFile | None = None
+    if evolves:
+        files = _in_range(store, task, output, groups, replace(split, deletion_files=()))
+        index = _moved_vectors(store, task, output, split, files)
+    else:
+        plan = FilePlan.moved(store.schema, carried_fields(store.schema), source=COMPACT)
+        first = task.files[0].min_sequence_number
+        files = write_whole(output, plan, read_whole(store, split), first_number=first)
+        if store.schema.bucket_mode is BucketMode.HASH_FIXED:
+            files = _not_beyond(files, max(file.max_sequence_number for file in task.files))
+    return CommitMessage(
+        partition_bytes=task.partition,
+        bucket=task.bucket,
+        total_buckets=task.total_buckets,
+        compact_before=task.files,
+        compact_after=files,
+        compact_new_index_files=() if index is None else (index,),
+        table=store.identity,
+        schema_id=store.schema.id,
+        write_id=output.stem,
+        partition_types=tuple(str(dtype) for dtype in store.partition_types),
+    )
+
+
+def _not_beyond(files: Iterable[DataFile], highest: int) -> tuple[DataFile, ...]:
+    """Keep the numbers of new files below those of the files that come after them in the bucket.
+
+    Some writers give a whole file one number, of which there are then fewer than rows.
+    """
+    return tuple(
+        replace(
+            file,
+            min_sequence_number=min(file.min_sequence_number, highest),
+            max_sequence_number=min(file.max_sequence_number, highest),
+        )
+        for file in files
+    )
+
+
+def _in_range(
+    store: TableStore,
+    task: CompactTask,
+    output: BucketOutput,
+    groups: Sequence[Sequence[DataFile]],
+    split: DataSplit,
+) -> tuple[DataFile, ...]:
+    """Write neighbouring groups as files with all columns, each of which knows the id of its first row."""
+    # The source is that of written files although a compaction makes them, as other implementations have it.
+    plan = FilePlan.moved(store.schema, source=APPEND)
+    low = min(file.min_sequence_number for file in task.files)
+    high = max(file.max_sequence_number for file in task.files)
+    row_id = groups[0][0].first_row_id or 0
+    files = []
+    for file in write_whole(output, plan, read_whole(store, split)):
+        files.append(replace(file, first_row_id=row_id, min_sequence_number=low, max_sequence_number=high))
+        row_id += file.row_count
+    return tuple(files)
+
+
+def _moved_vectors(
+    store: TableStore, task: CompactTask, output: BucketOutput, split: DataSplit, files: Iterable[DataFile]
+) -> IndexFile | None:
+    """Write the vectors of the groups as those of the new files: a row that was deleted stays deleted, by its id."""
+    source = BucketFiles(store, FileSchemas(store), task.partition, task.bucket)
+    ids: list[Positions] = []
+    for group in split.row_groups():
+        deletion = split.deletion_of(group)
+        found = None if deletion is None else source.deleted(split.files[group[0]], deletion)
+        if found is not None:
+            ids.append(found + np.uint64(split.files[group[0]].first_row_id or 0))
+    if not ids:
+        return None
+    deleted = np.concatenate(ids)  # groups are in the order of their ids
+    vectors: dict[str, Positions] = {}
+    for file in files:
+        first = file.first_row_id or 0
+        low, high = np.searchsorted(deleted, np.array([first, first + file.row_count], np.uint64))
+        if low < high:
+            vectors[file.file_name] = deleted[low:high] - np.uint64(first)
+    return write_vectors(store, output, vectors)

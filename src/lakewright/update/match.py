@@ -64,7 +64,7 @@ class Pairs:
 
     def where(self, keep: pa.Array | pa.ChunkedArray) -> Pairs:
         """Return the pairs for which a mask is true."""
-        at = _true(keep)
+        at = true_rows(keep)
         return Pairs(self.target[at], self.source[at])
 
 
@@ -99,6 +99,10 @@ class Matcher:
         """Return a predicate that every target row with a match fulfils: the keys themselves, or their bounds."""
         pairs = zip(self._joins, self.on, strict=True)
         return and_predicates(_bounds(field, join) for join, (field, _) in pairs if join.exact)
+
+    def last_rows(self) -> Longs:
+        """Return the source rows of which no later one has the same key, in their order; those without a key too."""
+        return self._keys.last_rows(self.source.num_rows)
 
     def _asked(self, side: Side) -> list[str]:
         refs = frozenset() if self._residual is None else self._residual.refs
@@ -187,6 +191,13 @@ class _Keys:
         counts = self._ends[codes + 1] - first
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return Pairs(np.repeat(rows, counts), self._order[np.repeat(first, counts) + within])
+
+    def last_rows(self, count: int) -> Longs:
+        """Return the last row of each key, and the rows without one, in their order."""
+        keep = np.ones(count, np.bool_)
+        keep[self._order] = False
+        keep[self._order[self._ends[1:] - 1][np.diff(self._ends) > 0]] = True
+        return np.flatnonzero(keep)
 
     def _narrowed(self, columns: Sequence[pa.Array], *, learn: bool = False) -> tuple[Longs, Longs]:
         """Return the rows whose keys are known, and the codes of their keys."""
@@ -338,6 +349,7 @@ def _large(arrow: pa.DataType) -> pa.DataType:
     return {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(arrow, arrow)
 
 
-def _true(mask: Column) -> Longs:
+def true_rows(mask: Column) -> Longs:
+    """Return the numbers of the rows for which a mask is true."""
     found: npt.NDArray[np.uint64] = pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_numpy()
     return found.astype(np.int64)

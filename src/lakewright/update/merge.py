@@ -1,0 +1,255 @@
+"""Merge and upsert: a source in memory and clauses in, one snapshot and its counts out.
+
+The target is read group by group, only the columns that decide; a group is matched, decided of and changed before the
+next one is read, in as many threads as the table writes with. Rows of the source that met no row are inserted last.
+What always holds: rows that are inserted because they were absent are committed only if nobody wrote to their
+partition, or to the table where the keys do not name the partition, since the snapshot that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.message import CommitMessage
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.read.scan import FileSchemas
+from lakewright.read.split import DataSplit
+from lakewright.spec.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.snapshot import Snapshot
+from lakewright.update.change import ChangeJob, GroupChange, Positions
+from lakewright.update.clauses import Clause, ConditionText, Decision, MergePlan, On, When, plan_merge, read_source
+from lakewright.update.find import Located, groups, hidden_fields, locate
+from lakewright.update.match import Matcher
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import Prepared, change, change_groups
+from lakewright.update.values import source_col
+from lakewright.update.ways import way_of
+from lakewright.write.writer import ArrowData, WriteJob, batches_of
+
+_CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBuilder:
+    """A merge that is being said: every clause returns a new builder, and `execute` does it, as often as it is called.
+
+    `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality.
+    """
+
+    store: TableStore
+    source: pa.Table
+    on: On
+    clauses: tuple[Clause, ...] = ()
+
+    def when_matched_update(
+        self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
+    ) -> MergeBuilder:
+        """Set columns of rows that a source row matches; without assignments all of them from the source's by name."""
+        return self._with(Clause(When.MATCHED, "update", assignments, condition))
+
+    def when_matched_delete(self, condition: ConditionText = None) -> MergeBuilder:
+        """Delete rows that a source row matches."""
+        return self._with(Clause(When.MATCHED, "delete", None, condition))
+
+    def when_not_matched_insert(
+        self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
+    ) -> MergeBuilder:
+        """Insert source rows that match no row; without assignments all columns that the source has, by name."""
+        return self._with(Clause(When.NOT_MATCHED, "insert", assignments, condition))
+
+    def when_not_matched_by_source_update(
+        self, assignments: Mapping[str, object], condition: ConditionText = None
+    ) -> MergeBuilder:
+        """Set columns of rows that no source row matches."""
+        if assignments is None:
+            raise InvalidInputError(
+                f"{self.store.name}: rows that no source row matches have nothing to take values from; give assignments"
+            )
+        return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "update", assignments, condition))
+
+    def when_not_matched_by_source_delete(self, condition: ConditionText = None) -> MergeBuilder:
+        """Delete rows that no source row matches."""
+        return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
+
+    def execute(self) -> UpdateResult:
+        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched."""
+        store = self.store
+        plan = plan_merge(
+            store.name,
+            store.schema.fields,
+            self.source.schema,
+            self.on,
+            self.clauses,
+            hidden=hidden_fields(store),
+        )
+        return run_merge(store, plan, self.source)
+
+    def _with(self, clause: Clause) -> MergeBuilder:
+        given = clause.assignments
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidInputError(
+                f"{self.store.name}: {clause.name} takes a mapping from columns to values, not {given!r}",
+                table=self.store.name,
+            )
+        return replace(self, clauses=(*self.clauses, clause))
+
+
+def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
+    """Begin a merge of a source into the table."""
+    return MergeBuilder(store, read_source(source, store.name), on)
+
+
+def upsert(store: TableStore, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:
+    """Update the rows whose keys the data has, and insert the rest of it; of equal keys in the data the last counts.
+
+    Columns that the data lacks stay as they are, or are null or their default in new rows. A primary-key table is
+    written as always: its keys are its own, and all rows count as inserted, as nobody looks what was there.
+    """
+    names = _upsert_keys(store, keys)
+    if store.schema.primary_keys:
+        return _upsert_by_key(store, data)
+    source = read_source(data, store.name)
+    unknown = [name for name in source.column_names if name not in store.schema.field_names]
+    if unknown:
+        raise InvalidInputError(
+            f"{store.name}: there is no column {unknown[0]!r} to write; drop it from the input or add it to the table",
+            table=store.name,
+            column=unknown[0],
+        )
+    clauses = [Clause(When.NOT_MATCHED, "insert")]
+    given = {name: source_col(name) for name in source.column_names if name not in names}
+    if given:
+        clauses.append(Clause(When.MATCHED, "update", given))
+    plan = plan_merge(store.name, store.schema.fields, source.schema, names, clauses)
+    last = plan.matcher(source).last_rows()
+    return run_merge(store, plan, source if len(last) == source.num_rows else source.take(pa.array(last)))
+
+
+def _upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
+    own = list(store.schema.primary_keys)
+    names = [keys] if isinstance(keys, str) else own if keys is None else list(keys)
+    if own and set(names) != set(own):
+        raise InvalidInputError(
+            f"{store.name}: rows are found by the primary key ({', '.join(own)}), not by {', '.join(names)}; leave the "
+            "keys out, or use merge",
+            table=store.name,
+        )
+    if not names:
+        raise InvalidInputError(
+            f"{store.name} has no primary key: name the columns that rows are found by, as in upsert(data, ['id'])",
+            table=store.name,
+        )
+    return names
+
+
+def _upsert_by_key(store: TableStore, data: ArrowData) -> UpdateResult:
+    parts = list(batches_of(data, store.name))  # a stream can be read once, but an attempt may have to be repeated
+    rows = sum(part.num_rows for part in parts)
+
+    def prepare(_base: Snapshot | None) -> Prepared:
+        return Prepared(tuple(_written(store, parts)), inserted=rows, way=way_of(store))
+
+    return change(store, prepare, operation="WRITE")
+
+
+def run_merge(store: TableStore, plan: MergePlan, source: pa.Table) -> UpdateResult:
+    """Carry out a merge that was checked."""
+    matcher = plan.matcher(source)
+    reads = tuple(name for name in plan.target_columns if name in store.schema.field_names)
+
+    def prepare(base: Snapshot | None) -> Prepared:
+        met = np.zeros(source.num_rows, np.bool_)
+        prepared = Prepared(way=way_of(store))
+        if base is not None:
+            schemas = FileSchemas(store)
+            work = _GroupMerge(store, plan, matcher, met, schemas)
+            parts = groups(store, base, _pruning(plan, matcher))
+            prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
+        try:
+            rows = plan.inserts(source, np.flatnonzero(~met)) if plan.not_matched else None
+            messages = [] if rows is None else _written(store, rows)
+        except BaseException:
+            delete_written(store, files_of(store, prepared.messages))
+            raise
+        return replace(
+            prepared,
+            messages=(*prepared.messages, *messages),
+            inserted=0 if rows is None else rows.num_rows,
+            unchanged=None if rows is None else _guarded_scope(store, plan),
+            reads=reads,
+        )
+
+    return change(store, prepare, operation="MERGE")
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupMerge:
+    """Decides what a merge makes of one group after the other, in any thread."""
+
+    store: TableStore
+    plan: MergePlan
+    matcher: Matcher
+    met: np.ndarray  # for each source row whether a row of the target matches it; threads only ever set it to true
+    schemas: FileSchemas
+
+    def decide(self, part: DataSplit) -> GroupChange:
+        """Match the rows of a group and return what becomes of them."""
+        found = [
+            (positions, self._decide(rows))
+            for positions, rows in _chunks(locate(self.store, part, self.plan.target_columns, schemas=self.schemas))
+        ]
+        values = [made.values for _, made in found if made.values is not None]
+        return GroupChange(
+            part,
+            _joined(positions[made.deleted] for positions, made in found),
+            _joined(positions[made.updated] for positions, made in found),
+            pa.concat_tables(values) if values else None,
+        )
+
+    def _decide(self, rows: pa.Table) -> Decision:
+        pairs = self.matcher.match(rows)
+        self.met[pairs.source] = True
+        return self.plan.decide(rows, self.matcher.source, pairs)
+
+
+def _chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
+    """Yield located rows in parts that are worth looking up together."""
+    positions: list[Positions] = []
+    batches: list[pa.RecordBatch] = []
+    for located in found:
+        positions.append(located.positions)
+        batches.append(located.rows)
+        if sum(map(len, positions)) >= _CHUNK_ROWS:
+            yield np.concatenate(positions), pa.Table.from_batches(batches)
+            positions, batches = [], []
+    if batches:
+        yield np.concatenate(positions), pa.Table.from_batches(batches)
+
+
+def _joined(arrays: Iterable[Positions]) -> Positions:
+    some = list(arrays)
+    return np.concatenate(some) if some else np.empty(0, np.int64)
+
+
+def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
+    """Return what every row of the target fulfils that the merge may change."""
+    return TRUE if plan.by_source else and_predicates((matcher.pruning(), plan.prunes))
+
+
+def _guarded_scope(store: TableStore, plan: MergePlan) -> str:
+    """Return where a row with one of the keys could have come from since: its partition, or anywhere."""
+    keys = {field.name for field, _ in plan.on}
+    return "partition" if store.schema.partition_keys and keys >= set(store.schema.partition_keys) else "table"
+
+
+def _written(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
+    """Write new rows."""
+    with WriteJob.new(store).open_writer() as writer:
+        writer.write(rows)
+        return writer.prepare()

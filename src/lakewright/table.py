@@ -26,7 +26,9 @@ from lakewright.spec.predicate import Predicate
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
-from lakewright.update import row_ids, verbs
+from lakewright.update import merge, row_ids, verbs
+from lakewright.update.clauses import On
+from lakewright.update.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
 from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
@@ -218,6 +220,28 @@ class FileStoreTable:
         with naming(self.name):
             return verbs.delete(self.store, where)
 
+    def update(self, assignments: Mapping[str, object], where: Predicate | str | None = None) -> UpdateResult:
+        """Give columns new values in the rows that fulfil a condition; without one in all rows.
+
+        A value is plain (text is taken as it stands), `target_col(name)`, an Arrow expression over the table's columns,
+        or a function of the rows as an Arrow table. Where the table tracks its rows, they keep their ids.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64(), "note": pa.string()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [5, 6], "note": ["a", "b"]}), table)
+        >>> result = table.update({"n": pc.field("n") * 10, "note": "ten times"}, "id = 2")
+        >>> result.updated, result.way
+        (1, 'copied files')
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
+        """
+        with naming(self.name):
+            return verbs.update(self.store, assignments, where)
+
     def delete_by_row_id(self, ids: RowIds) -> UpdateResult:
         """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
 
@@ -263,6 +287,57 @@ class FileStoreTable:
         """
         with naming(self.name):
             return row_ids.update_by_row_id(self.store, data, columns)
+
+    def upsert(self, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:
+        """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
+
+        `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
+        lacks stay as they are. Where the table tracks its rows, updated ones keep their ids.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [5, 6]}), table)
+        >>> result = table.upsert(pa.table({"id": [2, 3, 3], "n": [7, 8, 9]}), ["id"])
+        >>> result.updated, result.inserted
+        (1, 1)
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
+        """
+        with naming(self.name):
+            return merge.upsert(self.store, data, keys)
+
+    def merge(self, source: ArrowData, on: On) -> MergeBuilder:
+        """Begin a merge of a source into the table: add clauses, then `execute()`.
+
+        `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`. Of the clauses of
+        one kind the first whose condition holds applies. Two source rows that would change one row are an error.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [5, 6, 7]}), table)
+        >>> changes = pa.table({"id": [2, 3, 4], "n": [10, None, 30]})
+        >>> result = (
+        ...     table.merge(changes, on="id")
+        ...     .when_matched_delete(condition="s.n IS NULL")
+        ...     .when_matched_update({"n": pc.field("t.n") + pc.field("s.n")})
+        ...     .when_not_matched_insert()
+        ...     .execute()
+        ... )
+        >>> result.deleted, result.updated, result.inserted
+        (1, 1, 1)
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 5}, {'id': 2, 'n': 16}, {'id': 4, 'n': 30}]
+        """
+        with naming(self.name):
+            return merge.merge(self.store, source, on)
 
     # Tags.
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lakewright.commit.message import CommitMessage
@@ -50,6 +51,47 @@ class GroupChange:
         return not len(self.deleted) and not len(self.updated)
 
 
+def updated_in(change: GroupChange, position: int, rows: int) -> Positions:
+    """Return which of the rows of a batch are updated, by their numbers in it."""
+    low, high = np.searchsorted(change.updated, (position, position + rows))
+    return change.updated[low:high] - position
+
+
+def kept(change: GroupChange, position: int, rows: int, live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Return which of the rows of a batch stay: those that are live and not deleted by the change."""
+    low, high = np.searchsorted(change.deleted, (position, position + rows))
+    keep = np.ones(rows, dtype=np.bool_) if live is None else live.copy()
+    keep[change.deleted[low:high] - position] = False
+    return keep
+
+
+def substituted(batch: pa.RecordBatch, position: int, change: GroupChange) -> pa.Table:
+    """Return the rows of a batch with the new values of those that are updated."""
+    table = pa.Table.from_batches([batch])
+    at = updated_in(change, position, batch.num_rows)
+    if change.values is None or not len(at):
+        return table
+    first = int(np.searchsorted(change.updated, position))
+    for field_, column in zip(change.values.schema, change.values.slice(first, len(at)).columns, strict=True):
+        number = table.column_names.index(field_.name)
+        table = table.set_column(number, table.schema.field(number), _put(batch.column(number), at, column))
+    return table
+
+
+def _put(column: pa.Array, at: Positions, values: pa.ChunkedArray) -> pa.Array:
+    """Return a column with other values at some places."""
+    joined = values.combine_chunks()
+    if len(at) == len(column):
+        return joined
+    if pa.types.is_nested(column.type):
+        order = np.arange(len(column), dtype=np.int64)
+        order[at] = np.arange(len(column), len(column) + len(at))
+        return pa.concat_arrays([column, joined]).take(pa.array(order))
+    mask = np.zeros(len(column), dtype=np.bool_)
+    mask[at] = True
+    return pc.replace_with_mask(column, pa.array(mask), joined)
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeJob:
     """One attempt at one verb: the table, the snapshot whose rows were read, and what no other attempt's files have."""
@@ -82,7 +124,6 @@ class ChangeJob:
             deleted_files=tuple(deleted_files),
             new_index_files=tuple(new_index_files),
             deleted_index_files=tuple(deleted_index_files),
-            check_from_snapshot=self.snapshot.id,
             table=self.store.identity,
             schema_id=self.store.schema.id,
             write_id=self.write_id,

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message import CommitMessage, guarded
 from lakewright.compact.job import after_commit
 from lakewright.errors import CommitConflictError, CommitContentionError
 from lakewright.metadata.store import TableStore
@@ -40,6 +40,16 @@ class Prepared:
     updated: int = 0
     inserted: int = 0
     way: str = ""
+    unchanged: str | None = None  # where nobody may have written rows since: "bucket", "partition" or "table"
+    reads: tuple[str, ...] = ()  # the columns that conditions and expressions saw
+
+    def planned_on(self, base: Snapshot | None) -> tuple[CommitMessage, ...]:
+        """Return the messages, to be committed only if what was read of a snapshot still holds."""
+        return tuple(
+            guarded(message, base, unchanged=self.unchanged, reads=self.reads)
+            for message in self.messages
+            if not message.is_empty
+        )
 
 
 Prepare: TypeAlias = Callable[[Snapshot | None], Prepared]
@@ -56,8 +66,9 @@ def change(store: TableStore, prepare: Prepare, *, operation: str) -> UpdateResu
     timeout = store.options.get(CoreOptions.COMMIT_TIMEOUT)
     attempts = 0
     while True:
-        prepared = prepare(store.snapshots.latest())
-        messages = tuple(message for message in prepared.messages if not message.is_empty)
+        base = store.snapshots.latest()
+        prepared = prepare(base)
+        messages = prepared.planned_on(base)
         attempts += 1
         committer = Committer(store)
         try:

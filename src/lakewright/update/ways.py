@@ -7,12 +7,14 @@ them must be in memory; what it returns is small. If it fails, it leaves no file
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import StrEnum
+
+import numpy as np
 
 from lakewright.errors import UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.update import vectors
+from lakewright.read.scan import FileSchemas
+from lakewright.update import columns, copy, vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 
 
@@ -38,14 +40,32 @@ def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt
     """Do what is decided of groups of an append table; `task` and `attempt` are part of every file name."""
     match way_of(job.store):
         case Way.VECTORS:
-            return _marked(job, changes)
-        case way:
-            raise UnsupportedError(f"{job.store.name}: {way} are not written yet", table=job.store.name)
+            return _marked(job, changes, copy.NewRows(job, task, attempt))
+        case Way.COLUMNS:
+            return columns.apply(job, changes, task, attempt)
+        case Way.COPY:
+            return copy.apply(job, changes, task, attempt)
+        case Way.KEYED:
+            raise UnsupportedError(
+                f"{job.store.name}: rows of a primary-key table have no place to be changed in; they are replaced by "
+                "rows with their keys",
+                table=job.store.name,
+            )
 
 
-def _marked(job: ChangeJob, changes: Iterable[GroupChange]) -> Applied:
+def _marked(job: ChangeJob, changes: Iterable[GroupChange], new: copy.NewRows) -> Applied:
+    """Mark rows as deleted, and write those that changed into new files."""
+    schemas = FileSchemas(job.store)
     out = Applied()
-    for change in changes:
-        if not change.is_empty:
-            out += replace(vectors.mark(job, change.part, change.deleted), deleted=len(change.deleted))
-    return out
+    try:
+        for change in changes:
+            gone = np.union1d(change.deleted, change.updated) if len(change.updated) else change.deleted
+            if len(gone):
+                counts = Applied(deleted=len(change.deleted), updated=len(change.updated))
+                out += counts + vectors.mark(job, change.part, gone)
+            for rows in copy.changed_rows(job, change, schemas) if len(change.updated) else ():
+                new.add(rows)
+        return out + Applied(new.finish())
+    except BaseException:
+        new.discard()
+        raise

@@ -37,14 +37,13 @@ def router_of(task: WriteTask) -> Router:
             return RealBucketsRouter(task) if task.real_buckets else PostponeRouter(task)
 
 
-def buffer_of(task: WriteTask, live: LiveBuckets | None, partial_columns: tuple[str, ...] | None) -> Buffer:
-    """Return the buffer for one writer; numbers go on from `live`, or begin at 0."""
+def buffer_of(task: WriteTask, live: LiveBuckets | None, plan: FilePlan) -> Buffer:
+    """Return the buffer for one writer; numbers go on from `live`, or begin at 0. The plan is that of append tables."""
     schema = task.store.schema
     if schema.bucket_mode is BucketMode.POSTPONE and not task.real_buckets:
         return _append_buffer(task, postpone_plan(task), live)
     if schema.primary_keys:
         return _keyed_buffer(task, live)
-    plan = FilePlan.of_schema(schema, partial_columns)
     return _append_buffer(task, plan, live)
 
 

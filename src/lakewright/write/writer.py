@@ -21,10 +21,12 @@ from typing import Protocol, Self, TypeAlias
 import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
+from lakewright.compact.append_rewrite import carried_fields
 from lakewright.errors import InvalidInputError, LakewrightError, naming
 from lakewright.formats.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
+from lakewright.spec.datafile import APPEND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.supported import check_supported_for_write
@@ -70,6 +72,7 @@ class WriteJob:
     real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
     keys_only: bool = False  # what is written are the keys of rows to delete
     sequence_stride: int = 0  # where tasks share buckets: the rows of later tasks get higher numbers, this far apart
+    carries_ids: bool = False  # rows that lay in other files before bring their row ids and sequence numbers along
 
     @classmethod
     def new(
@@ -104,6 +107,13 @@ class WriteJob:
     def new_intake(self) -> Intake:
         """Return what aligns the rows of this write and finds their kinds."""
         return _intake(self, keys_only=self.keys_only)
+
+    @property
+    def file_plan(self) -> FilePlan:
+        """What the files of an append table have in common."""
+        if self.carries_ids:
+            return FilePlan.moved(self.store.schema, carried_fields(self.store.schema, changes=True), source=APPEND)
+        return FilePlan.of_schema(self.store.schema, self.partial_columns)
 
     @property
     def partial_columns(self) -> tuple[str, ...] | None:
@@ -167,7 +177,7 @@ class TableWriter:
         self._intake = job.new_intake()
         self._live = _live_buckets(job)
         self._router = router_of(self._task)
-        self._buffer = buffer_of(self._task, self._live, job.partial_columns)
+        self._buffer = buffer_of(self._task, self._live, job.file_plan)
         self._stage_bytes = min(STAGE_BYTES, max(1 << 20, store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 8)
         self._stage: list[pa.Table] = []
         self._staged_bytes = 0

@@ -1,0 +1,176 @@
+"""Copy on write: changes of groups in, files without the deleted and with the changed rows out.
+
+A file is read batch by batch and written again in its place, in its order and with its sequence numbers; where no row
+is left, it goes. Rows that cannot stay where they are get files of their own: those whose partition or bucket key is
+assigned and, where rows are marked by deletion vectors, every row that changes. In a table with row tracking rows
+carry their ids, and their sequence numbers unless they changed.
+
+What always holds: memory is bounded by a few batches, whatever the size of a file; if anything fails, no file stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.commit.message import CommitMessage
+from lakewright.compact.append_rewrite import carried_fields
+from lakewright.compact.output import BucketOutput
+from lakewright.formats.rolling import FilePlan, SequenceNumbers
+from lakewright.read.projection import ROW_ID, plan_projection
+from lakewright.read.reader import SplitReader
+from lakewright.read.scan import FileSchemas
+from lakewright.read.split import DataSplit
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.datafile import APPEND, DataFile
+from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.update import vectors
+from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, kept, substituted, updated_in
+from lakewright.write.intake import Intake
+from lakewright.write.writer import TableWriter, WriteJob
+
+
+def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt: int = 0) -> Applied:
+    """Write the files of some groups again; `task` and `attempt` are part of every file name."""
+    work = _Copying(job, f"{job.write_id}-{task}-{attempt}-c", NewRows(job, task, attempt))
+    out = Applied()
+    try:
+        for change in changes:
+            if not change.is_empty:
+                out += work.done(change)
+        return out + Applied(work.moved.finish())
+    except BaseException:
+        work.discard()
+        raise
+
+
+class NewRows:
+    """Rows of one task that leave the file they lie in: an ordinary write, but they bring their row ids along."""
+
+    def __init__(self, job: ChangeJob, task: int, attempt: int) -> None:
+        self._job = job
+        self._task = task, attempt
+        self._carried = carried_fields(job.store.schema, changes=True)
+        self._intake: Intake | None = None
+        self._writer: TableWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Take whole rows, as they are after the change, with their ids where the table tracks them."""
+        if not rows.num_rows:
+            return
+        if self._intake is None or self._writer is None:
+            made = WriteJob.new(self._job.store, write_id=self._job.write_id)
+            made = replace(made, carries_ids=bool(self._carried))
+            self._intake, self._writer = made.new_intake(), made.open_writer(*self._task)
+        taken = self._intake.take(rows.select(self._job.store.schema.field_names), None, first_row=0)
+        if self._carried:
+            ids = rows.column(ROW_ID.name)
+            schema = to_arrow_schema((*self._job.store.schema.fields, *self._carried))
+            columns = [*taken.columns, ids, pa.nulls(rows.num_rows, pa.int64())]
+            taken = pa.Table.from_arrays(columns, schema=schema)
+        self._writer.take(taken)
+
+    def finish(self) -> tuple[CommitMessage, ...]:
+        """Finish the files and return what to commit."""
+        if self._writer is None:
+            return ()
+        messages = tuple(self._writer.prepare())
+        self._writer.close()
+        return messages
+
+    def discard(self) -> None:
+        """Remove everything that was written and not handed out."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def changed_rows(job: ChangeJob, change: GroupChange, schemas: FileSchemas) -> Iterator[pa.Table]:
+    """Yield the rows that are updated as they are afterwards, with all columns and their ids."""
+    for position, batch, _ in _whole(job, change.part, schemas):
+        at = updated_in(change, position, batch.num_rows)
+        if len(at):
+            yield substituted(batch, position, change).take(pa.array(at))
+
+
+@dataclass(slots=True)
+class _Copying:
+    """One task of copying files."""
+
+    job: ChangeJob
+    stem: str
+    moved: NewRows
+    outputs: list[BucketOutput] = field(default_factory=list)
+
+    def done(self, change: GroupChange) -> Applied:
+        """Write the files of one group again."""
+        store, part = self.job.store, change.part
+        stem = f"{self.stem}{len(self.outputs)}"
+        output = BucketOutput(store, (part.partition_bytes, part.bucket), new_uuid=lambda: stem)
+        self.outputs.append(output)
+        carried = carried_fields(store.schema, changes=len(change.updated) > 0)
+        plan = FilePlan.moved(store.schema, carried, source=APPEND)
+        schema = to_arrow_schema(plan.fields)
+        first = min(file.min_sequence_number for file in part.files)
+        sink = output.open(plan, numbers=SequenceNumbers(first))
+        for rows in self._rows(change):
+            sink.write(pa.Table.from_arrays(rows.columns, schema=schema))
+        last = max(file.max_sequence_number for file in part.files)
+        files = sink.finish()
+        if not store.options.row_tracking_enabled():
+            files = tuple(_not_beyond(file, last) for file in files)
+        message = self.job.message(bucket_of(part), new_files=files, deleted_files=part.files)
+        return Applied((message,), vectors.forget(part), deleted=len(change.deleted), updated=len(change.updated))
+
+    def _rows(self, change: GroupChange) -> Iterator[pa.Table]:
+        """Yield the rows that stay, as they are afterwards."""
+        moves = self._moves(change)
+        for position, batch, live in _whole(self.job, change.part, FileSchemas(self.job.store)):
+            keep = kept(change, position, batch.num_rows, live)
+            rows = substituted(batch, position, change)
+            at = updated_in(change, position, batch.num_rows)
+            if len(at) and SEQUENCE_NUMBER.name in rows.column_names:
+                rows = _without_numbers(rows, at)
+            if len(at) and moves:
+                self.moved.add(rows.take(pa.array(at)))
+                keep[at] = False
+            yield rows if keep.all() else rows.filter(pa.array(keep))
+
+    def _moves(self, change: GroupChange) -> bool:
+        """Say whether a column is assigned that decides where a row lies."""
+        schema = self.job.store.schema
+        assigned = set() if change.values is None else set(change.values.column_names)
+        return not assigned.isdisjoint((*schema.partition_keys, *schema.bucket_keys))
+
+    def discard(self) -> None:
+        """Remove everything that was written."""
+        self.moved.discard()
+        for output in self.outputs:
+            output.discard()
+
+
+def _whole(
+    job: ChangeJob, part: DataSplit, schemas: FileSchemas
+) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
+    """Yield all rows of a group with all columns and what they carry along."""
+    carried = carried_fields(job.store.schema)
+    names = [field.name for field in (*job.store.schema.fields, *carried)]
+    projection = plan_projection(job.store.schema.fields, names, hidden=carried)
+    return SplitReader(job.store, schemas, projection).positioned(part, range(len(part.files)))
+
+
+def _without_numbers(rows: pa.Table, at: np.ndarray) -> pa.Table:
+    """Take the sequence numbers of rows that changed away: they get that of the snapshot."""
+    number = rows.column_names.index(SEQUENCE_NUMBER.name)
+    changed = np.zeros(rows.num_rows, dtype=np.bool_)
+    changed[at] = True
+    values = rows.column(number).to_numpy()
+    return rows.set_column(number, SEQUENCE_NUMBER.name, pa.array(values, pa.int64(), mask=changed))
+
+
+def _not_beyond(file: DataFile, last: int) -> DataFile:
+    """Keep the numbers of a new file below those of the files after it: some writers give a whole file one number."""
+    low, high = min(file.min_sequence_number, last), min(file.max_sequence_number, last)
+    return replace(file, min_sequence_number=low, max_sequence_number=high)

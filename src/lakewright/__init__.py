@@ -44,6 +44,8 @@ from lakewright.spec.schema import Schema, TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
 from lakewright.table import FileStoreTable
+from lakewright.update.merge import MergeBuilder
+from lakewright.update.values import lit, source_col, target_col
 from lakewright.write.builder import (
     BatchTableWrite,
     BatchWriteBuilder,
@@ -92,6 +94,7 @@ __all__ = [
     "LakewrightError",
     "LakewrightWarning",
     "MapType",
+    "MergeBuilder",
     "MergeEngine",
     "Move",
     "MultisetType",
@@ -127,7 +130,10 @@ __all__ = [
     "TagNotExistException",
     "UnsupportedError",
     "__version__",
+    "lit",
     "open_table",
     "read_table",
+    "source_col",
+    "target_col",
     "write_table",
 ]

@@ -103,6 +103,17 @@ class MergePlan:
             names |= dict.fromkeys(() if rule.assignments is None else rule.assignments.target_columns)
         return tuple(names)
 
+    @property
+    def deletes(self) -> bool:
+        """Say whether some clause deletes rows."""
+        return any(rule.assignments is None for rule in (*self.matched, *self.by_source))
+
+    @property
+    def assigned(self) -> tuple[str, ...]:
+        """The columns that updates set, in the order of the table."""
+        names = {n for r in (*self.matched, *self.by_source) if r.assignments is not None for n in r.assignments.names}
+        return tuple(field.name for field in self.fields if field.name in names)
+
     def decide(self, target: pa.Table, source: pa.Table, pairs: Pairs) -> Decision:
         """Return what becomes of rows of the target, given which of them belong to which rows of the source."""
         chosen = list(_choose(self.matched, target, source, pairs))

@@ -23,7 +23,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import from_arrow_type, to_arrow_type
 from lakewright.spec.comparison import common_type, is_float
 from lakewright.spec.literals import check_comparable
-from lakewright.spec.predicate import FALSE, TRUE, Predicate, PredicateBuilder, and_predicates
+from lakewright.spec.predicate import FALSE, Predicate, PredicateBuilder, and_predicates
 from lakewright.spec.rows import fixed_values, null_mask, plain_column
 from lakewright.spec.types import BINARY_ROOTS, TEXT_ROOTS, AtomicType, DataField
 from lakewright.update.conditions import Condition
@@ -152,12 +152,12 @@ def _converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
 def _bounds(field: DataField, join: _Join) -> Predicate:
     values = pc.unique(join.source).drop_null()
     if is_float(field.type):
-        values = values.filter(pc.is_finite(values))
+        values = values.filter(pc.invert(pc.is_nan(values)))
     if not len(values):
-        return TRUE if is_float(field.type) else FALSE
+        return FALSE
     builder = PredicateBuilder([field])
     if len(values) <= _LISTED_MAX:
-        return builder.is_in(field.name, values.to_pylist() if is_float(field.type) else list(values))
+        return builder.is_in(field.name, list(values))
     bounds = pc.min_max(values)
     return builder.between(field.name, bounds["min"], bounds["max"])
 
@@ -196,7 +196,7 @@ class _Keys:
         """Return the last row of each key, and the rows without one, in their order."""
         keep = np.ones(count, np.bool_)
         keep[self._order] = False
-        keep[self._order[self._ends[1:] - 1][np.diff(self._ends) > 0]] = True
+        keep[self._order[self._ends[1:][np.diff(self._ends) > 0] - 1]] = True
         return np.flatnonzero(keep)
 
     def _narrowed(self, columns: Sequence[pa.Array], *, learn: bool = False) -> tuple[Longs, Longs]:

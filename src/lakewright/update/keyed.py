@@ -1,0 +1,339 @@
+"""Primary-key tables: rows that were found, and what becomes of them, in; commit messages of row kinds out.
+
+A row is deleted by a row of kind -D with its key and replaced by a whole new row of kind +U; the table's merge engine
+makes the rest of it. So an engine that folds rows refuses what it would fold away, before anything is read, and every
+row that is written is one that wins. Where the changelog is the input, it gets the old rows too.
+
+What is found is what a merge of all files gives, also of files that a batch read leaves out until they are compacted:
+whoever changes a row changes its newest version. Rows that wait for a bucket cannot be merged, so they get one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.compact.postpone import distribute
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.lsm.images import layers_of
+from lakewright.lsm.keys import table_parts
+from lakewright.lsm.merge import MergeSpec
+from lakewright.lsm.partial_update import PartialUpdate
+from lakewright.lsm.sorting import sort_layers
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.plan import deletions_of, plan_splits
+from lakewright.read.scan import scan
+from lakewright.spec.keyed import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE
+from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.predicate import TRUE, Predicate
+from lakewright.spec.schema import POSTPONE, BucketMode
+from lakewright.spec.snapshot import Snapshot
+from lakewright.update.run import Prepared
+from lakewright.update.values import Assignments, without_defaults
+from lakewright.update.ways import Way
+from lakewright.write.align import Aligner
+from lakewright.write.writer import WriteJob
+
+_MERGE_ON_READ = {CoreOptions.DELETION_VECTORS_MERGE_ON_READ.key(): "true"}
+_REPLACE = "write the rows again with mode='overwrite'"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRules:
+    """What the merge engine of a primary-key table can express, and which columns it needs for that."""
+
+    store: TableStore
+    spec: MergeSpec
+
+    @classmethod
+    def of(cls, store: TableStore) -> KeyedRules:
+        """Read the rules from the schema of a table."""
+        return cls(store, MergeSpec.of_schema(store.schema, table=store.name))
+
+    @property
+    def _keys(self) -> frozenset[str]:
+        return frozenset((*self.store.schema.primary_keys, *self.store.schema.partition_keys))
+
+    @property
+    def _sequence(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.spec.sequence_fields)
+
+    @property
+    def _partial(self) -> PartialUpdate | None:
+        return self.spec.function if isinstance(self.spec.function, PartialUpdate) else None
+
+    @property
+    def _removing(self) -> frozenset[str]:
+        """The sequence fields of groups whose deletes remove the record."""
+        groups = () if self._partial is None else self._partial.groups
+        return frozenset(name for group in groups if group.removes for name in group.names)
+
+    @property
+    def writes_old_rows(self) -> bool:
+        """Say whether the changelog is what is written, so that it must be told of old rows."""
+        producer = self.store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+        return producer is ChangelogProducer.INPUT and self.spec.engine is MergeEngine.DEDUPLICATE
+
+    @property
+    def writes_whole_rows(self) -> bool:
+        """Say whether an update writes all columns; functions and groups would count what stays a second time."""
+        return self._partial is None or not (self._partial.groups or self._partial.functions)
+
+    @property
+    def kind_field(self) -> str | None:
+        """The column of the table that says the kinds of rows, None where they are told apart from the columns."""
+        return self.store.options.get(CoreOptions.ROWKIND_FIELD)
+
+    def to_delete(self) -> tuple[str, ...]:
+        """Return the columns of a row that must be known to delete it; its sequence fields, or it would win again."""
+        if self.writes_old_rows:
+            return self.store.schema.field_names
+        return self._in_order(self._keys | self._sequence | self._removing)
+
+    def to_update(self, assigned: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of a row that must be known to give it new values in some of them."""
+        if self.writes_whole_rows:
+            return self.store.schema.field_names
+        required = {field.name for field in self.store.schema.fields if not field.type.nullable}
+        return self._in_order(self._keys | self._sequence | required | {*assigned})
+
+    def _in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        return tuple(name for name in self.store.schema.field_names if name in names)
+
+    def check_delete(self) -> None:
+        """Refuse to delete where the table would not, or could not, forget the rows."""
+        options, engine = self.store.options, self.spec.engine
+        if options.get(CoreOptions.IGNORE_DELETE):
+            raise self._refused("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
+        partial, aggregates = self._partial, MergeEngine.AGGREGATION
+        removes = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
+        if partial is not None and not (partial.remove_on_delete or self._removing):
+            raise self._refused("delete", "merge-engine", f"set {removes.key()!r} = 'true', or {_REPLACE}")
+        removes = CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE
+        if engine is aggregates and not options.get(removes):
+            raise self._refused("delete", "merge-engine", f"set {removes.key()!r} = 'true', or {_REPLACE}")
+        if engine is MergeEngine.FIRST_ROW:
+            raise self._refused("delete", "merge-engine", _REPLACE)
+
+    def check_update(self, assigned: Collection[str]) -> None:
+        """Refuse to assign columns that find the row, or that the merge engine computes."""
+        telling = {*self._keys, self.kind_field}
+        fixed = tuple(name for name in self.store.schema.field_names if name in telling and name in assigned)
+        if fixed:
+            raise InvalidInputError(
+                f"{self.store.name}: {', '.join(map(repr, fixed))} cannot be assigned: key and partition columns, and "
+                "the one that 'rowkind.field' names, tell which row it is; delete the row and write the new one",
+                table=self.store.name,
+                columns=fixed,
+            )
+        if self.spec.engine in {MergeEngine.AGGREGATION, MergeEngine.FIRST_ROW}:
+            raise self._refused("update", "merge-engine", _REPLACE)
+        for name in assigned:
+            self._check_plain(name)
+
+    def _check_plain(self, name: str) -> None:
+        if self._partial is None:
+            return
+        group = next((g for g in self._partial.groups if name in {*g.names, *g.columns}), None)
+        if group is not None:
+            option = f"fields.{','.join(group.names)}.sequence-group"
+            advice = f"write rows with {name!r} and a newer {group.names[0]!r}, which is how its group is changed"
+            raise self._refused(f"update {name!r} of", option, advice)
+        function = self._partial.functions.get(name)
+        if function is not None and function.name != "last_non_null_value":
+            raise self._refused(f"update {name!r} of", function.option, "write rows that the function folds in")
+
+    def _refused(self, verb: str, option: str, advice: str) -> UnsupportedError:
+        value = self.store.schema.options.get(option, "true")
+        return UnsupportedError(
+            f"{self.store.name}: cannot {verb} a table with {option!r} = {value!r}, which would not do it; {advice}",
+            table=self.store.name,
+            option=option,
+        )
+
+    def check_deleted(self, old: pa.Table) -> None:
+        """Refuse rows that a delete would not remove: no sequence field of a removing group is set."""
+        if not self._removing or self._partial is None or self._partial.remove_on_delete:
+            return
+        unset = np.ones(old.num_rows, np.bool_)
+        for name in self._removing:
+            unset &= old.column(name).is_null().to_numpy()
+        if unset.any():
+            option = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP.key()
+            raise self._refused(f"delete rows without {', '.join(sorted(self._removing))} from", option, _REPLACE)
+
+    def check_updated(self, old: pa.Table, values: pa.Table) -> None:
+        """Refuse new values that would not win: a null that means "as it was", or an older sequence field."""
+        if self._partial is not None:
+            for name in values.column_names:
+                lost = pc.and_(pc.is_null(values.column(name)), pc.is_valid(old.column(name)))
+                if pc.any(lost).as_py():
+                    advice = f"'merge-engine' = 'partial-update' keeps the value that is there; {_REPLACE}"
+                    raise UnsupportedError(
+                        f"{self.store.name}: the column {name!r} cannot become null: {advice}",
+                        table=self.store.name,
+                        column=name,
+                        option="merge-engine",
+                    )
+        moved = [name for name in values.column_names if name in self._sequence]
+        if not moved or not old.num_rows:
+            return
+        names = [field.name for field in self.spec.sequence_fields]
+        before = old.select(names)
+        both = pa.concat_tables([before, _with_values(before, values.select(moved))])
+        found = sort_layers(layers_of(table_parts(both, self.spec.sequence)), len(both))
+        ranks = np.empty(len(both), np.int64)
+        ranks[found.order] = np.cumsum(found.new)
+        if bool((ranks[old.num_rows :] < ranks[: old.num_rows]).any()):
+            raise InvalidInputError(
+                f"{self.store.name}: {', '.join(map(repr, moved))} would become older than it is, and of two rows with "
+                "one key the one with the newer 'sequence.field' wins; assign a value that is not older",
+                table=self.store.name,
+                columns=tuple(moved),
+                option="sequence.field",
+            )
+
+
+class KeyedWriter:
+    """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
+
+    def __init__(self, store: TableStore) -> None:
+        schema = store.schema
+        self.rules = KeyedRules.of(store)
+        self._store = store
+        # Whoever writes a whole row means the nulls in it.
+        plain = store.with_schema(replace(schema, fields=without_defaults(schema.fields)))
+        real_buckets = schema.bucket_mode is BucketMode.POSTPONE
+        self._writer = WriteJob.new(plain, real_buckets=real_buckets).open_writer()
+        self._new_rows = Aligner(schema.fields, table=store.name)
+        self._counts = {DELETE: 0, UPDATE_AFTER: 0, INSERT: 0}
+
+    def delete(self, old: pa.Table) -> None:
+        """Delete rows, of which at least the columns that `rules.to_delete` names are known."""
+        self.rules.check_deleted(old)
+        self._writer.delete(old.select(self.rules.to_delete()))
+        self._counts[DELETE] += old.num_rows
+
+    def update(self, old: pa.Table, values: pa.Table) -> None:
+        """Give rows new values in some columns; `old` has at least the columns that `rules.to_update` names."""
+        old = old.select(self.rules.to_update(values.column_names))
+        self.rules.check_updated(old, values)
+        new = self._whole(_with_values(old, values))
+        if self.rules.writes_old_rows:
+            kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), old.num_rows)
+            self._write(pa.concat_tables([old, new]), kinds)
+        else:
+            self._write(new, np.full(new.num_rows, UPDATE_AFTER, np.int8))
+        self._counts[UPDATE_AFTER] += old.num_rows
+
+    def insert(self, rows: pa.Table) -> None:
+        """Add rows whose keys are not there; columns that are left out get their defaults."""
+        self._write(self._new_rows.align(rows), np.full(rows.num_rows, INSERT, np.int8))
+        self._counts[INSERT] += rows.num_rows
+
+    def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> Prepared:
+        """Finish the files; nobody may have written rows as far as `unchanged` says, or further where keys move."""
+        messages = tuple(self._writer.prepare())
+        deleted, updated, inserted = self._counts.values()
+        scope = _as_far_as_needed(unchanged, self._store.schema.bucket_mode)
+        return Prepared(messages, deleted, updated, inserted, Way.KEYED, scope, tuple(reads))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()  # files that were not handed out are removed
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all columns of the table; those that were left out hold nothing, and stay as they are."""
+        schema = self._store.schema.arrow_schema
+        given = rows.column_names
+        columns = [rows.column(f.name) if f.name in given else pa.nulls(rows.num_rows, f.type) for f in schema]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _write(self, rows: pa.Table, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
+        field = self.rules.kind_field
+        if field is None:
+            self._writer.write(rows, row_kinds=pa.array(kinds))
+            return
+        at = rows.column_names.index(field)
+        texts = pa.array(KIND_NAMES).take(pa.array(kinds)).cast(rows.schema.field(at).type)
+        self._writer.write(rows.set_column(at, rows.schema.field(at), texts))
+
+
+def _as_far_as_needed(unchanged: str, mode: BucketMode) -> str:
+    """Return where nobody may write: a key without a fixed place may be written anywhere."""
+    if mode is BucketMode.KEY_DYNAMIC or unchanged == "table":
+        return "table"
+    return "partition" if mode is BucketMode.POSTPONE else unchanged
+
+
+def _with_values(rows: pa.Table, values: pa.Table) -> pa.Table:
+    """Return rows with some columns replaced."""
+    columns = [values.column(n) if n in values.column_names else rows.column(n) for n in rows.column_names]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def prepare_delete(store: TableStore, base: Snapshot | None, predicate: Predicate) -> Prepared:
+    """Delete the rows of a snapshot that fulfil a predicate."""
+    base = settled(store, base)
+    if base is None:
+        return Prepared(way=Way.KEYED)
+    with KeyedWriter(store) as writer:
+        for rows in rows_of(store, base, writer.rules.to_delete(), predicate):
+            writer.delete(rows)
+        return writer.finish()
+
+
+def prepare_update(
+    store: TableStore, base: Snapshot | None, assignments: Assignments, predicate: Predicate
+) -> Prepared:
+    """Give the rows of a snapshot that fulfil a predicate new values in some columns."""
+    base = settled(store, base)
+    if base is None:
+        return Prepared(way=Way.KEYED)
+    with KeyedWriter(store) as writer:
+        needed = {*writer.rules.to_update(assignments.names), *assignments.target_columns}
+        columns = [name for name in store.schema.field_names if name in needed]
+        for rows in rows_of(store, base, columns, predicate):
+            writer.update(rows, assignments.evaluate(rows.num_rows, rows))
+        return writer.finish()
+
+
+def rows_of(
+    store: TableStore, base: Snapshot, columns: Sequence[str], predicate: Predicate = TRUE
+) -> Iterator[pa.Table]:
+    """Yield the merged rows of a snapshot that fulfil a predicate, level 0 included even where reads leave it out."""
+    if store.options.hides_level_0():
+        store = store.with_schema(store.schema.with_options(_MERGE_ON_READ))
+    entries = scan(store, base, predicate).entries
+    index = [] if base.index_manifest is None else store.manifests.read_index(base.index_manifest)
+    splits = plan_splits(store, base.id, entries, deletions_of(store, index))
+    read = ReadBuilder(store).with_filter(predicate).with_projection(list(columns)).new_read()
+    for batch in read.to_arrow_batch_reader(splits):
+        if batch.num_rows:
+            yield pa.Table.from_batches([batch])
+
+
+def settled(store: TableStore, base: Snapshot | None) -> Snapshot | None:
+    """Return a snapshot in which no rows wait for a bucket: the given one, or a newer one in which they got theirs."""
+    if base is None or store.schema.bucket_mode is not BucketMode.POSTPONE:
+        return base
+    waiting = store.manifests.live(base, keep=lambda _partition, bucket, _total, _level: bucket == POSTPONE)
+    if not waiting:
+        return base
+    if store.options.get(CoreOptions.WRITE_ONLY):
+        raise UnsupportedError(
+            f"{store.name}: {len(waiting)} files of rows wait for a bucket, where no read finds them, and the table is "
+            "'write-only' = 'true'; compact it first, with table.copy({'write-only': 'false'}).compact()",
+            table=store.name,
+            option="write-only",
+        )
+    distribute(store)
+    return store.snapshots.latest()

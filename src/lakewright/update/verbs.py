@@ -6,8 +6,9 @@ and commits once. If somebody else changed the same rows in the meantime, it beg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,9 @@ from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update import keyed
+from lakewright.update import columns, keyed
 from lakewright.update.change import ChangeJob, GroupChange, Positions, no_positions
-from lakewright.update.find import Located, condition, groups, locate
+from lakewright.update.find import Located, condition, groups, hidden_fields, locate
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments
@@ -30,50 +31,73 @@ from lakewright.update.ways import Way, way_of
 def delete(store: TableStore, where: Predicate | str | None) -> UpdateResult:
     """Delete the rows that fulfil a condition; None means all of them."""
     predicate = condition(store, where)
-    if way_of(store) is Way.KEYED:
-        keyed.KeyedRules.of(store).check_delete()
-        return change(store, lambda base: keyed.prepare_delete(store, base, predicate), operation="DELETE")
-
-    def prepare(base: Snapshot | None) -> Prepared:
-        if base is None:
-            return Prepared(way=way_of(store))
-        schemas = FileSchemas(store)
-
-        def decide(part: DataSplit) -> GroupChange:
-            found = [located.positions for located in locate(store, part, (), predicate, schemas=schemas)]
-            return GroupChange(part, _joined(found))
-
-        prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide)
-        return replace(prepared, reads=tuple(predicate.columns()))
-
-    return change(store, prepare, operation="DELETE")
+    check_delete(store)
+    return change(store, partial(prepare_delete, store, predicate), operation="DELETE")
 
 
 def update(store: TableStore, assignments: Mapping[str, object], where: Predicate | str | None = None) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows."""
     predicate = condition(store, where)
-    fields = store.schema.fields
-    with naming(store.name):
-        checked = check_assignments(assignments, Scope(fields), fields, table=store.name)
+    checked = checked_update(store, assignments)
+    return change(store, partial(prepare_update, store, checked, predicate), operation="UPDATE")
+
+
+def check_delete(store: TableStore) -> None:
+    """Refuse, before anything is read, to delete rows where the table cannot forget them."""
     if way_of(store) is Way.KEYED:
+        keyed.KeyedRules.of(store).check_delete()
+
+
+def checked_update(
+    store: TableStore, assignments: Mapping[str, object], read: Sequence[str] | None = None
+) -> Assignments:
+    """Check assignments against the table, before anything is read; functions see the columns of `read`, or all."""
+    fields = store.schema.fields
+    scope = Scope(fields if read is None else (*fields, *hidden_fields(store)))
+    with naming(store.name):
+        checked = check_assignments(assignments, scope, fields, table=store.name, read=read or ())
+    way = way_of(store)
+    if way is Way.KEYED:
         keyed.KeyedRules.of(store).check_update(checked.names)
-        return change(store, lambda base: keyed.prepare_update(store, base, checked, predicate), operation="UPDATE")
+    elif way is Way.COLUMNS:
+        columns.check_assignable(store, checked.names)
+    return checked
 
-    def prepare(base: Snapshot | None) -> Prepared:
-        if base is None:
-            return Prepared(way=way_of(store))
-        schemas = FileSchemas(store)
 
-        def decide(part: DataSplit) -> GroupChange:
-            found = list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
-            values = [_values(checked, located) for located in found]
-            positions = _joined([located.positions for located in found])
-            return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
+def prepare_delete(store: TableStore, predicate: Predicate, base: Snapshot | None) -> Prepared:
+    """Delete the rows of a snapshot that fulfil a predicate; nothing is committed."""
+    way = way_of(store)
+    if way is Way.KEYED:
+        return keyed.prepare_delete(store, base, predicate)
+    if base is None:
+        return Prepared(way=way)
+    schemas = FileSchemas(store)
 
-        prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide)
-        return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
+    def decide(part: DataSplit) -> GroupChange:
+        found = [located.positions for located in locate(store, part, (), predicate, schemas=schemas)]
+        return GroupChange(part, _joined(found))
 
-    return change(store, prepare, operation="UPDATE")
+    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide)
+    return replace(prepared, reads=tuple(predicate.columns()))
+
+
+def prepare_update(store: TableStore, checked: Assignments, predicate: Predicate, base: Snapshot | None) -> Prepared:
+    """Give rows of a snapshot that fulfil a predicate new values; nothing is committed."""
+    way = way_of(store)
+    if way is Way.KEYED:
+        return keyed.prepare_update(store, base, checked, predicate)
+    if base is None:
+        return Prepared(way=way)
+    schemas = FileSchemas(store)
+
+    def decide(part: DataSplit) -> GroupChange:
+        found = list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
+        values = [_values(checked, located) for located in found]
+        positions = _joined([located.positions for located in found])
+        return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
+
+    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide)
+    return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
 
 
 def _values(assignments: Assignments, located: Located) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import naming
+from lakewright.formats.deletion_vectors import live_mask
 from lakewright.metadata.store import TableStore
 from lakewright.read.plan import deletions_of, plan_splits
 from lakewright.read.projection import ROW_TRACKING_FIELDS, plan_projection
@@ -22,12 +23,15 @@ from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, scan
 from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
+from lakewright.spec.datafile import DataFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate import FALSE, TRUE, Predicate, bind, normalise
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume, bind, may_match, negate, normalise
 from lakewright.spec.predicate_text import parse_predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.types import DataField
+from lakewright.spec.stats import ColumnStats, field_stats
+from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField
 from lakewright.update.change import Positions
+from lakewright.update.vectors import deleted_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,15 @@ def locate(
 
     Columns may be `_ROW_ID` and `_SEQUENCE_NUMBER` where the table tracks its rows.
     """
-    projection = plan_projection(store.schema.fields, list(columns), predicate, hidden=hidden_fields(store))
-    reader = SplitReader(store, schemas or FileSchemas(store), projection, predicate)
-    residual = reader.residual(part)
+    schemas = schemas or FileSchemas(store)
+    residual = residual_of(store, part, predicate, schemas)
     if residual == FALSE:
         return
+    projection = plan_projection(store.schema.fields, list(columns), residual, hidden=hidden_fields(store))
+    if not projection.read_fields:
+        yield from _all_live(store, part)
+        return
+    reader = SplitReader(store, schemas, projection, residual)
     for position, batch, live in reader.positioned(part, range(len(part.files)), residual):
         rows = projection.apply(batch)
         found = _matching(batch, live, residual)
@@ -85,6 +93,57 @@ def locate(
             yield Located(part, np.arange(position, position + batch.num_rows, dtype=np.int64), rows)
         elif len(found):
             yield Located(part, found + position, rows.take(pa.array(found)))
+
+
+def residual_of(store: TableStore, part: DataSplit, predicate: Predicate, schemas: FileSchemas) -> Predicate:
+    """Return what is left to ask of the rows of a group: nothing where its partition or its statistics say it all."""
+    known = dict(zip(store.schema.partition_keys, store.partition_values(part.partition_bytes), strict=True))
+    residual = assume(predicate, known)
+    if residual in (TRUE, FALSE) or len(part.files) > 1 or not _matches_all(store, part.files[0], residual, schemas):
+        return residual
+    return TRUE
+
+
+def _matches_all(store: TableStore, file: DataFile, predicate: Predicate, schemas: FileSchemas) -> bool:
+    """Say whether every row of a file surely fulfils a predicate: none may fulfil its opposite, and none be unknown."""
+    fields = schemas.fields_of(file.schema_id)
+    today = {field.name: field for field in store.schema.fields}
+    stats: dict[str, ColumnStats] = {}
+    for leaf in predicate.leaves():
+        column = today.get(leaf.field or "")
+        stored = next((f for f in fields if column is not None and f.id == column.id), None)
+        if column is None or stored is None or stored != column or not _is_plain(stored, file):
+            return False
+        if None in leaf.literals:  # what is unknown has no opposite
+            return False
+        found = field_stats(file, stored.name, fields)
+        if found is None or found.null_count != 0:
+            return False
+        stats[column.name] = found
+    return not may_match(negate(predicate), stats.get, file.row_count)
+
+
+def _is_plain(field: DataField, file: DataFile) -> bool:
+    """Say whether bounds of a column tell all of its values: numbers may be NaN, and ORC files move times."""
+    if not isinstance(field.type, AtomicType) or field.type.root in {"FLOAT", "DOUBLE"}:
+        return False
+    return not (file.file_name.endswith(".orc") and field.type.root in TIMESTAMP_ROOTS)
+
+
+def _all_live(store: TableStore, part: DataSplit) -> Iterator[Located]:
+    """Yield all live rows of a group at once, without columns; no data file is opened."""
+    start, end = part.range_of(range(len(part.files)))
+    positions = np.arange(start, end, dtype=np.int64)
+    gone = deleted_of(store, part)
+    if gone is not None:
+        positions = positions[live_mask(gone, start, end - start)]
+    if len(positions):
+        yield Located(part, positions, without_columns(len(positions)))
+
+
+def without_columns(rows: int) -> pa.RecordBatch:
+    """Return a batch of some rows and no columns."""
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
 
 
 def _matching(batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> Positions | None:

@@ -1,0 +1,117 @@
+"""Finding rows: which files are read, which are not, and that positions count what lies in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.read.files import BucketFiles
+from lakewright.update.find import condition, groups, locate
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(40), pa.int64()),
+        "x": pa.array([None if i % 10 == 3 else i for i in range(40)], pa.int64()),
+        "f": pa.array([float("nan") if i == 12 else float(i) for i in range(40)]),
+        "s": pa.array([f"s{i:02}" for i in range(40)]),
+        "p": pa.array([i // 20 for i in range(40)], pa.int32()),
+    }
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lw.FileStoreTable:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    options = {"deletion-vectors.enabled": "true"}
+    wanted = lw.Schema.from_pyarrow_schema(ROWS.schema, partition_keys=["p"], options=options)
+    catalog.create_table("d.t", wanted)
+    made = catalog.get_table("d.t")
+    for start in range(0, 40, 10):
+        lw.write_table(ROWS.slice(start, 10), made)
+    return made
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note every data file that is opened."""
+    seen: list[str] = []
+    real = BucketFiles._open  # noqa: SLF001 - what opens files
+
+    def noted(self: BucketFiles, file: Any, evolution: Any) -> Any:
+        seen.append(file.file_name)
+        return real(self, file, evolution)
+
+    monkeypatch.setattr(BucketFiles, "_open", noted)
+    return seen
+
+
+def found(table: lw.FileStoreTable, where: str | None, columns: tuple[str, ...] = ()) -> list[int]:
+    """Return the positions of the rows that are found, file by file."""
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    predicate = condition(table.store, where)
+    out: list[int] = []
+    for part in groups(table.store, snapshot, predicate):
+        for located in locate(table.store, part, columns, predicate):
+            assert located.rows.num_rows == len(located.positions)
+            assert (np.diff(located.positions) > 0).all()
+            out += located.positions.tolist()
+    return out
+
+
+@pytest.mark.parametrize(
+    ("where", "rows", "files"),
+    [
+        (None, 40, 0),
+        ("p = 1", 20, 0),
+        ("p = 1 AND id >= 20", 20, 0),
+        ("id >= 0", 40, 0),
+        ("id >= 15", 25, 1),
+        ("id < 5", 5, 1),
+        ("s >= 's'", 40, 0),
+        ("id IS NOT NULL", 40, 0),
+        ("x IS NOT NULL", 36, 4),  # there are nulls
+        ("x >= 0", 36, 4),
+        ("f >= 0.0", 39, 4),  # NaN is in no bounds
+        ("id NOT IN (77, NULL)", 0, 0),  # what is unknown has no opposite
+        ("NOT (id > 100)", 40, 0),
+        ("id < 10 OR p = 1", 30, 0),
+        ("s LIKE 's%'", 40, 4),
+    ],
+)
+def test_only_files_whose_statistics_leave_a_doubt_are_read(
+    table: lw.FileStoreTable, opened: list[str], where: str | None, rows: int, files: int
+) -> None:
+    assert len(found(table, where)) == rows
+    assert len(opened) == files
+
+
+def test_deleted_rows_are_not_found_again_and_keep_their_positions(table: lw.FileStoreTable) -> None:
+    table.delete("id IN (0, 1, 5, 17)")
+    assert found(table, "id < 20") == [2, 3, 4, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert found(table, "id < 10 AND x < 8", ("s", "p")) == [2, 4, 6, 7]
+
+
+def test_columns_come_with_the_positions(table: lw.FileStoreTable) -> None:
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    predicate = condition(table.store, "id IN (21, 39)")
+    rows = [
+        (row["s"], row["p"], position)
+        for part in groups(table.store, snapshot, predicate)
+        for located in locate(table.store, part, ("s", "p"), predicate)
+        for row, position in zip(located.rows.to_pylist(), located.positions.tolist(), strict=True)
+    ]
+    assert rows == [("s21", 1, 1), ("s39", 1, 9)]
+
+
+def test_a_column_that_is_not_there_is_named(table: lw.FileStoreTable) -> None:
+    for where in ("nope = 1", "_ROW_ID = 1"):  # the table does not track its rows
+        with pytest.raises(lw.errors.ColumnNotExistException, match=r"d\.t: .*there is no column"):
+            condition(table.store, where)

@@ -1,5 +1,7 @@
 """The Ray engine: lazy datasets of a table's rows, and distributed writes with one atomic commit."""
 
+from lakewright.distributed import WriteResult
 from lakewright.ray.read import read_table
+from lakewright.ray.write import write_table
 
-__all__ = ["read_table"]
+__all__ = ["WriteResult", "read_table", "write_table"]

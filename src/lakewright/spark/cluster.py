@@ -30,8 +30,7 @@ from lakewright.spark.estimate import parallelism, size_of
 from lakewright.spark.jobs import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema import BucketMode
-from lakewright.write.assign import BUCKETS_MAX
-from lakewright.write.sender import Receivers, joined
+from lakewright.write.sender import Receivers, joined, receivers_for
 from lakewright.write.writer import WriteJob
 
 _TASK_BYTES = 64 << 20  # worth a task of its own
@@ -72,7 +71,8 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
         case BucketMode.KEY_DYNAMIC:
             return _as_blocks(df, job, Receivers(1), "as blocks to one task, which knows where each key lives")
         case BucketMode.HASH_DYNAMIC:
-            receivers = _assigners(df, job, concurrency)
+            writers = _writers(df, job, concurrency)
+            receivers = receivers_for(job, writers=writers, rows=_rows(df), assigners_max=concurrency)
             return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by the assigner of the key")
         case BucketMode.HASH_FIXED | BucketMode.POSTPONE:
             receivers = Receivers(_writers(df, job, concurrency))
@@ -113,26 +113,10 @@ def _writers(df: DataFrame, job: WriteJob, concurrency: int | None) -> int:
     return max(1, most if concurrency is None else min(most, concurrency))
 
 
-def _assigners(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
-    """Return how many tasks give buckets to keys: each begins buckets of its own, so not more than fill them."""
-    options, partitioned = job.store.options, bool(job.store.schema.partition_keys)
-    writers = _writers(df, job, concurrency)
-    wished = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
-    if wished is None:
-        wished = 1 if partitioned else min(writers, _filled_buckets(df, options))
-    most = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
-    assigners = max(1, min(wished, concurrency or BUCKETS_MAX, most if most > 0 else BUCKETS_MAX))
-    groups = max(1, writers // assigners) if partitioned else 1
-    return Receivers(assigners * groups, assigners)
-
-
-def _filled_buckets(df: DataFrame, options: CoreOptions) -> int:
-    """Return how many dynamic buckets the frame fills, as far as Spark can tell."""
+def _rows(df: DataFrame) -> int | None:
+    """Return about how many rows the frame has, as far as Spark can tell."""
     size = size_of(df)
-    if size is None:
-        return parallelism(df.sparkSession)
-    rows = size // (8 + 8 * len(df.columns))
-    return -(-rows // max(1, options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)))
+    return None if size is None else size // (8 + 8 * len(df.columns))
 
 
 # ---- the ways --------------------------------------------------------------------------------------------------------

@@ -141,6 +141,19 @@ class TableWrite:
         room = importlib.import_module("lakewright.spark.write")
         return room.write_spark(self, df, overwrite=overwrite, concurrency=concurrency, spark_options=spark_options)
 
+    def write_ray(
+        self,
+        dataset: Any,  # noqa: ANN401 - a dataset of Ray, an optional package
+        overwrite: bool = False,  # noqa: FBT001, FBT002 - a flag of one call, as its peers have it
+        concurrency: int | None = None,
+        ray_remote_args: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - a `WriteResult` of the Ray engine
+        """Write a Ray dataset with Ray's workers, commit it in one snapshot and return what was written."""
+        room = importlib.import_module("lakewright.ray.write")
+        return room.write_ray(
+            self, dataset, overwrite=overwrite, concurrency=concurrency, ray_remote_args=ray_remote_args
+        )
+
     def close(self) -> None:
         """Let everything go, and remove files that were never handed out."""
         self._closed = True
@@ -242,6 +255,10 @@ class BatchWriteBuilder:
         """Open a writer."""
         return BatchTableWrite(self._store, overwrite=self._static_partition is not None, purpose=self._purpose)
 
+    def new_update(self) -> Any:  # noqa: ANN401 - a `BatchTableUpdate`, of a room above this one
+        """Return what changes rows that are there, under pypaimon's names."""
+        return importlib.import_module("lakewright.update.builder").BatchTableUpdate(self._store)
+
     @property
     def _purpose(self) -> Purpose:
         return Purpose(self._commit_user, self._static_partition)
@@ -304,6 +321,10 @@ class StreamWriteBuilder:
     def new_write(self) -> StreamTableWrite:
         """Open a writer."""
         return StreamTableWrite(self._store)
+
+    def new_update(self) -> Any:  # noqa: ANN401 - a `StreamTableUpdate`, of a room above this one
+        """Return what changes rows that are there, under pypaimon's names."""
+        return importlib.import_module("lakewright.update.builder").StreamTableUpdate(self._store)
 
     def new_commit(self) -> StreamTableCommit:
         """Open the commit."""

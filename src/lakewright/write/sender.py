@@ -24,8 +24,9 @@ import pyarrow as pa
 
 from lakewright.spec.buckets import row_hashes
 from lakewright.spec.datafile import EMPTY_ROW
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, TableSchema
-from lakewright.write.assign import Assigner, channels_of
+from lakewright.write.assign import BUCKETS_MAX, Assigner, channels_of
 from lakewright.write.routing import Group, HashRouter, Routing, number_partitions, place_rows, route
 from lakewright.write.writer import WriteJob
 
@@ -59,6 +60,32 @@ class Receivers:
                 return first + group.bucket
             case _:
                 return (zlib.crc32(group.partition) + group.bucket) % self.count
+
+
+def receivers_for(job: WriteJob, *, writers: int, rows: int | None, assigners_max: int | None = None) -> Receivers:
+    """Return who takes what is sent, if so many writers are at hand: not more than there is work for.
+
+    Each assigner of dynamic buckets begins buckets of its own, so there are no more of them than so many rows fill.
+    """
+    options, schema = job.store.options, job.store.schema
+    match schema.bucket_mode:
+        case BucketMode.KEY_DYNAMIC:
+            return Receivers(1)
+        case BucketMode.HASH_FIXED if not schema.partition_keys:
+            return Receivers(max(1, min(writers, options.bucket())))
+        case BucketMode.HASH_DYNAMIC:
+            wished = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
+            if wished is None and schema.partition_keys:
+                wished = 1
+            elif wished is None:
+                filled = options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)
+                wished = writers if rows is None else min(writers, -(-rows // max(1, filled)))
+            most = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+            assigners = max(1, min(wished, assigners_max or BUCKETS_MAX, most if most > 0 else BUCKETS_MAX))
+            groups = max(1, writers // assigners) if schema.partition_keys else 1
+            return Receivers(assigners * groups, assigners)
+        case _:
+            return Receivers(max(1, writers))
 
 
 def send(

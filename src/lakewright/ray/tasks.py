@@ -1,0 +1,266 @@
+"""Tasks of our own on Ray: work in, one answer per task home.
+
+Always holds: when `Tasks.finish` returns, every task's answer is there once; when the block of `Tasks` ends with an
+error, no task of it runs any more. An error of ours that a task raised is what the caller gets. Ray starts tasks again
+whose worker died; each attempt has a number of its own, so what a dead one left behind can be told apart.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import ray
+from ray.exceptions import RayError
+
+from lakewright.calls import Progress, ProgressCallback
+from lakewright.commit.message import CommitMessage
+from lakewright.compact.job import RunTasks
+from lakewright.compact.rewrite import run_task
+from lakewright.compact.task import CompactTask
+from lakewright.distributed import pack, remove_all_but, sweep, unpack
+from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.metadata.store import TableStore
+from lakewright.write.assign import Assigner
+from lakewright.write.sender import Receivers, send
+from lakewright.write.writer import WriteJob
+
+_STOP_SECONDS_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the tasks of a write run."""
+
+    concurrency: int | None = None
+    remote_args: Mapping[str, Any] | None = None  # as `ray.remote` takes them
+    progress: bool | ProgressCallback | None = None
+
+    @property
+    def running_max(self) -> int:
+        """How many tasks run at a time, at most."""
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        return cpus if self.concurrency is None else min(cpus, self.concurrency)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one task brought home."""
+
+    number: int
+    payload: bytes  # packed messages
+    retried: bool  # an earlier attempt may have left files behind
+
+
+class Watch:
+    """Tells a callback how far a write has come."""
+
+    def __init__(self, progress: bool | ProgressCallback | None) -> None:  # noqa: FBT001 - a callback, or a flag
+        self._tell = progress if callable(progress) else None
+        self._started = time.monotonic()
+        self._rows = self._bytes = self._done = 0
+
+    def done(self, answer: Answer, tasks: int) -> None:
+        """Count what a task wrote; so many tasks are known."""
+        if self._tell is None:
+            return
+        files = [file for message in unpack(answer.payload) for file in message.new_files]
+        self._rows += sum(file.row_count for file in files)
+        self._bytes += sum(file.file_size for file in files)
+        self._done += 1
+        self._tell(Progress(self._rows, self._bytes, time.monotonic() - self._started, tasks, self._done))
+
+
+class Tasks:
+    """Tasks whose answers are all needed: the first that fails ends the others."""
+
+    def __init__(self, manner: Manner, watch: Watch) -> None:
+        self._arguments = {"num_cpus": 1, **(manner.remote_args or {})}
+        self._ahead = manner.running_max if manner.concurrency is not None else 2 * manner.running_max
+        self._watch = watch
+        self._running: list[Any] = []
+        self._sending: list[Any] = []
+        self._answers: list[Answer] = []
+        self._started = 0
+
+    def start(self, function: Any, *arguments: object) -> None:  # noqa: ANN401 - a remote function of Ray
+        """Start a task that returns an answer, once there is room for it."""
+        while len(self._running) >= self._ahead:
+            self._collect()
+        self._running.append(function.options(**self._arguments).remote(*arguments))
+        self._started += 1
+
+    def finish(self) -> list[Answer]:
+        """Wait for all tasks and return their answers, by number."""
+        while self._running:
+            self._collect()
+        return sorted(self._answers, key=lambda answer: answer.number)
+
+    def send(self, job: Any, receivers: Receivers, blocks: Sequence[Any]) -> list[Any]:  # noqa: ANN401 - references
+        """Start a task that takes blocks apart, once there is room, and return a reference for each receiver."""
+        while len(self._sending) >= self._ahead:
+            self._check_sent(1)
+        task = SEND.options(**self._arguments, num_returns=receivers.count + 1)
+        rows, *parts = task.remote(job, receivers, *blocks)
+        self._sending.append(rows)
+        return list(parts)
+
+    def wait_for_sent(self) -> None:
+        """Wait until all blocks are taken apart."""
+        self._check_sent(len(self._sending))
+
+    def _check_sent(self, count: int) -> None:
+        if self._sending:
+            done, self._sending = ray.wait(self._sending, num_returns=count)
+            ray.get(done)
+
+    def _collect(self) -> None:
+        done, self._running = ray.wait(self._running, num_returns=1)
+        for answer in ray.get(done):
+            self._answers.append(answer)
+            self._watch.done(answer, self._started)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        left = [*self._running, *self._sending]
+        for task in left:
+            with suppress(RayError, ValueError):  # nothing may hide the error that is on its way
+                ray.cancel(task, force=True)
+        if left:
+            with suppress(RayError, ValueError):
+                ray.wait(left, num_returns=len(left), timeout=_STOP_SECONDS_MAX)
+
+
+def error_of_ours(error: BaseException) -> LakewrightError | None:
+    """Return the error of ours that Ray has wrapped; None where it is another's."""
+    found: BaseException | None = error
+    for _ in range(10):
+        if found is None or type(found) in _kinds():
+            break
+        found = getattr(found, "cause", None) or found.__cause__
+    return found if isinstance(found, LakewrightError) else None
+
+
+def _kinds() -> set[type[LakewrightError]]:
+    """Return our own types, without those that Ray makes of them."""
+    kinds, fresh = {LakewrightError}, [LakewrightError]
+    while fresh:
+        fresh = [kind for parent in fresh for kind in parent.__subclasses__() if kind.__module__ == parent.__module__]
+        kinds.update(fresh)
+    return kinds
+
+
+# ---- compaction ------------------------------------------------------------------------------------------------------
+
+
+def compacting_on(manner: Manner) -> RunTasks:
+    """Return how compaction tasks are run by Ray's workers."""
+    return partial(_compact, manner)
+
+
+def _compact(manner: Manner, store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:
+    write_id = str(uuid.uuid4())
+    shared = ray.put(store)
+    try:
+        with Tasks(manner, Watch(None)) as running:
+            for number, task in enumerate(tasks):
+                running.start(COMPACT, shared, write_id, number, task.serialize())
+            answers = running.finish()
+    except BaseException as error:
+        sweep(store, write_id)
+        if isinstance(error, RayError):
+            raise error_of_ours(error) or LakewrightError(f"{store.name}: {error}", table=store.name) from error
+        raise
+    messages = [message for answer in answers for message in unpack(answer.payload)]
+    if any(answer.retried for answer in answers):
+        remove_all_but(store, write_id, messages)
+    return messages
+
+
+# ---- on a worker -----------------------------------------------------------------------------------------------------
+
+
+def write_blocks(job: WriteJob, number: int, assigner: Assigner, blocks: Sequence[Any]) -> Answer:
+    """Write blocks, which are fetched one by one, in their order."""
+    with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
+        for rows in rows_of((ray.get(block) for block in blocks), job):
+            writer.write(rows)
+        return answer_of(number, writer.prepare())
+
+
+def take_apart(job: WriteJob, receivers: Receivers, *blocks: Any) -> list[Any]:  # noqa: ANN401 - blocks of any kind
+    """Return how many rows there are, and for each receiver a table of its rows, or None."""
+    mode = job.store.schema.bucket_mode
+    batches = (batch for rows in rows_of(blocks, job) for batch in rows.to_batches())
+    parts: list[list[pa.Table]] = [[] for _ in range(receivers.count)]
+    for group in send(batches, job, receivers):
+        parts[receivers.of(group, mode)].append(group.rows)
+    rows = sum(part.num_rows for found in parts for part in found)
+    return [rows, *(pa.concat_tables(found).combine_chunks() if found else None for found in parts)]
+
+
+def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]) -> Answer:
+    """Write what was sent to a receiver, which is fetched part by part, in the order of the parts."""
+    with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
+        for part in parts:
+            rows = ray.get(part)
+            if rows is not None:
+                writer.take(rows)
+        return answer_of(number, writer.prepare())
+
+
+def compact(store: TableStore, write_id: str, number: int, task: bytes) -> Answer:
+    """Run one compaction task; the names of its files carry the id."""
+    stem = f"{write_id}-{number}-{new_attempt()}"
+    names = (f"{stem}-{file}" for file in range(1 << 31))
+    return answer_of(number, [run_task(store, CompactTask.deserialize(task), new_uuid=partial(str, next(names)))])
+
+
+def rows_of(blocks: Iterable[Any], job: WriteJob) -> Iterator[pa.Table]:
+    """Yield blocks of any kind as Arrow tables, without the empty ones: those may lack their columns."""
+    for block in blocks:
+        rows = block if isinstance(block, pa.Table) else _from_pandas(block, job.store.name)
+        if rows.num_rows:
+            yield rows
+
+
+def _from_pandas(block: Any, table: str) -> pa.Table:  # noqa: ANN401 - a frame of an optional package
+    try:
+        return pa.Table.from_pandas(block, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(f"{table}: a block cannot become Arrow data: {error}", table=table) from error
+
+
+def new_attempt() -> int:
+    """Return a number that no other attempt has."""
+    return uuid.uuid4().int >> 66
+
+
+def answer_of(number: int, messages: Sequence[CommitMessage]) -> Answer:
+    """Return what a task sends home."""
+    return Answer(number, pack(messages), _was_tried_before())
+
+
+def _was_tried_before() -> bool:
+    """Say whether this is another attempt at a task; a Ray that does not tell means that it may be."""
+    try:
+        return bool(ray.get_runtime_context().worker.core_worker.get_current_task_attempt_number())
+    except AttributeError:
+        return True
+
+
+WRITE_BLOCKS = ray.remote(write_blocks)
+SEND = ray.remote(take_apart)
+RECEIVE = ray.remote(receive)
+COMPACT = ray.remote(compact)

@@ -1,0 +1,343 @@
+"""Writes on Ray: a dataset in, one snapshot out.
+
+    look for the job's own commit -> check the schema on the driver -> bring rows to the tasks that write their buckets
+    -> run the tasks -> check what came home -> commit once, in this process -> compact on the workers
+
+How rows reach the tasks that write them:
+
+    append table without buckets     by a `Datasink`: the task that makes a block writes it
+    postponed buckets                in place, by tasks of our own: later blocks have later numbers
+    everything else                  blocks go to one writer while they are few; else tasks take them apart by bucket
+                                     (assigner, partition), and each writer gets its parts in the order of the dataset
+
+Always holds: nothing is visible before the commit, and tasks never commit; of two rows with one key the later row of
+the dataset wins. What fails before the commit leaves no file behind; once publishing has begun and nobody knows how it
+ended, nothing is removed.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.data import Dataset, Datasink
+from ray.data.dataset import MaterializedDataset
+from ray.exceptions import RayError
+
+from lakewright.calls import ProgressCallback, merged_table
+from lakewright.catalog.open import open_table
+from lakewright.distributed import (
+    Publication,
+    WriteResult,
+    Written,
+    check_call,
+    check_concurrency,
+    checked,
+    committed_job,
+    job_of_builder,
+    new_job,
+    new_publication,
+    publish,
+    remove_all_but,
+    sharing_buckets,
+    single_threaded,
+    sweep,
+)
+from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.ray.tasks import (
+    RECEIVE,
+    WRITE_BLOCKS,
+    Answer,
+    Manner,
+    Tasks,
+    Watch,
+    answer_of,
+    compacting_on,
+    error_of_ours,
+    new_attempt,
+    rows_of,
+)
+from lakewright.spec.options import CoreOptions, WriteDistribution
+from lakewright.spec.schema import BucketMode
+from lakewright.table import FileStoreTable
+from lakewright.write.assign import Assigner
+from lakewright.write.builder import TableWrite
+from lakewright.write.sender import receivers_for
+from lakewright.write.writer import WriteJob
+
+_ALONE_BYTES = 32 << 20  # of blocks that one writer is through with before the work is shared out
+_TASK_BYTES = 64 << 20  # of blocks that are worth a task
+_SEND_BYTES = 32 << 20  # of blocks that are taken apart together
+_BUNDLE_BYTES_MIN = 4 << 20  # of small blocks that one task of the sink takes together
+_STARTING = threading.Lock()  # held while the settings of a dataset are not those of its owner
+
+
+def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
+    dataset: Dataset,
+    table: FileStoreTable | str,
+    mode: str = "append",
+    *,
+    partitions: Mapping[str, object] | None = None,
+    schema_mode: str | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, Any] | None = None,
+    job_id: str | None = None,
+    progress: bool | ProgressCallback | None = None,
+) -> WriteResult:
+    """Write a dataset with Ray's workers and commit it in one snapshot.
+
+    `mode` is append, upsert, overwrite or delete, as in `lakewright.write_table`: on a table with a primary key a row
+    replaces the row with its key, and of two rows of one dataset the later one wins; `delete` takes the keys of rows to
+    delete. An overwrite replaces the partitions of the rows, or those that `partitions` names, or the whole
+    unpartitioned table. `schema_mode="merge"` first adds the columns, and widens the types, that the table lacks; Ray
+    may have to run a part of the dataset to tell them.
+
+    A write with a `job_id` is committed once: if it is run again, after a crash or by another driver, it finds its
+    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
+
+    `concurrency` is the largest number of tasks that write at a time, and `ray_remote_args` are what `ray.remote` takes
+    for them. `progress` is a callback, or False for no bars of Ray.
+    """
+    _check_dataset(dataset)
+    target = open_table(table) if isinstance(table, str) else table
+    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency)
+    manner = Manner(concurrency, ray_remote_args, progress)
+    publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
+    if job_id is not None:
+        earlier = committed_job(target, job_id, run=compacting_on(manner))
+        if earlier is not None:
+            return earlier
+    if schema_mode == "merge":
+        target = merged_table(target, _fetched_schema(dataset))
+    return _write(dataset, new_job(target, mode, partitions=partitions), publication, manner)
+
+
+def write_ray(
+    write: TableWrite,
+    dataset: Dataset,
+    *,
+    overwrite: bool = False,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, Any] | None = None,
+) -> WriteResult:
+    """Write a dataset in the way that a builder has chosen, and commit it: what `TableWrite.write_ray` does."""
+    _check_dataset(dataset)
+    check_concurrency(concurrency)
+    job, publication = job_of_builder(write, overwrite=overwrite, instead="")
+    return _write(dataset, job, publication, Manner(concurrency, ray_remote_args))
+
+
+# ---- one write -------------------------------------------------------------------------------------------------------
+
+
+def _write(dataset: Dataset, job: WriteJob, publication: Publication, manner: Manner) -> WriteResult:
+    """Take a dataset from its schema to a snapshot."""
+    started, store = time.monotonic(), job.store
+    known = dataset.schema(fetch_if_missing=False)
+    if known is not None and isinstance(known.base_schema, pa.Schema) and known.names:
+        job.check_input(known.base_schema)
+    clean_up = partial(sweep, store, job.write_id)
+    try:
+        with _bars(dataset, manner.progress):
+            way, answers = _run(dataset, job, manner)
+        messages = checked(job, (answer.payload for answer in answers))
+    except BaseException as error:
+        clean_up()
+        ours = error_of_ours(error) if isinstance(error, RayError) else None
+        if ours is not None:
+            raise ours from error
+        raise
+    written = Written(messages, len(answers), way, started)
+    result = publish(job, publication, written, run=compacting_on(manner), clean_up=clean_up)
+    if not result.replayed and any(answer.retried for answer in answers):
+        remove_all_but(store, job.write_id, messages)
+    return result
+
+
+def _run(dataset: Dataset, job: WriteJob, manner: Manner) -> tuple[str, list[Answer]]:
+    """Have the rows written in the way that fits the table, and say which one that was."""
+    store, schema, watch = job.store, job.store.schema, Watch(manner.progress)
+    wish = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION)
+    match schema.bucket_mode:
+        case BucketMode.UNAWARE if wish is not WriteDistribution.PARTITION or not schema.partition_keys:
+            way = "in place: rows of this table may lie in any file"
+            # Where Ray is told to go on without blocks that failed, it would go on without those of a failed write.
+            tolerant = dataset.context.max_errored_blocks != 0
+            write = _in_place if tolerant else _by_sink
+            return way, write(dataset, job, manner, watch)
+        case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE:
+            way = "in place as asked: each task adds files to each bucket"
+            return way, _in_place(dataset, sharing_buckets(job), manner, watch)
+        case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
+            return "in place: the rows wait for their buckets", _in_place(dataset, job, manner, watch)
+        case _:
+            return _together(dataset, job, manner, watch)
+
+
+# ---- by a sink -------------------------------------------------------------------------------------------------------
+
+
+class TableSink(Datasink[Answer]):
+    """Writes blocks in the tasks that make them, into files that no snapshot names yet.
+
+    It only gathers what the tasks bring home. The commit follows when Ray is through with the write, because Ray calls
+    `on_write_failed` for a commit that nobody knows the end of, too, and does not call it for an interrupt.
+    """
+
+    def __init__(self, job: WriteJob, bundle_bytes: int | None) -> None:
+        self._job = job
+        self._bundle_bytes = bundle_bytes
+        self.answers: list[Answer] = []
+
+    def write(self, blocks: Iterable[Any], ctx: Any) -> Answer:  # noqa: ANN401 - Ray's own types
+        """Write the blocks of one task."""
+        with self._job.open_writer(ctx.task_idx, new_attempt()) as writer:
+            for rows in rows_of(blocks, self._job):
+                writer.write(rows)
+            return answer_of(ctx.task_idx, writer.prepare())
+
+    def on_write_complete(self, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
+        """Keep what the tasks brought home."""
+        self.answers = sorted(write_result.write_returns, key=lambda answer: answer.number)
+
+    def get_name(self) -> str:
+        """Return how Ray calls the write."""
+        return "lakewright"
+
+    @property
+    def min_bytes_per_write(self) -> int | None:
+        """How many bytes of blocks a task takes together; None lets the task that makes a block write it."""
+        return self._bundle_bytes
+
+
+def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
+    sink = TableSink(single_threaded(job), _bundle_bytes(dataset, manner))
+    arguments = dict(manner.remote_args or {})
+    dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=manner.concurrency)
+    if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
+        raise LakewrightError(
+            f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
+            "write the dataset again",
+            table=job.store.name,
+        )
+    for answer in sink.answers:
+        watch.done(answer, len(sink.answers))
+    return sink.answers
+
+
+def _bundle_bytes(dataset: Dataset, manner: Manner) -> int | None:
+    """Return how much of small blocks a task takes together, where they are there already."""
+    if not isinstance(dataset, MaterializedDataset):
+        return None
+    return max(_BUNDLE_BYTES_MIN, min(_TASK_BYTES, int(dataset.size_bytes()) // (2 * manner.running_max)))
+
+
+# ---- by tasks of our own ---------------------------------------------------------------------------------------------
+
+
+def _in_place(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
+    """Let each task write blocks that follow each other; later tasks have later rows."""
+    shared = ray.put(single_threaded(job))
+    with Tasks(manner, watch) as tasks:
+        for number, blocks in enumerate(_runs(_bundles(dataset), _TASK_BYTES)):
+            tasks.start(WRITE_BLOCKS, shared, number, Assigner(), blocks)
+        return tasks.finish()
+
+
+def _together(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> tuple[str, list[Answer]]:
+    """Let each writer have all rows of its buckets."""
+    bundles = _bundles(dataset)
+    first, size, rows = [], 0, 0
+    # How many buckets new keys fill is decided before the first one gets its own, so all rows are counted.
+    counts_all = job.store.schema.bucket_mode is BucketMode.HASH_DYNAMIC
+    for bundle in bundles:
+        first.append(bundle)
+        size, rows = size + bundle.size_bytes(), rows + (bundle.num_rows() or 0)
+        if size > _ALONE_BYTES and not counts_all:
+            break
+    writers = 1 if size <= _ALONE_BYTES else manner.running_max
+    receivers = receivers_for(job, writers=writers, rows=rows)
+    found = chain(first, bundles)
+    with Tasks(manner, watch) as tasks:
+        if receivers.count == 1:
+            blocks = [block for bundle in found for block in bundle.block_refs]
+            tasks.start(WRITE_BLOCKS, ray.put(job), 0, Assigner(), blocks)
+            return "to one writer", tasks.finish()
+        shared = ray.put(single_threaded(job))
+        sent = [tasks.send(shared, receivers, blocks) for blocks in _runs(found, _SEND_BYTES)]
+        tasks.wait_for_sent()
+        for number in range(receivers.count):
+            parts = [to[number] for to in sent]
+            tasks.start(RECEIVE, shared, number, receivers.assigner(number), parts)
+        return f"taken apart for {receivers.count} writers, each with buckets of its own", tasks.finish()
+
+
+def _bundles(dataset: Dataset) -> Iterator[Any]:
+    """Run the dataset and yield references to its blocks, in the order of the dataset."""
+    context = dataset.context
+    with _STARTING:
+        theirs = context.execution_options
+        ordered = copy.copy(theirs)
+        ordered.preserve_order = True
+        context.execution_options = ordered
+        try:
+            return iter(dataset.iter_internal_ref_bundles())
+        finally:
+            context.execution_options = theirs
+
+
+def _runs(bundles: Iterable[Any], bytes_min: int) -> Iterator[list[Any]]:
+    """Yield references to blocks that follow each other, of about so many bytes together."""
+    run: list[Any] = []
+    size = 0
+    for bundle in bundles:
+        run.extend(bundle.block_refs)
+        size += bundle.size_bytes()
+        if size >= bytes_min:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
+
+
+@contextmanager
+def _bars(dataset: Dataset, progress: bool | ProgressCallback | None) -> Iterator[None]:  # noqa: FBT001 - as above
+    """Keep Ray's bars away if nobody wants them."""
+    context = dataset.context
+    before = context.enable_progress_bars
+    if progress is False:
+        context.enable_progress_bars = False
+    try:
+        yield
+    finally:
+        context.enable_progress_bars = before
+
+
+# ---- the dataset -----------------------------------------------------------------------------------------------------
+
+
+def _check_dataset(dataset: Dataset) -> None:
+    if not isinstance(dataset, Dataset):
+        raise InvalidInputError(
+            f"a {type(dataset).__name__} is no dataset of Ray: write pandas, polars and Arrow data with "
+            "lakewright.write_table, or make a dataset with ray.data.from_arrow"
+        )
+
+
+def _fetched_schema(dataset: Dataset) -> pa.Schema:
+    """Return the columns as a table that has rows already can take them up."""
+    known = dataset.schema()
+    if known is None or not known.names:
+        return pa.schema([])
+    found = known.base_schema
+    if not isinstance(found, pa.Schema):  # of pandas
+        found = pa.table(dataset.take_batch(1, batch_format="pyarrow")).schema
+    return pa.schema([field.with_nullable(True) for field in found])  # noqa: FBT003 - Arrow's own argument

@@ -385,10 +385,12 @@ class FileStoreTable:
     # Keeping it healthy.
 
     def compact(self, *, full: bool = False, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
-        """Merge the files of a primary-key table where it is worth it; with `full`, all of each bucket to one level.
+        """Merge files where it is worth it; with `full`, all that can be.
 
-        `partitions` are specs such as `{"dt": "2026-01-01"}`, which may leave columns out. Rows that wait in the
-        postpone bucket are given their buckets first.
+        Of a primary-key table `full` brings all of each bucket to one level; of an append table it merges small files
+        even if they are few and rewrites every file with deleted rows. `partitions` are specs such as
+        `{"dt": "2026-01-01"}`, which may leave columns out. Rows that wait in the postpone bucket are given their
+        buckets first.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})

@@ -25,7 +25,11 @@ def _one_table(parser: argparse.ArgumentParser) -> None:
 
 def _compact_arguments(parser: argparse.ArgumentParser) -> None:
     _one_table(parser)
-    parser.add_argument("--full", action="store_true", help="merge all files of each bucket")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="all there is: a primary-key table to one level, of an append table also few small files",
+    )
     parser.add_argument(
         "--partition-spec", type=pair, action="append", default=[], metavar="K=V", help="only of this partition"
     )
@@ -77,6 +81,6 @@ def _orphans(args: argparse.Namespace, output: Output) -> None:
     output.result(asdict(found), f"{verb} {found.count:,} files that nothing names, {found.bytes / 1e6:,.1f} MB")
 
 
-COMPACT = Command("compact", "merge the files of a primary-key table", _compact_arguments, _compact)
+COMPACT = Command("compact", "merge small files, and drop deleted rows", _compact_arguments, _compact)
 EXPIRE = Command("expire", "remove old snapshots and the files that only they name", _expire_arguments, _expire)
 ORPHANS = Command("remove-orphans", "find files that nothing names; remove them if asked", _orphans_arguments, _orphans)

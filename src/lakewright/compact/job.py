@@ -32,9 +32,16 @@ RunTasks: TypeAlias = Callable[[TableStore, Sequence[CompactTask]], list[CommitM
 
 
 def compact_table(
-    store: TableStore, *, full: bool = False, partitions: Sequence[PartitionSpec] | None = None
+    store: TableStore,
+    *,
+    full: bool = False,
+    partitions: Sequence[PartitionSpec] | None = None,
+    run: RunTasks | None = None,
 ) -> CompactResult:
-    """Compact what is worth it, in all partitions or those that agree with a spec; with `full`, all that can be."""
+    """Compact what is worth it, in all partitions or those that agree with a spec; with `full`, all that can be.
+
+    An engine may hand in how to run the tasks on its workers.
+    """
     check_compactable(store)
     now = wall_clock_ms()
 
@@ -46,7 +53,7 @@ def compact_table(
     first = CompactResult(None)
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         first = distribute(store, partitions=partitions)
-    return first + run_plan(store, plan)
+    return first + run_plan(store, plan, run)
 
 
 def run_plan(

@@ -196,3 +196,46 @@ def test_we_read_java_s_partitions_of_any_scalar(
     _assert_java_reads(java, catalog, twice, table.fields)
     places = lw.read_table(catalog.get_table("d.t$files"))["partition"].to_pylist()
     assert all(count % 2 == 0 for count in Counter(places).values()), "we spell a partition as Java does"
+
+
+TRACKED = {"row-tracking.enabled": "true"}
+EVOLUTION = {**TRACKED, "data-evolution.enabled": "true"}
+BUCKETED = {"bucket": "2", "bucket-key": "k"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+COMPACTED: list[dict[str, str]] = [
+    {},
+    {**VECTORS, "deletion-vectors.bitmap64": "true"},
+    {**BUCKETED, **VECTORS},
+    TRACKED,
+    {**TRACKED, **VECTORS},
+    EVOLUTION,  # without vectors, which this Java does not allow together with it
+]
+
+
+@pytest.mark.parametrize("options", COMPACTED, ids=str)
+def test_java_reads_and_appends_to_append_tables_that_we_compacted(
+    java: Java, catalog: lw.FileSystemCatalog, options: dict[str, str]
+) -> None:
+    columns = pa.schema({"k": pa.int64(), "v": pa.int64()})
+    for name in ("d.t", "d.source"):
+        catalog.create_table(name, lw.Schema.from_pyarrow_schema(columns, options=options))
+        lw.write_table(pa.table({"k": range(50), "v": range(50)}), catalog.get_table(name))
+    table = catalog.get_table("d.t")
+    for number in (50, 100):
+        lw.write_table(pa.table({"k": range(number, number + 50), "v": [number] * 50}), table)
+    if "deletion-vectors.enabled" in options:
+        table.delete("k in (3, 4, 5, 60, 61, 149)")
+    if "data-evolution.enabled" in options:
+        table.update_by_row_id(pa.table({"_ROW_ID": [70, 120], "v": [-70, -120]}))
+    before = lw.read_table(table)
+    assert not table.compact(full=True).is_empty
+    _assert_java_reads(java, catalog, before, table.fields)
+    java.copy(Path(catalog.warehouse), "d.source", "d.t")
+    if "row-tracking.enabled" in options:
+        rows = lw.read_table(table, columns=["k", "v", "_ROW_ID", "_SEQUENCE_NUMBER"])
+        got = java.read(Path(catalog.warehouse), "d.t$row_tracking")
+        assert sorted(got) == sorted([list(row.values()) for row in rows.to_pylist()])
+    table.compact(full=True)
+    if "deletion-vectors.enabled" in options:
+        table.delete("k in (7, 60)")
+    _assert_java_reads(java, catalog, lw.read_table(table), table.fields)

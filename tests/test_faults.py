@@ -98,6 +98,30 @@ def rename(catalog: lw.FileSystemCatalog) -> None:
     catalog.rename_table("d.t", "d.renamed", ignore_if_not_exists=True)
 
 
+def marked_table(catalog: lw.FileSystemCatalog) -> None:
+    """Make a table with deletion vectors of which some rows are deleted already."""
+    _changeable(catalog, {"deletion-vectors.enabled": "true"})
+    catalog.get_table("d.t").delete("id = 2")
+
+
+def tracked_table(catalog: lw.FileSystemCatalog) -> None:
+    _changeable(catalog, {"row-tracking.enabled": "true"})
+
+
+def _changeable(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+    database(catalog)
+    catalog.create_table("d.t", lw.Schema(FIELDS, options=options))
+    lw.write_table(pa.concat_tables([_batch(0), _batch(1), _batch(2)]), catalog.get_table("d.t"))
+
+
+def delete(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").delete("id >= 100")
+
+
+def update(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").update({"day": DAYS[1]}, "id < 2")
+
+
 OPERATIONS = [
     Operation("create", database, create, create),
     Operation("append", empty_table, append),
@@ -106,6 +130,9 @@ OPERATIONS = [
     Operation("overwrite", written_table, overwrite),
     Operation("static overwrite", written_table, overwrite_static),
     Operation("truncate", written_table, truncate),
+    Operation("delete by vectors", marked_table, delete),
+    Operation("update by vectors", marked_table, update),
+    Operation("update by copies", tracked_table, update),
     Operation("alter", written_table, alter, alter),
     Operation("tag", written_table, tag, tag),
     Operation("drop", written_table, drop, drop),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.formats.base import FileReader
+from lakewright.read.evolve import Evolution
 from lakewright.read.files import BucketFiles
+from lakewright.spec.datafile import DataFile
 from lakewright.update.find import condition, groups, locate
 
 ROWS = pa.table(
@@ -41,9 +43,9 @@ def table(tmp_path: Path) -> lw.FileStoreTable:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note every data file that is opened."""
     seen: list[str] = []
-    real = BucketFiles._open  # noqa: SLF001 - what opens files
+    real = BucketFiles._open
 
-    def noted(self: BucketFiles, file: Any, evolution: Any) -> Any:
+    def noted(self: BucketFiles, file: DataFile, evolution: Evolution) -> FileReader:
         seen.append(file.file_name)
         return real(self, file, evolution)
 

@@ -25,6 +25,7 @@ from lakewright.errors import LakewrightError
 from lakewright.formats.deletion_vectors import (
     Positions,
     decode_deletion_vector,
+    distinct,
     encode_deletion_vectors,
     pack_records,
     read_deletion_vector,
@@ -185,4 +186,4 @@ class BucketVectors:
                 parts.append(read_deletion_vector(source, place, path=path))
             finally:
                 source.close()
-        return np.unique(np.concatenate(parts))
+        return distinct(np.concatenate(parts))

@@ -127,10 +127,11 @@ class MergePlan:
         updates = [(rule.assignments, found) for rule, found in chosen if rule.assignments is not None]
         updated = _joined([found.target for _, found in updates])
         values = [_evaluated(assignments, target, source, found) for assignments, found in updates]
-        order = np.argsort(updated, kind="stable")
+        gone = np.sort(_joined(deleted), kind="stable")
         if not len(updated):
-            return Decision(np.sort(_joined(deleted)), updated, None)
-        return Decision(np.sort(_joined(deleted)), updated[order], _in_order(pa.concat_tables(values), order))
+            return Decision(gone, updated, None)
+        order = np.argsort(updated, kind="stable")
+        return Decision(gone, updated[order], _in_order(pa.concat_tables(values), order))
 
     def inserts(self, source: pa.Table, rows: Longs) -> pa.Table | None:
         """Return the new rows that source rows without a match make, in their order; None where there is none."""
@@ -150,11 +151,12 @@ class MergePlan:
 
     def _refuse_twice(self, target: pa.Table, changed: Iterable[Longs]) -> None:
         """Refuse rows of the target that several rows of the source would change."""
-        rows, counts = np.unique(_joined(changed), return_counts=True)
-        if not len(counts) or counts.max() == 1:
+        rows = np.sort(_joined(changed), kind="stable")
+        again = np.flatnonzero(rows[1:] == rows[:-1])
+        if not len(again):
             return
-        first = int(rows[np.argmax(counts > 1)])
-        times = int(counts[np.argmax(counts > 1)])
+        first = int(rows[again[0]])
+        times = int((rows == first).sum())
         key = {field.name: target.column(field.name)[first].as_py() for field, _ in self.on}
         shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
         raise InvalidInputError(

@@ -10,7 +10,7 @@ What always holds: memory is bounded by a few batches, whatever the size of a fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -89,10 +89,18 @@ class NewRows:
 
 def changed_rows(job: ChangeJob, change: GroupChange, schemas: FileSchemas) -> Iterator[pa.Table]:
     """Yield the rows that are updated as they are afterwards, with all columns and their ids."""
-    for position, batch, _ in _whole(job, change.part, schemas):
+    values = pa.table({}) if change.values is None else change.values
+    names = [field.name for field in (*job.store.schema.fields, *carried_fields(job.store.schema))]
+    read = [name for name in names if name not in values.column_names]
+    if not read:
+        yield values.select(names)
+        return
+    for position, batch, _ in _whole(job, change.part, schemas, read):
         at = updated_in(change, position, batch.num_rows)
         if len(at):
-            yield substituted(batch, position, change).take(pa.array(at))
+            old = pa.Table.from_batches([batch.take(pa.array(at))])
+            new = values.slice(int(np.searchsorted(change.updated, position)), len(at))
+            yield pa.table({name: (old if name in read else new).column(name) for name in names})
 
 
 @dataclass(slots=True)
@@ -152,11 +160,11 @@ class _Copying:
 
 
 def _whole(
-    job: ChangeJob, part: DataSplit, schemas: FileSchemas
+    job: ChangeJob, part: DataSplit, schemas: FileSchemas, names: Sequence[str] | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
-    """Yield all rows of a group with all columns and what they carry along."""
+    """Yield all rows of a group with some columns, or all of them and what they carry along."""
     carried = carried_fields(job.store.schema)
-    names = [field.name for field in (*job.store.schema.fields, *carried)]
+    names = [field.name for field in (*job.store.schema.fields, *carried)] if names is None else list(names)
     projection = plan_projection(job.store.schema.fields, names, hidden=carried)
     return SplitReader(job.store, schemas, projection).positioned(part, range(len(part.files)))
 

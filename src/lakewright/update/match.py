@@ -278,7 +278,8 @@ class _Numbers:
 
     @classmethod
     def of(cls, values: Longs) -> _Numbers:
-        known = np.unique(values)
+        known = np.sort(values)
+        known = known[np.concatenate([np.ones(min(1, len(known)), np.bool_), known[1:] != known[:-1]])]
         none: npt.NDArray[np.bool_] = np.zeros(1, np.bool_)
         if not len(known):
             return cls(known, None, none, np.uint64(63))

@@ -21,6 +21,7 @@ from lakewright.formats.deletion_vectors import (
 )
 from lakewright.formats.deletion_vectors import (
     decode_deletion_vector,
+    distinct,
     encode_deletion_vector,
     is_bitmap64,
     pack_records,
@@ -56,7 +57,7 @@ def deleted_of(store: TableStore, part: DataSplit) -> Deleted | None:
 def mark(job: ChangeJob, part: DataSplit, positions: Positions) -> Applied:
     """Delete rows of a group: it gets a vector of all rows deleted so far, or goes where none is left."""
     before = deleted_of(job.store, part)
-    gone = positions if before is None else np.union1d(before.astype(np.int64), positions)
+    gone = positions if before is None else distinct(np.concatenate([before.astype(np.int64), positions]))
     anchor = anchor_of(part)
     if len(gone) >= anchor.row_count:
         return drop(job, part)

@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from lakewright.errors import UnsupportedError
+from lakewright.formats.deletion_vectors import distinct
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.update import columns, copy, vectors
@@ -59,7 +60,7 @@ def _marked(job: ChangeJob, changes: Iterable[GroupChange], new: copy.NewRows) -
     out = Applied()
     try:
         for change in changes:
-            gone = np.union1d(change.deleted, change.updated) if len(change.updated) else change.deleted
+            gone = distinct(np.concatenate([change.deleted, change.updated]))
             if len(gone):
                 counts = Applied(deleted=len(change.deleted), updated=len(change.updated))
                 out += counts + vectors.mark(job, change.part, gone)

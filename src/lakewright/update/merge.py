@@ -21,13 +21,15 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.change import ChangeJob, GroupChange, Positions
 from lakewright.update.clauses import Clause, ConditionText, Decision, MergePlan, On, When, plan_merge, read_source
 from lakewright.update.find import Located, groups, hidden_fields, locate
+from lakewright.update.keyed import KeyedRules, KeyedWriter, rows_of, settled
 from lakewright.update.match import Matcher
 from lakewright.update.result import UpdateResult
-from lakewright.update.run import Prepared, change, change_groups
+from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import source_col
 from lakewright.update.ways import way_of
 from lakewright.write.writer import ArrowData, WriteJob, batches_of
@@ -79,6 +81,10 @@ class MergeBuilder:
 
     def execute(self) -> UpdateResult:
         """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched."""
+        return change(self.store, self.prepare(), operation="MERGE")
+
+    def prepare(self) -> Prepare:
+        """Check the merge, and return what does it on a snapshot without committing it."""
         store = self.store
         plan = plan_merge(
             store.name,
@@ -88,7 +94,7 @@ class MergeBuilder:
             self.clauses,
             hidden=hidden_fields(store),
         )
-        return run_merge(store, plan, self.source)
+        return _merging(store, plan, self.source)
 
     def _with(self, clause: Clause) -> MergeBuilder:
         given = clause.assignments
@@ -111,9 +117,19 @@ def upsert(store: TableStore, data: ArrowData, keys: Sequence[str] | None = None
     Columns that the data lacks stay as they are, or are null or their default in new rows. A primary-key table is
     written as always: its keys are its own, and all rows count as inserted, as nobody looks what was there.
     """
+    return change(store, upserting(store, data, keys), operation="WRITE" if store.schema.primary_keys else "MERGE")
+
+
+def upserting(
+    store: TableStore, data: ArrowData, keys: Sequence[str] | None = None, columns: Sequence[str] | None = None
+) -> Prepare:
+    """Check an upsert, and return what does it on a snapshot without committing it.
+
+    `columns` are those that rows which are there get; without them all that the data has.
+    """
     names = _upsert_keys(store, keys)
     if store.schema.primary_keys:
-        return _upsert_by_key(store, data)
+        return _upserting_by_key(store, data)
     source = read_source(data, store.name)
     unknown = [name for name in source.column_names if name not in store.schema.field_names]
     if unknown:
@@ -123,12 +139,13 @@ def upsert(store: TableStore, data: ArrowData, keys: Sequence[str] | None = None
             column=unknown[0],
         )
     clauses = [Clause(When.NOT_MATCHED, "insert")]
-    given = {name: source_col(name) for name in source.column_names if name not in names}
+    wanted = source.column_names if columns is None else columns
+    given = {name: source_col(name) for name in wanted if name not in names}
     if given:
         clauses.append(Clause(When.MATCHED, "update", given))
     plan = plan_merge(store.name, store.schema.fields, source.schema, names, clauses)
     last = plan.matcher(source).last_rows()
-    return run_merge(store, plan, source if len(last) == source.num_rows else source.take(pa.array(last)))
+    return _merging(store, plan, source if len(last) == source.num_rows else source.take(pa.array(last)))
 
 
 def _upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
@@ -148,44 +165,74 @@ def _upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _upsert_by_key(store: TableStore, data: ArrowData) -> UpdateResult:
+def _upserting_by_key(store: TableStore, data: ArrowData) -> Prepare:
     parts = list(batches_of(data, store.name))  # a stream can be read once, but an attempt may have to be repeated
     rows = sum(part.num_rows for part in parts)
 
     def prepare(_base: Snapshot | None) -> Prepared:
         return Prepared(tuple(_written(store, parts)), inserted=rows, way=way_of(store))
 
-    return change(store, prepare, operation="WRITE")
+    return prepare
 
 
-def run_merge(store: TableStore, plan: MergePlan, source: pa.Table) -> UpdateResult:
-    """Carry out a merge that was checked."""
+def _merging(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepare:
+    """Return what carries out a merge that was checked."""
     matcher = plan.matcher(source)
-    reads = tuple(name for name in plan.target_columns if name in store.schema.field_names)
+    if not store.schema.primary_keys:
+        return lambda base: _prepare(store, base, plan, matcher)
+    rules = KeyedRules.of(store)
+    if plan.deletes:
+        rules.check_delete()
+    if plan.assigned:
+        rules.check_update(plan.assigned)
+    return lambda base: _prepare_keyed(store, base, plan, matcher)
 
-    def prepare(base: Snapshot | None) -> Prepared:
-        met = np.zeros(source.num_rows, np.bool_)
-        prepared = Prepared(way=way_of(store))
-        if base is not None:
-            schemas = FileSchemas(store)
-            work = _GroupMerge(store, plan, matcher, met, schemas)
-            parts = groups(store, base, _pruning(plan, matcher))
-            prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
-        try:
-            rows = plan.inserts(source, np.flatnonzero(~met)) if plan.not_matched else None
-            messages = [] if rows is None else _written(store, rows)
-        except BaseException:
-            delete_written(store, files_of(store, prepared.messages))
-            raise
-        return replace(
-            prepared,
-            messages=(*prepared.messages, *messages),
-            inserted=0 if rows is None else rows.num_rows,
-            unchanged=None if rows is None else _guarded_scope(store, plan),
-            reads=reads,
-        )
 
-    return change(store, prepare, operation="MERGE")
+def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
+    """Merge into a snapshot of an append table."""
+    met = np.zeros(matcher.source.num_rows, np.bool_)
+    prepared = Prepared(way=way_of(store))
+    if base is not None:
+        work = _GroupMerge(store, plan, matcher, met, FileSchemas(store))
+        parts = groups(store, base, _pruning(plan, matcher))
+        prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
+    try:
+        rows = plan.inserts(matcher.source, np.flatnonzero(~met))
+        messages = [] if rows is None else _written(store, rows)
+    except BaseException:
+        delete_written(store, files_of(store, prepared.messages))
+        raise
+    return replace(
+        prepared,
+        messages=(*prepared.messages, *messages),
+        inserted=0 if rows is None else rows.num_rows,
+        unchanged=None if rows is None else _scope_of_absence(store, plan),
+        reads=tuple(name for name in plan.target_columns if name in store.schema.field_names),
+    )
+
+
+def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
+    """Merge into a snapshot of a primary-key table."""
+    base = settled(store, base)
+    met = np.zeros(matcher.source.num_rows, np.bool_)
+    with KeyedWriter(store) as writer:
+        needed = {*plan.target_columns}
+        needed |= {*writer.rules.to_delete()} if plan.deletes else set()
+        needed |= {*writer.rules.to_update(plan.assigned)} if plan.assigned else set()
+        columns = [name for name in store.schema.field_names if name in needed]
+        found = () if base is None else rows_of(store, base, columns, _pruning(plan, matcher))
+        for rows in _gathered(found):
+            pairs = matcher.match(rows)
+            met[pairs.source] = True
+            made = plan.decide(rows, matcher.source, pairs)
+            if len(made.deleted):
+                writer.delete(rows.take(pa.array(made.deleted)))
+            if made.values is not None:
+                writer.update(rows.take(pa.array(made.updated)), made.values)
+        new = plan.inserts(matcher.source, np.flatnonzero(~met))
+        if new is not None:
+            writer.insert(new)
+        return writer.finish(unchanged="bucket" if new is None else _scope_of_absence(store, plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +279,18 @@ def _chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
         yield np.concatenate(positions), pa.Table.from_batches(batches)
 
 
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows in parts that are worth looking up together."""
+    some: list[pa.Table] = []
+    for table in tables:
+        some.append(table)
+        if sum(part.num_rows for part in some) >= _CHUNK_ROWS:
+            yield pa.concat_tables(some)
+            some = []
+    if some:
+        yield pa.concat_tables(some)
+
+
 def _joined(arrays: Iterable[Positions]) -> Positions:
     some = list(arrays)
     return np.concatenate(some) if some else np.empty(0, np.int64)
@@ -242,10 +301,12 @@ def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
     return TRUE if plan.by_source else and_predicates((matcher.pruning(), plan.prunes))
 
 
-def _guarded_scope(store: TableStore, plan: MergePlan) -> str:
-    """Return where a row with one of the keys could have come from since: its partition, or anywhere."""
-    keys = {field.name for field, _ in plan.on}
-    return "partition" if store.schema.partition_keys and keys >= set(store.schema.partition_keys) else "table"
+def _scope_of_absence(store: TableStore, plan: MergePlan) -> str:
+    """Return where a row that was absent could have come from since: a bucket, a partition, or anywhere."""
+    keys, schema = {field.name for field, _ in plan.on}, store.schema
+    if schema.bucket_mode is BucketMode.HASH_FIXED and schema.primary_keys and keys >= set(schema.primary_keys):
+        return "bucket"
+    return "partition" if schema.partition_keys and keys >= set(schema.partition_keys) else "table"
 
 
 def _written(store: TableStore, rows: ArrowData) -> list[CommitMessage]:

@@ -32,9 +32,11 @@ from lakewright.write.align import Aligner
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
+Found: TypeAlias = tuple[Longs, Longs]  # rows, and the codes of what they hold
 JoinPair: TypeAlias = tuple[DataField, str]  # a column of the target, and the name of one of the source
 
-ABSENT = -1
+_ABSENT = -1
+_BLOCK = 1 << 16  # numbers that are looked up at once: what is made of them stays near the processor
 _TABLE_MIN, _TABLE_MAX, _TABLE_PER_VALUE = 1 << 22, 1 << 26, 64  # entries of a table in which numbers are looked up
 _SIEVE_PER_VALUE = 16
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd number: multiplied by it, neighbours come to lie far apart
@@ -199,22 +201,17 @@ class _Keys:
         keep[self._order[self._ends[1:][np.diff(self._ends) > 0] - 1]] = True
         return np.flatnonzero(keep)
 
-    def _narrowed(self, columns: Sequence[pa.Array], *, learn: bool = False) -> tuple[Longs, Longs]:
+    def _narrowed(self, columns: Sequence[pa.Array], *, learn: bool = False) -> Found:
         """Return the rows whose keys are known, and the codes of their keys."""
-        rows = np.arange(len(columns[0]))
-        codes: Longs = np.zeros(len(rows), np.int64)
-        for number, at in enumerate(self._steps):
+        rows, codes = self._indexes[self._steps[0]].find(columns[self._steps[0]])
+        for number, at in enumerate(self._steps[1:]):
             column = columns[at] if len(rows) == len(columns[at]) else columns[at].take(pa.array(rows))
-            found = self._indexes[at].codes(column)
-            rows, codes, found = _kept(found >= 0, rows, codes, found)
-            if number == 0:
-                codes = found
-                continue
-            both = codes * self._indexes[at].size + found
+            hit, more = self._indexes[at].find(column)
+            both = codes[hit] * self._indexes[at].size + more
             if learn:
                 self._combined.append(_Numbers.of(both))
-            codes = self._combined[number - 1].find(both)
-            rows, codes = _kept(codes >= 0, rows, codes)
+            known, codes = self._combined[number].find(both)
+            rows = rows[hit][known]
         return rows, codes
 
 
@@ -225,8 +222,8 @@ class _Index(Protocol):
     def size(self) -> int:
         """How many there are."""
 
-    def codes(self, column: pa.Array) -> Longs:
-        """Return the code of each value; ABSENT for null and for what is not there."""
+    def find(self, column: pa.Array) -> Found:
+        """Return the rows whose value is among them, and the codes of these values; null never is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +236,13 @@ class _Values:
     def size(self) -> int:
         return len(self.known)
 
-    def codes(self, column: pa.Array) -> Longs:
-        if column.type != self.known.type:  # texts with longer offsets, where there are many
-            column, known = (array.cast(_large(array.type)) for array in (column, self.known))
-        else:
-            known = self.known
-        found: Longs = pc.fill_null(pc.index_in(column, value_set=known, skip_nulls=True), ABSENT).to_numpy()
-        return found.astype(np.int64)
+    def find(self, column: pa.Array) -> Found:
+        known = self.known
+        if column.type != known.type:  # texts with longer offsets, where there are many
+            column, known = (array.cast(_large(array.type)) for array in (column, known))
+        codes = pc.index_in(column, value_set=known, skip_nulls=True)
+        rows = true_rows(codes.is_valid())
+        return rows, codes.drop_null().to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +256,13 @@ class _Column:
     def size(self) -> int:
         return len(self.numbers.known)
 
-    def codes(self, column: pa.Array) -> Longs:
+    def find(self, column: pa.Array) -> Found:
         values, nulls = _numbers_of(column, self.dtype)
-        found = self.numbers.find(values)
-        if nulls is not None:
-            found[nulls] = ABSENT
-        return found
+        rows, codes = self.numbers.find(values)
+        if nulls is None:
+            return rows, codes
+        valid = ~nulls[rows]
+        return rows[valid], codes[valid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +283,7 @@ class _Numbers:
             return cls(known, None, none, np.uint64(63))
         span = int(known[-1]) - int(known[0]) + 1
         if span <= min(max(_TABLE_MIN, _TABLE_PER_VALUE * len(known)), _TABLE_MAX):
-            table = np.full(span + 1, ABSENT, np.int32)
+            table = np.full(span + 1, _ABSENT, np.int32)
             table[known - known[0]] = np.arange(len(known), dtype=np.int32)
             return cls(known, table, none, np.uint64(0))
         bits = max(10, (len(known) * _SIEVE_PER_VALUE).bit_length())
@@ -294,21 +292,24 @@ class _Numbers:
         sieve[_spread(known, shift)] = True
         return cls(known, None, sieve, shift)
 
-    def find(self, values: Longs) -> Longs:
-        """Return the place of each among the known ones; ABSENT where it is not there."""
-        if not len(self.known):
-            return np.full(len(values), ABSENT, np.int64)
+    def find(self, values: Longs) -> Found:
+        """Return which of the values are known, and the places of these among the known ones."""
+        parts = [self._find(values[start : start + _BLOCK]) for start in range(0, len(values), _BLOCK)]
+        rows = [at + number * _BLOCK for number, (at, _) in enumerate(parts)]
+        return _concatenated(rows), _concatenated([codes for _, codes in parts])
+
+    def _find(self, values: Longs) -> Found:
         if self.table is not None:
             # Numbers below the first wrap around and become larger than the last, whose neighbour is absent.
             far: npt.NDArray[np.uint64] = (values - self.known[0]).view(np.uint64)
-            return self.table[np.minimum(far, np.uint64(len(self.table) - 1))].astype(np.int64)
-        out = np.full(len(values), ABSENT, np.int64)
+            codes = self.table[np.minimum(far, np.uint64(len(self.table) - 1))]
+            rows = np.flatnonzero(codes >= 0)
+            return rows, codes[rows].astype(np.int64)
         maybe = np.flatnonzero(self.sieve[_spread(values, self.shift)])
         some = values[maybe]
         at = np.minimum(np.searchsorted(self.known, some), len(self.known) - 1)
-        same = self.known[at] == some
-        out[maybe[same]] = at[same]
-        return out
+        same = self.known[at] == some if len(self.known) else np.zeros(len(some), np.bool_)
+        return maybe[same], at[same]
 
 
 def _spread(values: Longs, shift: np.uint64) -> Longs:
@@ -338,12 +339,8 @@ def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray
     return values.astype(np.int64, copy=False), nulls
 
 
-def _kept(keep: npt.NDArray[np.bool_], *arrays: Longs) -> list[Longs]:
-    """Return what is kept of arrays of one length."""
-    if keep.all():
-        return list(arrays)
-    at = np.flatnonzero(keep)
-    return [array[at] for array in arrays]
+def _concatenated(arrays: Sequence[Longs]) -> Longs:
+    return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
 
 
 def _large(arrow: pa.DataType) -> pa.DataType:

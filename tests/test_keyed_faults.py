@@ -71,6 +71,10 @@ def delete(catalog: lw.FileSystemCatalog) -> None:
     lw.write_table(_batch(1, "").select(["p", "k"]), catalog.get_table("d.t"), mode="delete")
 
 
+def update(catalog: lw.FileSystemCatalog) -> None:
+    catalog.get_table("d.t").update({"v": "changed"}, "k = 1 OR v = '1'")
+
+
 def overwrite(catalog: lw.FileSystemCatalog) -> None:
     lw.write_table(_batch(5, "whole").slice(0, 2), catalog.get_table("d.t"), mode="overwrite")
 
@@ -98,6 +102,7 @@ OPERATIONS = [
     Operation("upsert into dynamic buckets", written({"dynamic-bucket.target-row-num": "1"}), upsert),
     Operation("delete", written(WRITE_ONLY), delete),
     Operation("delete with deletion vectors", written(VECTORS), delete),
+    Operation("update with a condition", written(WRITE_ONLY), update),
     Operation("overwrite", written(RUNS), overwrite),
     Operation("compact", written(WRITE_ONLY), compact, compact),
     Operation("compact deletion vectors", written(VECTORS | {"write-only": "true"}), compact, compact),

@@ -22,6 +22,7 @@ from lakewright.errors import CommitConflictError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.projection import ROW_TRACKING_FIELDS
+from lakewright.read.stream import StreamReadBuilder
 from lakewright.spec.datafile import APPEND, COMPACT, IndexFile
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.manifest import ManifestEntry
@@ -376,6 +377,20 @@ def test_appends_do_not_disturb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     compact_table(store, full=True)
     assert len(rounds) == 1
     assert _read(store).sort_by("_ROW_ID")["_ROW_ID"].to_pylist() == list(range(31))
+
+
+@pytest.mark.parametrize("options", [{}, EVOLUTION], ids=["plain", "evolution"])
+def test_streams_do_not_notice(options: dict[str, str], tmp_path: Path) -> None:
+    store = _filled(tmp_path / "t", options)
+    stream = StreamReadBuilder(store).with_projection(["k"])
+    scan, told = stream.new_streaming_scan(), []
+    for step in range(3):
+        while (plan := scan.plan()) is not None:
+            told += stream.new_read().to_arrow(plan.splits())["k"].to_pylist()
+        compact_table(store, full=True)
+        append(store, _rows([100 + step]))
+    assert told == [*range(30), 100, 101]
+    assert [s.commit_kind for s in map(store.snapshots.get, store.snapshots.ids())].count(CommitKind.COMPACT) == 3
 
 
 def test_two_plans_of_one_snapshot_conflict(tmp_path: Path) -> None:

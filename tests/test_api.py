@@ -20,7 +20,30 @@ SURFACE = {
         "delete_arrow(keys)",
         "write_pandas(dataframe)",
     ],
-    "BatchWriteBuilder": ["new_commit()", "new_write()", "overwrite(static_partition=None)"],
+    "BatchWriteBuilder": ["new_commit()", "new_update()", "new_write()", "overwrite(static_partition=None)"],
+    "BatchTableUpdate": [
+        "delete_by_predicate(predicate)",
+        "delete_by_row_id(row_ids)",
+        "merge_into(source, on, when_matched=(), when_not_matched=())",
+        "update_by_arrow_with_row_id(table)",
+        "update_by_predicate(predicate, assignments, read_columns=None)",
+        "upsert_by_arrow_with_key(table, upsert_keys)",
+    ],
+    "TableUpdate": [
+        "new_predicate_builder()",
+        "new_shard_updator(shard_num, total_shard_count)",
+        "with_read_projection(projection)",
+        "with_update_type(update_cols)",
+    ],
+    "StreamTableUpdate": [
+        "delete_by_predicate(predicate, commit_identifier)",
+        "delete_by_row_id(row_ids, commit_identifier)",
+        "update_by_arrow_with_row_id(table, commit_identifier)",
+        "update_by_predicate(predicate, assignments, commit_identifier, read_columns=None)",
+        "upsert_by_arrow_with_key(table, upsert_keys, commit_identifier)",
+    ],
+    "ShardTableUpdator": ["arrow_reader()", "prepare_commit()", "update_by_arrow_batch(data)"],
+    "WhenMatched": ["delete(condition=None)", "update(update='*', condition=None)"],
     "FileStoreTable": [
         "comment()",
         "compact(full=False, partitions=None)",
@@ -49,7 +72,7 @@ SURFACE = {
     ],
     "BatchTableWrite": ["prepare_commit()"],
     "StreamTableWrite": ["prepare_commit(commit_identifier)"],
-    "StreamWriteBuilder": ["new_commit()", "new_write()"],
+    "StreamWriteBuilder": ["new_commit()", "new_update()", "new_write()"],
     "PostponeFixedBucketWriteBuilder": ["new_commit()", "new_write()"],
     "PostponeFixedBucketBatchTableWrite": [
         "close()",
@@ -192,7 +215,8 @@ IMPORTABLE = """
 ArrayType AtomicType BranchAlreadyExistException BranchNotExistException CatalogFactory CoreOptions DataField
 DatabaseAlreadyExistException DatabaseNotExistException ExplainResult Identifier MapType MergeEngine Move
 MultisetType Predicate PredicateBuilder RowType Schema SchemaChange TableNotExistException
-TagAlreadyExistException TagNotExistException CommitMessage read_table write_table open_table
+TagAlreadyExistException TagNotExistException WhenMatched WhenNotMatched lit source_col target_col CommitMessage
+read_table write_table open_table
 """.split()
 
 
@@ -205,7 +229,7 @@ def test_names_are_importable_from_the_top(name: str) -> None:
 @pytest.mark.parametrize(("owner", "signature"), [(c, s) for c, rows in SURFACE.items() for s in rows])
 def test_signatures(owner: str, signature: str) -> None:
     name, _, rest = signature.partition("(")
-    wanted = [part.split("=") for part in rest.rstrip(")").split(", ") if part]
+    wanted = [part.split("=") for part in rest.removesuffix(")").split(", ") if part]
     function = getattr(getattr(lw, owner), name)
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     given = {p.name: p for p in parameters}

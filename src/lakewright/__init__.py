@@ -44,7 +44,16 @@ from lakewright.spec.schema import Schema, TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
 from lakewright.table import FileStoreTable
+from lakewright.update.builder import (
+    BatchTableUpdate,
+    ShardTableUpdator,
+    StreamTableUpdate,
+    TableUpdate,
+    WhenMatched,
+    WhenNotMatched,
+)
 from lakewright.update.merge import MergeBuilder
+from lakewright.update.result import UpdateResult
 from lakewright.update.values import lit, source_col, target_col
 from lakewright.write.builder import (
     BatchTableWrite,
@@ -63,6 +72,7 @@ __all__ = [
     "ArrayType",
     "AtomicType",
     "BatchTableCommit",
+    "BatchTableUpdate",
     "BatchTableWrite",
     "BatchWriteBuilder",
     "BranchAlreadyExistException",
@@ -111,10 +121,12 @@ __all__ = [
     "RowType",
     "Schema",
     "SchemaChange",
+    "ShardTableUpdator",
     "Snapshot",
     "StreamReadBuilder",
     "StreamScan",
     "StreamTableCommit",
+    "StreamTableUpdate",
     "StreamTableWrite",
     "StreamWriteBuilder",
     "SystemTable",
@@ -124,11 +136,15 @@ __all__ = [
     "TableRead",
     "TableScan",
     "TableSchema",
+    "TableUpdate",
     "TableWrite",
     "Tag",
     "TagAlreadyExistException",
     "TagNotExistException",
     "UnsupportedError",
+    "UpdateResult",
+    "WhenMatched",
+    "WhenNotMatched",
     "__version__",
     "lit",
     "open_table",

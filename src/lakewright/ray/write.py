@@ -219,9 +219,14 @@ class TableSink(Datasink[Answer]):
 
 
 def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
-    sink = TableSink(single_threaded(job), _bundle_bytes(dataset, manner))
-    arguments = dict(manner.remote_args or {})
-    dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=manner.concurrency)
+    concurrency, bundle_bytes = manner.concurrency, None
+    if isinstance(dataset, MaterializedDataset):
+        # Nobody makes these blocks, so small ones are put together. Ray warns of tasks that there are no blocks for.
+        concurrency = concurrency and min(concurrency, max(1, dataset.num_blocks()))
+        share = int(dataset.size_bytes()) // (2 * manner.running_max)
+        bundle_bytes = max(_BUNDLE_BYTES_MIN, min(_TASK_BYTES, share))
+    sink = TableSink(single_threaded(job), bundle_bytes)
+    dataset.write_datasink(sink, ray_remote_args=dict(manner.remote_args or {}), concurrency=concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
             f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
@@ -231,13 +236,6 @@ def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> l
     for answer in sink.answers:
         watch.done(answer, len(sink.answers))
     return sink.answers
-
-
-def _bundle_bytes(dataset: Dataset, manner: Manner) -> int | None:
-    """Return how much of small blocks a task takes together, where they are there already."""
-    if not isinstance(dataset, MaterializedDataset):
-        return None
-    return max(_BUNDLE_BYTES_MIN, min(_TASK_BYTES, int(dataset.size_bytes()) // (2 * manner.running_max)))
 
 
 # ---- by tasks of our own ---------------------------------------------------------------------------------------------

@@ -1,0 +1,392 @@
+"""Writes on Ray: every kind of table and mode, whatever blocks a dataset has, once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+import ray
+from ray.data import Dataset
+
+import lakewright as lw
+from lakewright.calls import Progress
+from lakewright.commit.committer import Committer
+from lakewright.commit.message import CommitMessage
+from lakewright.distributed import checked
+from lakewright.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    InvalidInputError,
+    LakewrightError,
+    UnsupportedError,
+)
+from lakewright.ray import WriteResult, tasks, write, write_table
+from lakewright.ray.tasks import error_of_ours
+from lakewright.spec.snapshot import CommitKind
+from support.peers import PYTHON, Peers
+from support.spark_writes import assert_tidy, new_table, rows_of, sorted_rows
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+# Every key is there three times, in blocks of their own; the last one counts.
+_ROWS = pa.table(
+    {
+        "text": [f"row {i}" for i in range(120)],
+        "n": list(range(120)),
+        "day": [f"2026-01-0{i % 40 % 3 + 1}" for i in range(120)],
+        "id": [i % 40 for i in range(120)],
+    }
+)
+
+
+def _dataset(rows: pa.Table = _ROWS, blocks: int = 3) -> Dataset:
+    step = -(-rows.num_rows // blocks)
+    return ray.data.from_arrow([rows.slice(start, step) for start in range(0, rows.num_rows, step)])
+
+
+def _embedded(rows: pa.Table, **kind: Any) -> list[tuple[object, ...]]:  # noqa: ANN401 - of `new_table`
+    table = new_table(name="embedded", **kind)
+    lw.write_table(rows, table)
+    if table.primary_keys:
+        table.compact()
+    return rows_of(table)
+
+
+@pytest.fixture
+def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let several writers share even a few rows."""
+    monkeypatch.setattr(write, "_ALONE_BYTES", 0)
+    monkeypatch.setattr(write, "_SEND_BYTES", 1)
+    monkeypatch.setattr(write, "_TASK_BYTES", 1)
+
+
+# ---- kinds of tables -------------------------------------------------------------------------------------------------
+
+_KINDS: dict[str, dict[str, Any]] = {
+    "append": {},
+    "partitions": {"partitions": ["day"]},
+    "partitions, together": {"partitions": ["day"], "options": {"lakewright.write-distribution": "partition"}},
+    "buckets": {"options": {"bucket": "3", "bucket-key": "id"}},
+    "keys": {"keys": ["id"], "options": {"bucket": "3"}},
+    "keys, in place": {"keys": ["id"], "options": {"bucket": "2", "lakewright.write-distribution": "none"}},
+    "keys in partitions": {"keys": ["id", "day"], "partitions": ["day"], "options": {"bucket": "2"}},
+    "dynamic": {"keys": ["id"], "options": {"bucket": "-1", "dynamic-bucket.initial-buckets": "2"}},
+    "dynamic in partitions": {"keys": ["id", "day"], "partitions": ["day"], "options": {"bucket": "-1"}},
+    "across partitions": {"keys": ["id"], "partitions": ["day"], "options": {"bucket": "-1"}},
+    "postponed": {"keys": ["id"], "options": {"bucket": "-2", "postpone.default-bucket-num": "2"}},
+}
+
+
+@pytest.mark.usefixtures("shared_out")
+@pytest.mark.parametrize("kind", _KINDS)
+def test_tables_of_every_kind_hold_what_an_embedded_write_gives(tmp_path: Path, kind: str) -> None:
+    table = new_table(tmp_path, **_KINDS[kind])
+    result = write_table(_dataset(), table)
+    assert result.snapshot_id == 1
+    assert result.tasks > 1 or kind in {"across partitions", "append", "partitions"}
+    if table.primary_keys:
+        table.compact()
+    assert rows_of(table) == _embedded(_ROWS, root=tmp_path, **_KINDS[kind])
+    assert_tidy(table)
+
+
+def test_a_few_rows_go_to_one_writer(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "3"})
+    result = write_table(_dataset(), table)
+    assert (result.rows, result.files, result.tasks, result.way) == (40, 3, 1, "to one writer")
+    assert {row[3] for row in rows_of(table)} == {f"row {i}" for i in range(80, 120)}
+
+
+def test_small_blocks_do_not_become_small_files(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    assert write_table(_dataset(blocks=12), table).files == 1
+
+
+@pytest.mark.usefixtures("shared_out")
+def test_the_later_row_wins_whichever_block_is_ready_first(tmp_path: Path) -> None:
+    mark = tmp_path / "second"
+
+    def first_comes_last(rows: pa.Table) -> pa.Table:
+        if rows.column("n")[0].as_py() == 0:
+            deadline = time.monotonic() + 60
+            while not mark.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        else:
+            mark.touch()
+        return rows
+
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
+    dataset = _dataset(blocks=2).map_batches(first_comes_last, batch_format="pyarrow", batch_size=None)
+    write_table(dataset, table)
+    assert {row[3] for row in rows_of(table)} == {f"row {i}" for i in range(80, 120)}
+    assert not dataset.context.execution_options.preserve_order
+
+
+# ---- modes -----------------------------------------------------------------------------------------------------------
+
+
+def test_overwrites_replace_the_table_or_partitions(tmp_path: Path) -> None:
+    plain = new_table(tmp_path, name="plain")
+    write_table(_dataset(), plain)
+    assert write_table(_dataset(_ROWS.slice(0, 5)), plain, "overwrite").rows == 5
+    assert len(rows_of(plain)) == 5
+    table = new_table(tmp_path, partitions=["day"])
+    write_table(_dataset(), table)
+    write_table(_dataset(_ROWS.slice(0, 1)), table, "overwrite")  # the partition of the row
+    assert len(rows_of(table)) == 120 - 42 + 1
+    write_table(_dataset(_ROWS.slice(1, 1)), table, "overwrite", partitions={"day": "2026-01-02"})
+    assert len(rows_of(table)) == 120 - 42 + 1 - 39 + 1
+    write_table(ray.data.from_arrow(_ROWS.schema.empty_table()), table, "overwrite", partitions={})
+    assert rows_of(table) == []
+
+
+def test_keys_are_upserted_and_deleted(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
+    write_table(_dataset(), table, "upsert")
+    write_table(ray.data.from_items([{"id": i} for i in range(30)]), table, "delete")
+    assert [row[0] for row in rows_of(table)] == list(range(30, 40))
+    with pytest.raises(UnsupportedError, match="no primary key"):
+        write_table(_dataset(), new_table(tmp_path, name="keyless"), "delete")
+
+
+def test_blocks_may_be_of_any_kind(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    frame = pd.DataFrame({"n": [1, 2], "id": [10, 20], "text": ["a", None]}, index=[7, 8])
+    write_table(ray.data.from_pandas(frame), table)
+    write_table(ray.data.from_items([{"id": 30, "day": None}, {"id": 40, "day": "d"}]), table)
+    assert rows_of(table) == [(10, None, 1, "a"), (20, None, 2, None), (30, None, None, None), (40, "d", None, None)]
+    written = write_table(_dataset().map_batches(lambda rows: rows.slice(0, 0), batch_format="pyarrow"), table)
+    assert (written.rows, written.files) == (0, 0)
+    assert write_table(ray.data.from_items([]), table).rows == 0
+    assert len(rows_of(table)) == 4
+
+
+def test_merging_schemas_adds_and_widens_columns(tmp_path: Path) -> None:
+    table = new_table(tmp_path, columns=pa.schema({"id": pa.int32()}))
+    write_table(ray.data.from_arrow(pa.table({"id": pa.array([1], pa.int32())})), table)
+    write_table(ray.data.from_arrow(pa.table({"id": [2**40], "text": ["new"]})), table, schema_mode="merge")
+    frame = pd.DataFrame({"id": [3], "other": [0.5]})
+    write_table(ray.data.from_pandas(frame), lw.open_table(table.table_path), schema_mode="merge")
+    assert rows_of(lw.open_table(table.table_path)) == [(1, None, None), (2**40, "new", None), (3, None, 0.5)]
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_schema_tells_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("something ran"))
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
+    for wrong, mode, message in (
+        (_ROWS.drop_columns(["id"]), "append", "lacks the column 'id'"),
+        (_ROWS.append_column("extra", _ROWS.column("n")), "append", "extra"),
+        (_ROWS.drop_columns(["id"]), "delete", "lacks the column 'id'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            write_table(_dataset(wrong), table, mode)
+    with pytest.raises(InvalidInputError, match=r"ray\.data\.from_arrow"):
+        write_table(cast("Dataset", _ROWS), table)
+    with pytest.raises(InvalidInputError, match="mode 'merge'"):
+        write_table(_dataset(), table, "merge")
+    with pytest.raises(InvalidInputError, match="overwrite replaces"):
+        write_table(_dataset(), table, partitions={"day": "x"})
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        write_table(_dataset(), table, concurrency=0)
+    with pytest.raises(InvalidInputError, match="empty"):
+        write_table(_dataset(), table, job_id="")
+
+
+@pytest.mark.parametrize("kind", ["append", "one writer", "many writers"])
+def test_nulls_are_refused_with_the_name_of_the_column(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    if kind == "many writers":
+        request.getfixturevalue("shared_out")
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
+    keyed = {} if kind == "append" else {"keys": ["id"], "options": {"bucket": "2"}}
+    table = new_table(tmp_path, columns=columns, **cast("Any", keyed))
+    rows = pa.table({"id": [1, 2, 3, None], "n": [1, 2, 3, 4]})
+    with pytest.raises(InvalidInputError, match="'id'") as raised:
+        write_table(_dataset(rows, blocks=2), table)
+    assert type(raised.value) is InvalidInputError
+    assert raised.value.column == "id"
+    assert table.store.snapshots.latest_id() is None
+    assert_tidy(table)
+
+
+def test_errors_of_others_stay_theirs() -> None:
+    assert error_of_ours(ValueError("x")) is None
+    wrapped = RuntimeError("outer")
+    wrapped.__cause__ = LakewrightError("inner")
+    assert str(error_of_ours(wrapped)) == "inner"
+
+
+# ---- the verb of builders --------------------------------------------------------------------------------------------
+
+
+def test_builders_write_and_commit_datasets(tmp_path: Path) -> None:
+    table = new_table(tmp_path, partitions=["day"])
+    builder = table.new_batch_write_builder().with_commit_user("me")
+    with builder.new_write() as writer:
+        result = writer.write_ray(_dataset(), overwrite=False, concurrency=4, ray_remote_args={"num_cpus": 1})
+    assert (result.rows, result.partitions) == (120, 3)
+    assert table.store.snapshots.get(1).commit_user == "me"
+    table.new_batch_write_builder().new_write().write_ray(_dataset(_ROWS.slice(0, 1)), overwrite=True)
+    assert len(rows_of(table)) == 79
+    static = table.copy({"dynamic-partition-overwrite": "false"}).new_batch_write_builder()
+    static.overwrite({"day": "2026-01-02"}).new_write().write_ray(_dataset(_ROWS.slice(1, 1)))
+    assert len(rows_of(table)) == 41
+    part = table.new_batch_write_builder().new_write().with_write_type(["id", "day"])
+    part.write_ray(_dataset(_ROWS.select(["id", "day"])))
+    assert len(rows_of(table)) == 161
+    with pytest.raises(UnsupportedError, match="batch write builder"):
+        table.new_stream_write_builder().new_write().write_ray(_dataset())
+
+
+def test_a_callback_hears_of_every_task(tmp_path: Path) -> None:
+    for keys, options in (([], {}), (["id"], {"bucket": "2"})):
+        heard: list[Progress] = []
+        table = new_table(tmp_path, keys=keys, options=options, name=f"t{len(keys)}")
+        result = write_table(_dataset(), table, progress=heard.append)
+        assert (heard[-1].rows, heard[-1].bytes) == (result.rows, result.bytes)
+        assert [one.tasks_done for one in heard] == list(range(1, result.tasks + 1))
+    bars = ray.data.DataContext.get_current().enable_progress_bars
+    dataset = _dataset()
+    write_table(dataset, table, progress=False)
+    assert dataset.context.enable_progress_bars == bars
+
+
+@pytest.mark.usefixtures("shared_out")
+def test_concurrency_bounds_the_writers(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "4"})
+    assert write_table(_dataset(), table, concurrency=1).tasks == 1
+    assert write_table(_dataset(), table, concurrency=2).tasks == 2
+
+
+# ---- once ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_id_commits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(tmp_path, partitions=["day"])
+    first = write_table(_dataset(), table, job_id="load 7")
+    assert not first.replayed
+    monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("something ran"))
+    again = write_table(_dataset(), table, job_id="load 7")
+    assert again.replayed
+    assert (again.snapshot_id, again.rows, again.files, again.bytes) == (1, first.rows, first.files, first.bytes)
+    assert len(rows_of(table)) == 120
+
+
+def test_of_two_drivers_with_one_job_id_one_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both look for the job before either has committed; the slower one finds the other's snapshot when it commits."""
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
+    both_wrote = threading.Barrier(2, timeout=120)
+
+    def check_and_wait(*given: Any) -> list[CommitMessage]:  # noqa: ANN401
+        messages = checked(*given)
+        both_wrote.wait()
+        return messages
+
+    monkeypatch.setattr(write, "checked", check_and_wait)
+    results: list[WriteResult] = []
+    dataset = _dataset()
+    drivers = [
+        threading.Thread(target=lambda: results.append(write_table(dataset, table, job_id="one"))) for _ in range(2)
+    ]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert sorted(result.replayed for result in results) == [False, True]
+    assert [(result.snapshot_id, result.rows) for result in results] == [(1, 40), (1, 40)]
+    assert table.store.snapshots.latest_id() == 1
+    assert not dataset.context.execution_options.preserve_order
+    assert_tidy(table)
+
+
+# ---- the commit ------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise CommitConflictError("no")
+
+    table = new_table(tmp_path)
+    monkeypatch.setattr(Committer, "commit", refuse)
+    with pytest.raises(CommitConflictError):
+        write_table(_dataset(), table)
+    assert_tidy(table)
+
+
+def test_nothing_is_removed_while_nobody_knows_what_became_of_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = Committer.commit
+
+    def lose_the_reply(self: Committer, messages: Sequence[CommitMessage], **more: Any) -> None:  # noqa: ANN401
+        commit(self, messages, **more)
+        raise CommitUnknownError("who knows")
+
+    table = new_table(tmp_path)
+    monkeypatch.setattr(Committer, "commit", lose_the_reply)
+    with pytest.raises(CommitUnknownError):
+        write_table(_dataset(), table)
+    assert len(rows_of(table)) == 120
+
+
+def test_answers_that_are_missing_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = write.TableSink.on_write_complete
+
+    def lose_the_first(self: write.TableSink, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
+        keep(self, write_result)
+        del self.answers[0]
+
+    monkeypatch.setattr(write, "_BUNDLE_BYTES_MIN", 1)
+    monkeypatch.setattr(write.TableSink, "on_write_complete", lose_the_first)
+    table = new_table(tmp_path)
+    with pytest.raises(LakewrightError, match="twice or not at all"):
+        write_table(_dataset(), table)
+    assert_tidy(table)
+
+
+def test_compactions_after_a_commit_run_on_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "run_task", lambda *_, **__: pytest.fail("it ran in the driver"))
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2", "deletion-vectors.enabled": "true"})
+    write_table(_dataset(), table)
+    newest = table.store.snapshots.latest()
+    assert newest is not None
+    assert newest.commit_kind is CommitKind.COMPACT
+    assert len(rows_of(table)) == 40  # level 0 is hidden, so somebody has compacted
+    assert_tidy(table)
+
+
+# ---- among peers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+    """Start the process of the peers."""
+    if not PYTHON.exists():
+        pytest.skip("the peers' environment is not there: `make test` makes it")
+    found = Peers(tmp_path_factory.mktemp("peers"))
+    yield found
+    found.close()
+
+
+@pytest.mark.peers
+@pytest.mark.usefixtures("shared_out")
+@pytest.mark.parametrize("kind", ["partitions", "keys", "dynamic"])
+def test_peers_read_what_ray_wrote(tmp_path: Path, peers: Peers, kind: str) -> None:
+    table = new_table(tmp_path, **_KINDS[kind])
+    write_table(_dataset(), table)
+    rows = rows_of(table)
+    assert len(rows) in {40, 120}
+    for peer in ("rust", "pypaimon"):
+        read = peers.read(peer, tmp_path / "warehouse", "d.t")
+        assert read is not None, peer
+        assert sorted_rows(read.select(table.field_names)) == rows, peer

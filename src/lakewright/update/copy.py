@@ -29,6 +29,7 @@ from lakewright.spec.datafile import APPEND, DataFile
 from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.update import vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, kept, substituted, updated_in
+from lakewright.update.values import without_defaults
 from lakewright.write.intake import Intake
 from lakewright.write.writer import TableWriter, WriteJob
 
@@ -62,7 +63,10 @@ class NewRows:
         if not rows.num_rows:
             return
         if self._intake is None or self._writer is None:
-            made = WriteJob.new(self._job.store, write_id=self._job.write_id)
+            store = self._job.store
+            # Whoever writes a whole row means the nulls in it.
+            plain = replace(store.schema, fields=without_defaults(store.schema.fields))
+            made = WriteJob.new(store.with_schema(plain), write_id=self._job.write_id)
             made = replace(made, carries_ids=bool(self._carried))
             self._intake, self._writer = made.new_intake(), made.open_writer(*self._task)
         taken = self._intake.take(rows.select(self._job.store.schema.field_names), None, first_row=0)

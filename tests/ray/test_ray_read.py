@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import random
 import sys
+import warnings
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import ray.data
 from ray.data import Dataset
 
 import lakewright as lw
 from lakewright.calls import reading
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.ray import read_table
-from lakewright.ray.read import TableDatasource, to_ray
+from lakewright.ray.read import TableDatasource
 from support.ray_rows import arrow_of
 
 COLUMNS = pa.schema({"id": pa.int64(), "p": pa.string(), "r": pa.struct({"a": pa.int32(), "b": pa.string()})})
@@ -301,26 +305,41 @@ def test_tags_audit_logs_and_system_tables_are_read(catalog: lw.FileSystemCatalo
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_what_is_said_of_the_tasks_reaches_ray(catalog: lw.FileSystemCatalog) -> None:
+def test_what_is_said_of_the_tasks_reaches_ray(catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: dict[str, object] = {}
+    whole = ray.data.read_datasource
+
+    @functools.wraps(whole)
+    def heard(source: TableDatasource, **arguments: Any) -> Dataset:  # noqa: ANN401 - as Ray takes them
+        said.update(copy.deepcopy(arguments))
+        found: Dataset = whole(source, **arguments)
+        return found
+
+    monkeypatch.setattr(ray.data, "read_datasource", heard)
     read = catalog.get_table("d.files").new_read_builder().new_read()
-    dataset: Dataset = read.to_ray(
-        read.new_plan().splits(), {"num_cpus": 0.5}, concurrency=1, override_num_blocks=2, memory=1000
-    )
-    operator: Any = dataset._logical_plan.dag
-    assert operator.ray_remote_args["num_cpus"] == 0.5
-    assert operator.ray_remote_args["memory"] == 1000
-    assert operator.compute.size == 1
+    splits = read.new_plan().splits()
+    dataset = read.to_ray(splits, {"num_cpus": 0.5}, concurrency=1, override_num_blocks=2, memory=1000)
+    assert said == {"num_cpus": 0.5, "concurrency": 1, "override_num_blocks": 2, "memory": 1000}
     assert len(dataset.take_all()) == 12
+    said.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray announces that the argument goes away
+        read.to_ray(splits, {"max_retries": 2, "num_cpus": 1}, override_num_blocks=3)
+    assert said == {
+        "ray_remote_args": {"max_retries": 2},
+        "num_cpus": 1,
+        "concurrency": None,
+        "override_num_blocks": 3,
+    }
 
 
-@pytest.mark.usefixtures("ray_session")
-def test_what_ray_has_no_name_for_reaches_it_too(
-    catalog: lw.FileSystemCatalog, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_rows_of_each_task_can_be_bounded(catalog: lw.FileSystemCatalog) -> None:
     read = catalog.get_table("d.files").new_read_builder().new_read()
-    operator: Any = to_ray(read, ray_remote_args={"max_retries": 2})._logical_plan.dag
-    assert operator.ray_remote_args["max_retries"] == 2
-    recwarn.clear()  # Ray announces that the argument goes away
+    source = TableDatasource(read, read.new_plan().splits(), task_rows=3)
+    tasks = source.get_read_tasks(2)
+    assert [task.metadata.num_rows for task in tasks] == [sum(map(len, task())) for task in tasks] == [3, 3]
+    (task,) = source.get_read_tasks(1, per_task_row_limit=2)
+    assert task.metadata.num_rows == sum(map(len, task())) == 2
 
 
 def test_arguments_that_cannot_be_are_refused(catalog: lw.FileSystemCatalog) -> None:

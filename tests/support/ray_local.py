@@ -25,6 +25,7 @@ def stay_local() -> None:
     os.environ["RAY_AUTH_MODE"] = "token"
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # as in releases to come; without it some warn
 
 
 @contextmanager

@@ -85,11 +85,14 @@ def to_ray(
     ray_remote_args: Mapping[str, object] | None = None,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
+    *,
+    per_task_row_limit: int | None = None,
     **read_args: object,
 ) -> Dataset:
     """Read splits, all of a fresh plan where none are given, as a dataset of so many blocks.
 
-    `read_args` are further arguments of `ray.data.read_datasource`.
+    `per_task_row_limit` bounds the rows of each task; `read_args` are further arguments of
+    `ray.data.read_datasource`.
     """
     if override_num_blocks is not None and override_num_blocks < 1:
         raise InvalidInputError(f"a dataset has at least 1 block, not {override_num_blocks}")
@@ -104,7 +107,8 @@ def to_ray(
     named: dict[str, Any] = {key: options.pop(key) for key in list(options) if key in known}
     if options:
         named["ray_remote_args"] = options
-    source = TableDatasource(read, read.new_plan().splits() if splits is None else splits)
+    planned = read.new_plan().splits() if splits is None else splits
+    source = TableDatasource(read, planned, task_rows=per_task_row_limit)
     found: Dataset = ray.data.read_datasource(
         source,
         concurrency=concurrency,
@@ -115,12 +119,13 @@ def to_ray(
 
 
 class TableDatasource(Datasource):
-    """The splits of one plan, as Ray asks for them."""
+    """The splits of one plan, as Ray asks for them; a task may be told to read no more than some rows."""
 
-    def __init__(self, read: TableRead, splits: Sequence[DataSplit]) -> None:
+    def __init__(self, read: TableRead, splits: Sequence[DataSplit], *, task_rows: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._read = read
         self._splits = tuple(splits)
+        self._task_rows = task_rows
 
     def get_name(self) -> str:
         """Return what the tasks are called."""
@@ -138,18 +143,20 @@ class TableDatasource(Datasource):
     ) -> list[ReadTask]:
         """Return about so many tasks, of about equal bytes; one that gives no rows where there is nothing to read."""
         found = shares(self._read.store, self._splits, at_least=1, exactly=parallelism)
-        return [self._task(share, per_task_row_limit) for share in found or [()]]
+        bounds = [rows for rows in (per_task_row_limit, self._task_rows, self._read.limit) if rows is not None]
+        return [self._task(share, min(bounds, default=None)) for share in found or [()]]
 
-    def _task(self, share: Share, row_limit: int | None) -> ReadTask:
+    def _task(self, share: Share, rows_max: int | None) -> ReadTask:
         """Return what reads a share, with all that is known before."""
         schema = self._read.projection.schema
+        rows = self._rows(share)
         metadata = BlockMetadata(
-            num_rows=self._rows(share),
+            num_rows=rows if rows is None or rows_max is None else min(rows, rows_max),
             size_bytes=sum(map(self._bytes, share)),
             input_files=tuple(path for split in share for path in split.file_paths),
             exec_stats=None,
         )
-        return ReadTask(_Reading(self._read, share), metadata, schema=schema, per_task_row_limit=row_limit)
+        return ReadTask(_Reading(self._read, share), metadata, schema=schema, per_task_row_limit=rows_max)
 
     def _rows(self, share: Share) -> int | None:
         """Return how many rows a share gives, where that is known."""
@@ -159,7 +166,7 @@ class TableDatasource(Datasource):
             if count is None:
                 return None
             total += count
-        return total if self._read.limit is None else min(total, self._read.limit)
+        return total
 
     def _takes_all(self, split: DataSplit) -> bool:
         """Say whether no row of a split is left out: its partition alone fulfils the filter, and no row is an event."""

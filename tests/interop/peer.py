@@ -41,12 +41,14 @@ def rust_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
 
 
 def read(command: dict[str, Any]) -> dict[str, Any]:
-    """Read a whole table into an Arrow file."""
+    """Read a whole table, or some of its columns, into an Arrow file."""
+    table = python_table(command) if command["peer"] == "pypaimon" else rust_table(command)
+    builder = table.new_read_builder()
+    if command.get("columns"):
+        builder = builder.with_projection(command["columns"])
     if command["peer"] == "pypaimon":
-        builder = python_table(command).new_read_builder()
         table = builder.new_read().to_arrow(builder.new_scan().plan().splits())
     else:
-        builder = rust_table(command).new_read_builder()
         batches = builder.new_read().read(builder.new_scan().plan().splits())
         table = pa.Table.from_batches(batches) if batches else None
     if table is None:
@@ -98,6 +100,29 @@ def append(command: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def delete_rows(command: dict[str, Any]) -> dict[str, Any]:
+    """Delete rows by their ids, which both peers do on tables with data evolution alone."""
+    table = python_table(command) if command["peer"] == "pypaimon" else rust_table(command)
+    builder = table.new_batch_write_builder()
+    builder.new_commit().commit(builder.new_update().delete_by_row_id(command["row_ids"]))
+    return {}
+
+
+def change_rows(command: dict[str, Any]) -> dict[str, Any]:
+    """Update rows by the ids in an Arrow file, or delete them, in one commit."""
+    rows = load(command["data"])
+    table = python_table(command) if command["peer"] == "pypaimon" else rust_table(command)
+    builder = table.new_batch_write_builder()
+    update = builder.new_update()
+    if command["delete"]:
+        messages = update.delete_by_row_id(rows["_ROW_ID"].to_pylist())
+    else:
+        names = [name for name in rows.column_names if name != "_ROW_ID"]
+        messages = update.with_update_type(names).update_by_arrow_with_row_id(rows)
+    builder.new_commit().commit(messages)
+    return {}
+
+
 def commit_messages(command: dict[str, Any]) -> dict[str, Any]:
     """Commit Java message bodies with the Rust peer."""
     peer = importlib.import_module("pypaimon_rust.datafusion")
@@ -124,7 +149,9 @@ COMMANDS = {
     "changes": changes,
     "follow": follow,
     "append": append,
+    "change_rows": change_rows,
     "create": create,
+    "delete_rows": delete_rows,
     "commit_messages": commit_messages,
 }
 

@@ -58,9 +58,9 @@ class Peers:
             raise PeerError(answer["error"])
         return answer
 
-    def read(self, peer: str, warehouse: Path, table: str) -> pa.Table | None:
-        """Read a whole table; None when the peer returns no batch at all."""
-        return self._rows(op="read", peer=peer, warehouse=str(warehouse), table=table)
+    def read(self, peer: str, warehouse: Path, table: str, columns: list[str] | None = None) -> pa.Table | None:
+        """Read a whole table, or some of its columns; None when the peer returns no batch at all."""
+        return self._rows(op="read", peer=peer, warehouse=str(warehouse), table=table, columns=columns)
 
     def changes(
         self, warehouse: Path, table: str, between: tuple[int, int], mode: str = "changelog"
@@ -86,6 +86,11 @@ class Peers:
         """Append rows in one commit of the peer's."""
         data = self.put(rows)
         return self.ask(op="append", peer=peer, warehouse=str(warehouse), table=table, data=data, **more)
+
+    def change_rows(self, peer: str, warehouse: Path, table: str, rows: pa.Table, *, delete: bool = False) -> None:
+        """Update or delete rows by their `_ROW_ID`, in one commit of the peer's."""
+        data = self.put(rows)
+        self.ask(op="change_rows", peer=peer, warehouse=str(warehouse), table=table, data=data, delete=delete)
 
     def create(self, warehouse: Path, table: str, rows: pa.Table, **more: object) -> None:
         """Create a table with pypaimon, from an Arrow schema."""

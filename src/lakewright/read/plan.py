@@ -17,10 +17,9 @@ from typing import TypeAlias, TypeVar
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
-from lakewright.read.prune import is_side_file
 from lakewright.read.scan import keys_are_once
 from lakewright.read.split import DataSplit, DeletionFile, Deletions
-from lakewright.spec.datafile import DELETION_VECTORS, DataFile
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.options import CoreOptions
 

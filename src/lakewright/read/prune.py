@@ -15,7 +15,7 @@ from typing import TypeAlias
 from lakewright.lsm.runs import sections
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.spec.buckets import bucket_of
-from lakewright.spec.datafile import DataFile
+from lakewright.spec.datafile import DataFile, is_side_file
 from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.predicate import (
@@ -248,11 +248,6 @@ def prune_groups(entries: Sequence[ManifestEntry], pruner: EntryPruner, fields_o
         if is_side_file(group[0].file) or pruner.group_may_match(newest_first, fields_of):
             kept |= {id(entry) for entry in group}
     return [entry for entry in entries if id(entry) in kept]
-
-
-def is_side_file(file: DataFile) -> bool:
-    """Say whether a file holds one column's large values apart from the rows: a blob or vector file."""
-    return file.file_name.endswith(".blob") or ".vector." in file.file_name
 
 
 @dataclass(frozen=True, slots=True)

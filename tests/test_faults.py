@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults
+from lakewright.testing.storage import FaultKind
 
 FIELDS = [
     lw.DataField(0, "id", lw.AtomicType("INT")),
@@ -155,5 +157,16 @@ def test_the_enumerator_notices_an_operation_that_is_not_atomic() -> None:
         append(catalog)
         append(catalog)
 
-    report = enumerate_faults(Operation("twice", empty_table, twice), observe)
+    report = enumerate_faults(Operation("twice", empty_table, twice), observe, (FaultKind.CRASH_AFTER,))
     assert any("a state between" in failure for failure in report.failures)
+
+
+def test_the_enumerator_notices_every_lie_about_a_commit() -> None:
+    """Also of faults that leave no trace, of which only the first is followed to the end."""
+
+    def hushed(catalog: lw.FileSystemCatalog) -> None:
+        with suppress(OSError, lw.LakewrightError):
+            append(catalog)
+
+    report = enumerate_faults(Operation("hushed", empty_table, hushed), observe, (FaultKind.ERROR_BEFORE,))
+    assert sum("acknowledged and lost" in failure for failure in report.failures) > 2

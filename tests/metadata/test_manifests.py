@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import fastavro
 import pytest
@@ -351,6 +352,8 @@ def histories(draw: st.DrawFn) -> list[list[ManifestEntry]]:
 class MemoryStore:
     """Just enough of a storage for manifests, without the price of a disk."""
 
+    renames_atomically = True
+
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
 
@@ -365,6 +368,27 @@ class MemoryStore:
 
 
 MEMORY = replace(manifests(Path("/t"), TEXT), storage=MemoryStore())  # type: ignore[arg-type]
+
+
+class SlowStorage(LocalStorage):
+    """Answers, as an object store does, after a while: once two are asking."""
+
+    both = Barrier(2, timeout=60)
+
+    @property
+    def renames_atomically(self) -> bool:
+        return False
+
+    def read(self, path: str) -> bytes:
+        self.both.wait()
+        return super().read(path)
+
+
+def test_a_slow_store_is_asked_for_several_files_at_once(tmp_path: Path) -> None:
+    store = replace(manifests(tmp_path), storage=SlowStorage(durable=False))
+    first, second = (store.write([entry(name)], schema_id=0)[0] for name in "ab")
+    found = store.live(snapshot_of(store, [first], [second]))
+    assert [e.file.file_name for e in found] == ["a", "b"]
 
 
 @given(histories(), st.integers(1, 4), st.sampled_from([1, 4000, 2**40]), st.sampled_from([1, 3000, 2**40]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -46,22 +47,37 @@ def iterate_records(data: bytes, path: str, *, expected: Schema | None = None) -
     """Yield the records one by one, as `decode_records` returns them. What was yielded counts only if all are."""
     with decoding(path):
         header = decode_header(data)
-        schema, entry = _coding(header.schema)
+        coding = _coding(header.schema)
         if expected is not None:
-            check_readable(schema.record, expected)
+            coding.check_readable(expected)
         total = 0
         for block in decode_blocks(data, header):
             total += len(block.data)
             if total > FILE_BYTES_MAX:
                 raise ValueError(f"its records take more than {FILE_BYTES_MAX} bytes")
-            yield from _records(block, entry)
+            yield from _records(block, coding.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Coding:
+    """The schema in the header of a file, as fastavro codes by it, and what it was found readable as."""
+
+    schema: FileSchema
+    entry: Any
+    readable_as: list[Schema] = field(default_factory=list)
+
+    def check_readable(self, expected: Schema) -> None:
+        """Check the schema of a file once: thousands of manifests share it, and the walk takes longer than reading."""
+        if not any(known is expected for known in self.readable_as):
+            check_readable(self.schema.record, expected)
+            self.readable_as.append(expected)
 
 
 @lru_cache(maxsize=32)
-def _coding(schema: bytes) -> tuple[FileSchema, Any]:
-    """Return the schema in the header of a file, and as fastavro codes by it. Few writers have many schemas."""
+def _coding(schema: bytes) -> _Coding:
+    """Return how a schema is coded. Few writers have many schemas."""
     found = file_schema(json.loads(schema))
-    return found, parsed(found.entry)
+    return _Coding(found, parsed(found.entry))
 
 
 def _records(block: Block, schema: Any) -> Iterator[Record]:  # noqa: ANN401 - fastavro's own kind of schema
@@ -82,7 +98,7 @@ class RecordEncoder:
         self._codec = Codec.of(compression, zstd_level)
         self._schema = json.dumps(schema, separators=(",", ":")).encode()
         self._salt = salt
-        self._entry = _coding(self._schema)[1]
+        self._entry = _coding(self._schema).entry
         self._pending = io.BytesIO()
         self._pending_count = 0
         self._blocks: list[tuple[int, bytes]] = []

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
 from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records, iterate_records
@@ -58,6 +58,8 @@ from lakewright.storage.layout import Layout
 
 THREADS_MAX = 8  # manifests are small, so what counts is the time until the store answers
 
+T = TypeVar("T")
+R = TypeVar("R")
 Keep: TypeAlias = Callable[[bytes, int, int, int], bool]  # partition, bucket, total buckets, level
 
 
@@ -105,9 +107,8 @@ class Manifests:
             (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
             (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
         )
-        with ThreadPoolExecutor(len(lists)) as pool:
-            parts = pool.map(lambda one: self.read_list(*one, snapshot_id=snapshot.id), lists)
-            return [file for part in parts for file in part]
+        parts = self._each(lambda one: self.read_list(*one, snapshot_id=snapshot.id), lists)
+        return [file for part in parts for file in part]
 
     def live(
         self,
@@ -292,10 +293,14 @@ class Manifests:
         def read(file: ManifestFile) -> list[ManifestEntry]:
             return self.read(file, keep=keep, snapshot_id=snapshot_id)
 
-        if len(files) <= 1:
-            return [entry for file in files for entry in read(file)]
+        return [entry for part in self._each(read, files) for entry in part]
+
+    def _each(self, read: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
+        """Read several files: side by side where a store takes its time to answer, which a disk does not."""
+        if len(files) <= 1 or self.storage.renames_atomically:
+            return map(read, files)
         with ThreadPoolExecutor(min(THREADS_MAX, len(files))) as pool:
-            return [entry for part in pool.map(read, files) for entry in part]
+            return list(pool.map(read, files))
 
     def _load(self, name: str, *, size: int | None = None, snapshot_id: int | None = None) -> tuple[str, bytes]:
         """Return the path and the bytes of a file, which must have the size that is said of it."""

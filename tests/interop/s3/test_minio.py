@@ -19,7 +19,7 @@ from lakewright.storage.object import ObjectStorage
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.storage import FaultyStorage
 from lakewright.testing.suites import StorageContract
-from support.races import race_appends
+from support.append_races import race_appends
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 from support.s3 import S3Server
 

@@ -12,8 +12,11 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
-from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.commit.committer import Committer
+from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spec.snapshot import CommitKind
+from lakewright.update.find import condition
+from lakewright.update.keyed import prepare_delete
 
 SCHEMA = pa.schema(
     [
@@ -178,6 +181,33 @@ def test_a_row_that_is_changed_wins_over_what_it_was(catalog: lw.FileSystemCatal
     assert newest(table) == before
     assert table.delete("k IN (2, 4)").deleted == 2
     assert read(table)["k"].to_list() == [0, 1, 3]
+
+
+def test_commits_that_order_the_rows_order_changes_too(catalog: lw.FileSystemCatalog) -> None:
+    options = {"sequence.snapshot-ordering": "true", "write-only": "true", "changelog-producer": "input"}
+    table = new_table(catalog, ["k"], options, parts=False)
+    lw.write_table(rows(0, 3), table)
+    table.update({"v": "one"}, "k < 2")
+    table.update({"v": "two"}, "v = 'one' AND k = 1")
+    table.delete("k = 2")
+    assert read(table)["v"].to_list() == ["one", "two"]
+
+
+def test_a_change_is_committed_only_on_the_rows_it_read(catalog: lw.FileSystemCatalog) -> None:
+    table = new_table(catalog, ["p", "k"], {"write-only": "true"})
+    lw.write_table(rows(0, 4), table)
+    base = table.snapshot()
+    everything = condition(table.store, None)
+    mine = prepare_delete(table.store, base, condition(table.store, "p = 'p0'")).planned_on(base)
+    other = prepare_delete(table.store, base, everything).planned_on(base)
+    table.update({"v": "theirs"}, "k = 1")
+    with pytest.raises(CommitConflictError, match=r"rows of its bucket were written after snapshot 1") as caught:
+        Committer(table.store).commit(other)
+    assert caught.value.facts["snapshot_id"] == 2
+    # Nobody wrote into the partition of the other change, and a compaction of it moves no row.
+    table.copy({"write-only": "false"}).compact(full=True)
+    Committer(table.store).commit(mine)
+    assert read(table).select("k", "v").rows() == [(1, "theirs"), (3, "v3")]
 
 
 def test_keys_and_partitions_stay(catalog: lw.FileSystemCatalog) -> None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
@@ -134,25 +135,29 @@ class NewValues:
         return self.values.take(pa.array(numbers))
 
 
-def to_ids(store: TableStore, given: object) -> Ids:
+def to_ids(store: TableStore, given: RowIds) -> Ids:
     """Return row ids that a caller gives, ascending and each once: a list, an array, or Arrow data with `_ROW_ID`."""
     _check_tracked(store)
-    if isinstance(given, pa.Array | pa.ChunkedArray):
-        return np.unique(_to_int64(store, given))
-    if hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
-        tables = [pa.table(batch) for batch in batches_of(given, store.name)]
-        if any(ROW_ID.name not in table.column_names for table in tables):
+    try:
+        column = _as_column(given)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"table {store.name}: these are no row ids: {error}", table=store.name) from error
+    if pa.types.is_struct(column.type):
+        if column.type.get_field_index(ROW_ID.name) < 0:
             raise InvalidInputError(
                 f"table {store.name}: the rows to delete lack the column {ROW_ID.name!r}", column=ROW_ID.name
             )
-        chunks = [chunk for table in tables for chunk in table.column(ROW_ID.name).chunks]
-        return np.unique(_to_int64(store, pa.chunked_array(chunks, pa.int64()) if chunks else pa.array([], pa.int64())))
-    listed = given if isinstance(given, np.ndarray) else list(given) if isinstance(given, Iterable) else [given]
-    try:
-        array = pa.array(listed) if len(listed) else pa.array([], pa.int64())
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"table {store.name}: these are no row ids: {error}", table=store.name) from error
-    return np.unique(_to_int64(store, array))
+        column = pc.struct_field(column, ROW_ID.name)
+    return np.unique(_to_int64(store, column))
+
+
+def _as_column(given: Any) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401 - a list, an array, or what exports one
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.chunked_array(given)
+    if isinstance(given, np.ndarray) or hasattr(given, "__arrow_c_array__"):
+        return pa.array(given)
+    listed = list(given)
+    return pa.array(listed, None if listed else pa.int64())
 
 
 def by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list[Found]:
@@ -164,16 +169,33 @@ def by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list[Found]
         return []
     parts = [] if base is None else groups(store, base, _between(int(ids[0]), int(ids[-1])))
     found, missing = _in_ranges([part for part in parts if not _holds_ids(part)], ids)
-    for part in (part for part in parts if _holds_ids(part)):
-        if not missing.any():
-            break
-        moved = _among_moved(store, part, ids, missing)
-        if moved is not None:
-            found.append(moved)
-            missing[moved.numbers] = False
+    moved = [part for part in parts if _holds_ids(part)]
+    # A row that was updated is deleted where it was, and has gone elsewhere with its id.
+    left = missing | _gone(store, found, len(ids)) if moved else missing
+    for part in moved:
+        if left.any() and (one := _among_moved(store, part, ids, left)) is not None:
+            found.append(one)
+            left[one.numbers] = False
+            missing[one.numbers] = False
+            found[:-1] = [_without(other, one.numbers) for other in found[:-1]]
     if missing.any():
         _refuse(store, ids[missing], "is unknown", "are unknown", "read the table again and take the ids it has now")
-    return found
+    return [one for one in found if len(one.positions)]
+
+
+def _gone(store: TableStore, found: Sequence[Found], count: int) -> NDArray[np.bool_]:
+    """Return which ids are those of rows that were deleted where they lay."""
+    out = np.zeros(count, dtype=np.bool_)
+    for one in found:
+        gone = vectors.deleted_of(store, one.part)
+        if gone is not None:
+            out[one.numbers[np.isin(one.positions, gone)]] = True
+    return out
+
+
+def _without(one: Found, numbers: NDArray[np.int64]) -> Found:
+    stay = ~np.isin(one.numbers, numbers)
+    return one if stay.all() else Found(one.part, one.positions[stay], one.numbers[stay])
 
 
 def _in_ranges(parts: Sequence[DataSplit], ids: Ids) -> tuple[list[Found], NDArray[np.bool_]]:

@@ -184,3 +184,39 @@ def test_older_snapshots_keep_their_rows(tmp_path: Path) -> None:
     table.update({"s": "x"}, "id = 25")
     assert lw.read_table(table, snapshot_id=3).num_rows == 36
     assert lw.read_table(table, snapshot_id=4).num_rows == 16
+
+
+@pytest.mark.parametrize("kind", ["plain", "tracked", "vectors"])
+def test_columns_that_came_after_the_table_was_opened_are_not_lost(tmp_path: Path, kind: str) -> None:
+    table = make(tmp_path, KINDS[kind])
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("more", lw.AtomicType("STRING"))])
+    newer = catalog.get_table("d.t")
+    rows = pa.Table.from_pylist(rows_of(50, 2), COLUMNS).append_column("more", pa.array(["a", "b"]))
+    lw.write_table(rows, newer)
+    assert table.update({"s": "x"}, "id >= 50 OR id = 1").updated == 3
+    assert table.delete("id = 50").deleted == 1
+    assert [row["more"] for row in read(newer) if row["s"] == "x"] == [None, "b"]
+    catalog.alter_table("d.t", [lw.SchemaChange.rename_column("s", "t")])
+    lw.write_table(pa.table({**{name: rows[name][:1] for name in ("id", "p", "n")}}), catalog.get_table("d.t"))
+    with pytest.raises(lw.errors.InvalidInputError, match="'s' was changed since"):
+        table.update({"s": "y"}, "id >= 50")
+
+
+def test_rows_of_the_past_cannot_be_changed(tmp_path: Path) -> None:
+    table = make(tmp_path, VECTORS).copy({"scan.snapshot-id": "1"})
+    with pytest.raises(lw.errors.InvalidInputError, match="rows of the past"):
+        table.delete("id = 1")
+
+
+@pytest.mark.parametrize("kind", ["plain", "vectors"])
+def test_a_failure_in_one_file_leaves_nothing_of_the_others(tmp_path: Path, kind: str) -> None:
+    table = make(tmp_path, KINDS[kind])
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+
+    def no_twenties(rows: pa.Table) -> pa.Table:
+        return pc.if_else(pc.equal(rows["id"], 20), None, rows["n"])
+
+    with pytest.raises(lw.errors.InvalidInputError, match="'n'"):
+        table.update({"n": no_twenties})
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before

@@ -8,6 +8,8 @@ known that no snapshot names them; when nobody can say whether a commit happened
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +23,18 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage, guarded
 from lakewright.compact.job import after_commit
-from lakewright.errors import CommitConflictError, CommitContentionError
+from lakewright.compact.task import knowing
+from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError
 from lakewright.metadata.store import TableStore
+from lakewright.read.scan import TRAVEL
 from lakewright.read.split import DataSplit
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
+
+_DOUBLINGS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +67,46 @@ def change(store: TableStore, prepare: Prepare, *, operation: str) -> UpdateResu
 
     `operation` is what the snapshot says of itself: DELETE, UPDATE, MERGE or WRITE.
     """
+    _refuse_the_past(store)
     started = time.monotonic()
     retries_max = store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
     timeout = store.options.get(CoreOptions.COMMIT_TIMEOUT)
-    attempts = 0
-    while True:
+    for attempt in itertools.count(1):
         base = store.snapshots.latest()
         prepared = prepare(base)
         messages = prepared.planned_on(base)
-        attempts += 1
         committer = Committer(store)
         try:
             published = committer.commit(messages, operation=operation) if messages else None
-        except CommitConflictError as error:
-            committer.abort(messages)
+        except (CommitConflictError, CommitContentionError, InvalidInputError) as error:
+            committer.abort(messages)  # nothing was published, and nobody else knows these files
             late = timeout is not None and (time.monotonic() - started) * 1000 >= timeout
-            if attempts > retries_max or late or "published_id" in error.facts:
+            if not isinstance(error, CommitConflictError) or attempt > retries_max or late:
                 raise
+            time.sleep(_wait_seconds(store, attempt))
             continue
-        except CommitContentionError:
-            committer.abort(messages)
-            raise
-        if published is not None and store.schema.primary_keys:
-            after_commit(store, published, frozenset((m.partition_bytes, m.bucket) for m in messages))
-        return _result(published, replace(prepared, messages=messages), attempts, time.monotonic() - started)
+        break
+    if published is not None and store.schema.primary_keys:
+        after_commit(store, published, frozenset((m.partition_bytes, m.bucket) for m in messages))
+    return _result(published, replace(prepared, messages=messages), attempt, time.monotonic() - started)
+
+
+def _refuse_the_past(store: TableStore) -> None:
+    given = [key for key in TRAVEL if key in store.options.values]
+    if given:
+        raise InvalidInputError(
+            f"{store.name}: {given[0]!r} shows rows of the past, which cannot be changed; change those of the table "
+            "without that option",
+            table=store.name,
+            option=given[0],
+        )
+
+
+def _wait_seconds(store: TableStore, attempt: int) -> float:
+    """Return how long to stay away after a lost attempt, so that those who race do not meet again and again."""
+    shortest = store.options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
+    longest = store.options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
+    return min(shortest << min(attempt, _DOUBLINGS_MAX), longest) * random.random() / 1000  # noqa: S311 - no secret
 
 
 def _result(published: Snapshot | None, prepared: Prepared, attempts: int, seconds: float) -> UpdateResult:
@@ -105,13 +127,42 @@ def _result(published: Snapshot | None, prepared: Prepared, attempts: int, secon
 
 def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Prepared:
     """Decide of groups what becomes of their rows and do it, in threads; `decide` is called in any of them."""
-    applied = reduce(add, _in_threads(job, parts, decide), Applied())
+    known = _knowing(job, parts)
+
+    def decided(part: DataSplit) -> GroupChange | None:
+        found = decide(part)
+        if found is not None:
+            _check_assigned(job.store, known.store, found)
+        return found
+
+    applied = reduce(add, _in_threads(known, parts, decided), Applied())
     try:
         folded = vectors.fold(job, applied)
     except BaseException:
         _take_back(job.store, applied)
         raise
     return Prepared((*applied.messages, *folded), applied.deleted, applied.updated, way=str(ways.way_of(job.store)))
+
+
+def _knowing(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
+    """Return the job with a schema that knows all columns of its files: what is written again must not lose any."""
+    store = knowing(job.store, (file for part in parts for file in part.files))
+    return job if store is job.store else replace(job, store=store)
+
+
+def _check_assigned(seen: TableStore, written: TableStore, change: GroupChange) -> None:
+    """Refuse values for columns that are not what they were when the table was opened."""
+    if seen is written or change.values is None:
+        return
+    was, now = ({field.name: field for field in store.schema.fields} for store in (seen, written))
+    for name in change.values.column_names:
+        if name not in now or (now[name].id, now[name].type) != (was[name].id, was[name].type):
+            raise InvalidInputError(
+                f"{seen.name}: the column {name!r} was changed since the table was opened; get the table again from "
+                "its catalog",
+                table=seen.name,
+                column=name,
+            )
 
 
 def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> list[Applied]:
@@ -142,9 +193,13 @@ def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> l
         return [work(0)] if parts else []
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-update") as pool:
         futures = [pool.submit(work, task) for task in range(threads)]
-    if failed.is_set():
-        _take_back(job.store, *(_done(futures)))
-    return [future.result() for future in futures]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            failed.set()
+            pool.shutdown(wait=True)
+            _take_back(job.store, *(_done(futures)))
+            raise
 
 
 def _done(futures: Sequence[Future[Applied]]) -> list[Applied]:

@@ -28,7 +28,7 @@ def _compact_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="all there is: a primary-key table to one level, of an append table also few small files",
+        help="even two small files, and every file with deleted rows; with a primary key, all to one level",
     )
     parser.add_argument(
         "--partition-spec", type=pair, action="append", default=[], metavar="K=V", help="only of this partition"

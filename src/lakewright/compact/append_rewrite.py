@@ -8,7 +8,8 @@ Elsewhere deleted rows are left out, for good.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from lakewright.formats.deletion_vectors import Positions
 from lakewright.formats.rolling import FilePlan, SequenceNumbers
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles
+from lakewright.read.lanes import in_order
 from lakewright.read.plan import row_id_groups, split_of
 from lakewright.read.projection import ROW_ID, plan_projection
 from lakewright.read.reader import SplitReader
@@ -29,8 +31,12 @@ from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
 from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, TableSchema
 from lakewright.spec.types import DataField, with_nullable
+
+_FILES_READ = 2  # at a time, so that decoding goes on while rows are written
+_AHEAD_BATCHES = 2
 
 
 def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataField, ...]:
@@ -45,24 +51,28 @@ def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataF
     return ROW_ID, number
 
 
-def read_whole(store: TableStore, split: DataSplit) -> Iterator[pa.RecordBatch]:
+def read_whole(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
     """Yield the live rows of a split in file order, with all columns and what they carry along.
 
     Deleted rows come too where the split names no deletion vectors: then the rows of a file come at their positions.
+    While one file is taken, the next is decoded, as far as the table's threads allow.
     """
     carried = carried_fields(store.schema)
     names = [field.name for field in (*store.schema.fields, *carried)]
     projection = plan_projection(store.schema.fields, names, hidden=carried)
-    return SplitReader(store, FileSchemas(store), projection).read(split)
+    units = SplitReader(store, FileSchemas(store), projection).units(split)
+    threads = min(_FILES_READ, store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
+    return in_order(units, threads=threads, ahead_max=_AHEAD_BATCHES)
 
 
 def write_whole(
-    output: BucketOutput, plan: FilePlan, rows: Iterable[pa.RecordBatch], *, first_number: int | None = None
+    output: BucketOutput, plan: FilePlan, rows: Generator[pa.RecordBatch], *, first_number: int | None = None
 ) -> tuple[DataFile, ...]:
     """Write rows as files of a plan; those without numbers of their own are counted from `first_number` on."""
     sink = output.open(plan, numbers=None if first_number is None else SequenceNumbers(first_number))
-    for batch in rows:
-        sink.write(pa.Table.from_batches([batch]))
+    with closing(rows):
+        for batch in rows:
+            sink.write(pa.Table.from_batches([batch]))
     return sink.finish()
 
 

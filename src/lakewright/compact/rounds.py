@@ -110,7 +110,7 @@ def _counts(messages: Sequence[CommitMessage]) -> CompactResult:
     after = [file for message in messages for file in (*message.compact_after, *message.new_files)]
     return CompactResult(
         snapshot_id=None,
-        buckets=len(messages),
+        buckets=len({(message.partition_bytes, message.bucket) for message in messages}),
         files_before=sum(len(message.compact_before) for message in messages),
         files_after=len(after),
         rows=sum(file.row_count for file in after),

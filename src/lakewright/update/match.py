@@ -278,7 +278,7 @@ class _Numbers:
     def of(cls, values: Longs) -> _Numbers:
         known = np.sort(values)
         known = known[np.concatenate([np.ones(min(1, len(known)), np.bool_), known[1:] != known[:-1]])]
-        none: npt.NDArray[np.bool_] = np.zeros(1, np.bool_)
+        none: npt.NDArray[np.bool_] = np.zeros(2, np.bool_)
         if not len(known):
             return cls(known, None, none, np.uint64(63))
         span = int(known[-1]) - int(known[0]) + 1
@@ -308,7 +308,7 @@ class _Numbers:
         maybe = np.flatnonzero(self.sieve[_spread(values, self.shift)])
         some = values[maybe]
         at = np.minimum(np.searchsorted(self.known, some), len(self.known) - 1)
-        same = self.known[at] == some if len(self.known) else np.zeros(len(some), np.bool_)
+        same = self.known[at] == some
         return maybe[same], at[same]
 
 

@@ -83,13 +83,21 @@ def _put(column: pa.Array, at: Positions, values: pa.ChunkedArray) -> pa.Array:
     joined = values.combine_chunks()
     if len(at) == len(column):
         return joined
-    if pa.types.is_nested(column.type):
+    if _is_number(column.type) and not column.null_count and not joined.null_count:
+        numbers = column.to_numpy().copy()
+        numbers[at] = joined.to_numpy()
+        return pa.array(numbers)
+    if pa.types.is_nested(column.type) or not pa.types.is_primitive(column.type):
         order = np.arange(len(column), dtype=np.int64)
         order[at] = np.arange(len(column), len(column) + len(at))
         return pa.concat_arrays([column, joined]).take(pa.array(order))
     mask = np.zeros(len(column), dtype=np.bool_)
     mask[at] = True
     return pc.replace_with_mask(column, pa.array(mask), joined)
+
+
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow))
 
 
 @dataclass(frozen=True, slots=True)

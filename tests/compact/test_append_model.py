@@ -30,7 +30,7 @@ KINDS = [
     ({**VECTORS, **EVOLUTION}, []),
     ({**BITMAP64, **EVOLUTION, "file.format": "avro"}, []),
 ]
-STEPS = 14
+STEPS = 10
 
 
 def _read(store: TableStore) -> list[dict[str, object]]:

@@ -282,7 +282,7 @@ def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Sc
             case ColumnRef():
                 column = pa.array([], scope.type_of(term))
             case pc.Expression():
-                column = _evaluated(term, empty)
+                column = pa.array([], _evaluated(term, empty).type)
             case _:
                 continue
         Aligner(without_defaults([field]), table=table).align(pa.table({field.name: column}))

@@ -53,11 +53,11 @@ def _batch(first: int, text: str) -> pa.Table:
     return pa.table({"p": [0, 0, 0], "k": [first, first + 1, 7], "v": [text, text, text]})
 
 
-def written(options: dict[str, str]) -> Action:
+def written(options: dict[str, str], numbers: tuple[int, ...] = (0, 1)) -> Action:
     def prepare(catalog: lw.FileSystemCatalog) -> None:
         catalog.create_database("d")
         catalog.create_table("d.t", lw.Schema(FIELDS, ["p"], ["p", "k"], options))
-        for number in range(2):
+        for number in numbers:
             lw.write_table(_batch(number, f"{number}"), catalog.get_table("d.t"), mode="upsert")
 
     return prepare
@@ -94,16 +94,17 @@ def expire(catalog: lw.FileSystemCatalog) -> None:
 # What follows a commit fails in three ways; the commit and the compaction themselves fail in all six elsewhere.
 THREE_FAULTS = (FaultKind.ERROR_BEFORE, FaultKind.CRASH_AFTER, FaultKind.DISK_FULL)
 WRITE_ONLY = {"bucket": "1", "write-only": "true"}
+ONE_BEFORE = (0,)  # where a second write before the operation would only make the history longer
 OPERATIONS = [
     Operation("upsert", written(WRITE_ONLY), upsert),
     Operation("upsert with a compaction", written(RUNS), upsert),
     Operation("upsert with deletion vectors", written(VECTORS), upsert),
-    Operation("upsert with a changelog", written(PRODUCER), upsert),
+    Operation("upsert with a changelog", written(PRODUCER, ONE_BEFORE), upsert),
     Operation("upsert into dynamic buckets", written({"dynamic-bucket.target-row-num": "1"}), upsert),
     Operation("delete", written(WRITE_ONLY), delete),
-    Operation("delete with deletion vectors", written(VECTORS), delete),
+    Operation("delete with deletion vectors", written(VECTORS, ONE_BEFORE), delete),
     Operation("update with a condition", written(WRITE_ONLY), update),
-    Operation("overwrite", written(RUNS), overwrite),
+    Operation("overwrite", written(RUNS, ONE_BEFORE), overwrite),
     Operation("compact", written(WRITE_ONLY), compact, compact),
     Operation("compact deletion vectors", written(VECTORS | {"write-only": "true"}), compact, compact),
     Operation("compact, making a changelog", written(PRODUCER | {"write-only": "true"}), compact, compact),

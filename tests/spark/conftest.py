@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakewright.spark.session import local_session
+from support.jvm import SHORT_LIVED
 
 _HERE = Path(__file__).parent
 
@@ -29,6 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         master="local[2,3]",
         memory="2g",
         config={
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.executorEnv.PYTHONPATH": f"{_HERE}:{_HERE.parent}",  # workers find what a test module defines
@@ -42,4 +44,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _active(request: pytest.FixtureRequest) -> None:
     """Make the session the active one: up to 4.2 Spark looks formats up there, and an interrupt takes it away."""
     if "spark" in request.fixturenames:
-        request.getfixturevalue("spark").createDataFrame([], "n int")
+        session: SparkSession = request.getfixturevalue("spark")
+        if SparkSession.getActiveSession() is None:
+            session.createDataFrame([], "n int")

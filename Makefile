@@ -6,9 +6,12 @@ PEERS := .venvs/peers
 
 # Every PySpark that we support.
 SPARKS := 4.1 4.2 4.3
+# The oldest and the newest Ray that we support.
+RAYS := 2.52 2.60
 
 .PHONY: demo test lint types unit interop-java interop-s3 soak clean
 .PHONY: bench bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
+.PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
 demo: $(VENV)/.made
 	$(BIN)/python -W "ignore:PySpark does not yet fully support pandas:FutureWarning" examples/demo.py
@@ -51,12 +54,29 @@ $(SPARKS:%=.venvs/spark-%/.made): .venvs/spark-%/.made: pyproject.toml
 	.venvs/spark-$*/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==$*.*' 'pandas<3'
 	touch $@
 
+ray-matrix: $(RAYS:%=ray-%)
+
+$(RAYS:%=ray-%): ray-%: .venvs/ray-%/.made
+	.venvs/ray-$*/bin/python -m pytest tests/ray
+
+# Older Rays know no pandas 3; the environment of `make test` has it.
+$(RAYS:%=.venvs/ray-%/.made): .venvs/ray-%/.made: pyproject.toml
+	$(PYTHON) -m venv .venvs/ray-$*
+	.venvs/ray-$*/bin/python -m pip install --quiet --upgrade pip
+	.venvs/ray-$*/bin/python -m pip install --quiet --editable '.[dev]' 'ray[data]==$*.*' 'pandas<3'
+	touch $@
+
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	$(BIN)/python bench/run.py
 
 bench-spark: $(VENV)/.made
 	$(BIN)/python bench/spark.py
+
+# pypaimon beside us on the same Ray, in the peers' environment.
+bench-ray: $(VENV)/.made $(PEERS)/.made
+	$(PEERS)/bin/python -m pip install --quiet "ray[data]==$$($(BIN)/python -c 'import ray; print(ray.__version__)')"
+	$(BIN)/python bench/on_ray.py
 
 bench-spark-memory: $(VENV)/.made
 	$(BIN)/python bench/spark_memory.py

@@ -13,6 +13,8 @@ from support.ray_local import running_ray, stay_local
 
 _HERE = Path(__file__).parent
 _NO_RAY = "Ray is not installed: it has no wheel for this Python or platform, or the extra [ray] is missing"
+# Ray 2.52 leaves to the garbage collector the logs of its datasets, and what it started its processes with.
+_LEFT_OPEN = ("unclosed file .*/logs/ray-data/", "unclosed file .*/dev/null", "subprocess .* is still running")
 
 stay_local()  # this file is imported before the modules of tests beside it, and they import Ray
 
@@ -36,8 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("ray"))
-            # Ray 2.52 leaves the log of each dataset for the garbage collector to close.
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed file .*/logs/ray-data/:ResourceWarning"))
+            for left in _LEFT_OPEN:
+                item.add_marker(pytest.mark.filterwarnings(f"ignore:{left}:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")

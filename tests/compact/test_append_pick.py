@@ -71,6 +71,10 @@ def test_many_deleted_rows_are_a_reason_of_their_own(count: int | None, *, picke
     )  # their numbers do not tell them apart
 
 
+def test_a_vector_without_rows_is_no_reason() -> None:
+    assert pick_any(_rules(full=True), _bucket(_file("L", 5000), deleted={"L": 0})) == []
+
+
 def test_a_file_with_rows_enough_is_not_small() -> None:
     files = [_file(name, 10, rows=70) for name in "abc"]
     assert pick_any(_rules({"target-file-row-num": 100}, full=True), _bucket(*files)) == []

@@ -69,14 +69,14 @@ class Rules:
 
     def unit(self, files: Sequence[DataFile], place: int, deleted: Mapping[str, int | None], parts: int) -> Unit:
         """Judge files that belong together; `parts` of them would better be one."""
-        pressing = self.rewrites_all or any(
-            # Where nobody counted, the vector is taken for a large one.
-            file.file_name in deleted
-            and (deleted[file.file_name] or file.row_count) > self.deleted_max * file.row_count
-            for file in files
-        )
+        pressing = self.rewrites_all or any(self._lost_many(file, deleted) for file in files)
         small = sum(file.file_size for file in files) < self.small_bytes and all(map(self.is_small, files))
         return Unit(tuple(files), place, pressing, pressing or small or parts >= self.files_min)
+
+    def _lost_many(self, file: DataFile, deleted: Mapping[str, int | None]) -> bool:
+        count = deleted.get(file.file_name, 0)
+        # Where nobody counted, the vector is taken for a large one.
+        return count is None or count > self.deleted_max * file.row_count
 
     def bins(self, units: Iterable[Unit]) -> Iterator[list[Unit]]:
         """Fill bins in order, and leave those alone that are not worth it."""

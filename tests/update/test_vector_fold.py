@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,28 @@ def test_only_the_index_files_of_changed_files_are_replaced(tmp_path: Path) -> N
     assert len(before) == 3
     fold_and_commit(table, {1: frozenset({9})}, stored=False)
     assert len(before & {file.file_name for file in index_files(table)}) == 2
+
+
+def test_many_small_index_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "_SMALL_FILES_MAX", 3)
+    table = make(tmp_path, {})
+    for number in range(4):
+        fold_and_commit(table, {number: frozenset({number})}, stored=False)
+    (file,) = index_files(table)
+    assert file.row_count == 4
+    assert len(live_of(table)) == FILES * ROWS - 4
+
+
+def test_what_workers_send_survives_the_way(tmp_path: Path) -> None:
+    table = make(tmp_path, {})
+    job = pickle.loads(pickle.dumps(ChangeJob.on(table.store, newest(table))))  # noqa: S301 - our own bytes
+    applied = vectors.mark(job, parts_of(table)[0], np.array([1, 2]))
+    stored = vectors.store_vectors(job, applied, 3, 1)
+    assert pickle.loads(pickle.dumps(applied)) == applied  # noqa: S301 - our own bytes
+    assert pickle.loads(pickle.dumps(stored)) == stored  # noqa: S301 - our own bytes
+    assert stored.vectors == ()
+    (file,) = stored.vector_files
+    assert file.file.row_count == 1
 
 
 def test_a_bucket_without_deleted_rows_keeps_an_empty_index_file(tmp_path: Path) -> None:

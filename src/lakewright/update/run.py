@@ -24,12 +24,13 @@ from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage, guarded
 from lakewright.compact.job import after_commit
 from lakewright.compact.task import knowing
-from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError
+from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import TRAVEL
 from lakewright.read.split import DataSplit
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.supported import check_supported_for_write
 from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
@@ -60,6 +61,7 @@ class Prepared:
 
 Prepare: TypeAlias = Callable[[Snapshot | None], Prepared]
 Decide: TypeAlias = Callable[[DataSplit], GroupChange | None]
+RunGroups: TypeAlias = Callable[[ChangeJob, Sequence[DataSplit], Decide], Sequence[Applied]]  # decides and applies
 
 
 def change(store: TableStore, prepare: Prepare, *, operation: str) -> UpdateResult:
@@ -67,6 +69,8 @@ def change(store: TableStore, prepare: Prepare, *, operation: str) -> UpdateResu
 
     `operation` is what the snapshot says of itself: DELETE, UPDATE, MERGE or WRITE.
     """
+    with naming(store.name):
+        check_supported_for_write(store.schema)
     _refuse_the_past(store)
     started = time.monotonic()
     retries_max = store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
@@ -125,8 +129,11 @@ def _result(published: Snapshot | None, prepared: Prepared, attempts: int, secon
     )
 
 
-def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Prepared:
-    """Decide of groups what becomes of their rows and do it, in threads; `decide` is called in any of them."""
+def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, run: RunGroups | None = None) -> Prepared:
+    """Decide of groups what becomes of their rows and do it, in threads or as an engine runs it.
+
+    `decide` is called wherever the groups are.
+    """
     known = _knowing(job, parts)
 
     def decided(part: DataSplit) -> GroupChange | None:
@@ -135,11 +142,11 @@ def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) ->
             _check_assigned(job.store, known.store, found)
         return found
 
-    applied = reduce(add, _in_threads(known, parts, decided), Applied())
+    applied = reduce(add, (run or _in_threads)(known, parts, decided), Applied())
     try:
         folded = vectors.fold(job, applied)
     except BaseException:
-        _take_back(job.store, applied)
+        take_back(job.store, applied)
         raise
     return Prepared((*applied.messages, *folded), applied.deleted, applied.updated, way=str(ways.way_of(job.store)))
 
@@ -198,7 +205,7 @@ def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> l
         except BaseException:
             failed.set()
             pool.shutdown(wait=True)
-            _take_back(job.store, *(_done(futures)))
+            take_back(job.store, *(_done(futures)))
             raise
 
 
@@ -206,7 +213,7 @@ def _done(futures: Sequence[Future[Applied]]) -> list[Applied]:
     return [future.result() for future in futures if future.exception() is None]
 
 
-def _take_back(store: TableStore, *applied: Applied) -> None:
+def take_back(store: TableStore, *applied: Applied) -> None:
     """Remove the files of work that nobody will commit."""
     delete_written(store, files_of(store, [message for some in applied for message in some.messages]))
     vectors.remove(store, [(found.bucket, found.file) for some in applied for found in some.vector_files])

@@ -8,9 +8,10 @@ file without a live row is taken out of the table, and its vector with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -37,7 +38,8 @@ from lakewright.spec.schema import BucketMode
 from lakewright.storage.layout import check_file_name
 from lakewright.update.change import Applied, Bucket, ChangeJob, Positions, Vector, VectorFile, bucket_of
 
-_Records = dict[str, tuple[bytes, int]]  # by data file: the record, and how many rows it deletes
+_Records: TypeAlias = dict[str, tuple[bytes, int]]  # by data file: the record, and how many rows it deletes
+_SMALL_FILES_MAX = 16  # of one partition, until they are written as one
 
 
 def anchor_of(part: DataSplit) -> DataFile:
@@ -79,12 +81,13 @@ def forget(part: DataSplit) -> tuple[Vector, ...]:
 
 def store_vectors(job: ChangeJob, applied: Applied, task: int, attempt: int) -> Applied:
     """Put the vectors of a worker into index files, so that only their places travel to the driver."""
-    names = (f"index-{job.write_id}-{task}-{attempt}-{number}" for number in range(1 << 31))
-    files: list[VectorFile] = []
-    for bucket, found in _by_bucket(applied).items():
-        files += [VectorFile(bucket, file) for file in _written(job.store, bucket, found.records, names)]
+    out = _IndexFiles(job.store, f"index-{job.write_id}-{task}-{attempt}")
+    with out:
+        for bucket, found in _by_bucket(applied).items():
+            if found.records:
+                out.write(bucket, found.records)
     left = tuple(vector for vector in applied.vectors if vector.record is None)
-    return replace(applied, vectors=left, vector_files=(*applied.vector_files, *files))
+    return replace(applied, vectors=left, vector_files=(*applied.vector_files, *out.written))
 
 
 def fold(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
@@ -99,15 +102,9 @@ def fold(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
     for entry in entries:
         if entry.file.index_type == DELETION_VECTORS:
             old.setdefault((entry.partition, entry.bucket), []).append(entry.file)
-    names = (f"index-{job.write_id}-{number}" for number in range(1 << 31))
-    messages = []
-    try:
-        for bucket, found in changed.items():
-            messages.append(_folded(job, bucket, found, old.get(bucket[:2], ()), names))
-    except BaseException:
-        remove(store, ((bucket_of_message(m), f) for m in messages for f in m.new_index_files))
-        raise
-    return messages
+    out = _IndexFiles(store, f"index-{job.write_id}")
+    with out:
+        return [_folded(job, bucket, found, old.get(bucket[:2], ()), out) for bucket, found in changed.items()]
 
 
 @dataclass(slots=True)
@@ -138,26 +135,38 @@ def _by_bucket(applied: Applied) -> dict[Bucket, _Changed]:
 
 
 def _folded(
-    job: ChangeJob, bucket: Bucket, changed: _Changed, old: Sequence[IndexFile], names: Iterator[str]
+    job: ChangeJob, bucket: Bucket, changed: _Changed, old: Sequence[IndexFile], out: _IndexFiles
 ) -> CommitMessage:
     """Write the new index files of one bucket, or of one partition without buckets."""
     store = job.store
-    bucketed = store.schema.bucket_mode is not BucketMode.UNAWARE
     touched = changed.names
-    replaced = [f for f in old if bucketed or any(r.data_file in touched for r in f.deletion_ranges or ())]
     records = dict(changed.records)
-    kept = [] if bucketed else changed.files
-    for file in changed.files if bucketed else ():
-        records.update(_records_of(store, bucket, file, frozenset()))
+    if _is_bucketed(store):
+        replaced = list(old)
+        for file in changed.files:
+            records.update(_records_of(store, bucket, file))
+    else:
+        replaced = _replaced(store, old, touched)
     for file in replaced:
         records.update(_records_of(store, bucket, file, touched))
-    written = _written(store, bucket, records, names)
-    if bucketed:
+    written = out.write(bucket, records) if records or _is_bucketed(store) else []
+    if _is_bucketed(store):
         remove(store, ((bucket, file) for file in changed.files))  # what they held was copied
-    return job.message(bucket, new_index_files=(*kept, *written), deleted_index_files=replaced)
+    else:
+        written += changed.files
+    return job.message(bucket, new_index_files=written, deleted_index_files=replaced)
 
 
-def _records_of(store: TableStore, bucket: Bucket, file: IndexFile, without: Iterable[str]) -> _Records:
+def _replaced(store: TableStore, old: Sequence[IndexFile], touched: Collection[str]) -> list[IndexFile]:
+    """Return the index files to write anew: those with vectors that change, and small ones before they are many."""
+    target = store.options.get(CoreOptions.DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
+    small = [file for file in old if file.file_size < target]
+    if len(small) >= _SMALL_FILES_MAX:
+        touched = {*touched, *(place.data_file for file in small for place in file.deletion_ranges or ())}
+    return [f for f in old if any(place.data_file in touched for place in f.deletion_ranges or ())]
+
+
+def _records_of(store: TableStore, bucket: Bucket, file: IndexFile, without: Collection[str] = ()) -> _Records:
     """Return the records of an index file but some, as they are; only those of the other form are made anew."""
     left = [found for found in file.deletion_ranges or () if found.data_file not in without]
     if not left:
@@ -174,30 +183,48 @@ def _records_of(store: TableStore, bucket: Bucket, file: IndexFile, without: Ite
     return out
 
 
-def _written(store: TableStore, bucket: Bucket, records: _Records, names: Iterator[str]) -> list[IndexFile]:
-    """Write records into index files: one for a bucket, even for no records; else as many as their size asks for."""
-    if store.schema.bucket_mode is not BucketMode.UNAWARE:
-        return [_write(store, bucket, next(names), records)]
-    target = store.options.get(CoreOptions.DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
-    files = []
-    some: _Records = {}
-    size = 0
-    for name, (record, cardinality) in records.items():
-        if some and size + len(record) > target:
-            files.append(_write(store, bucket, next(names), some))
-            some, size = {}, 0
-        some[name] = record, cardinality
-        size += len(record)
-    return [*files, _write(store, bucket, next(names), some)] if some else files
+class _IndexFiles:
+    """Index files that are being written; if anything fails in between, none of them stays."""
 
+    def __init__(self, store: TableStore, stem: str) -> None:
+        self.written: list[VectorFile] = []
+        self._store = store
+        self._stem = stem
 
-def _write(store: TableStore, bucket: Bucket, name: str, records: Mapping[str, tuple[bytes, int]]) -> IndexFile:
-    data, ranges = pack_records(records)
-    file = IndexFile(DELETION_VECTORS, check_file_name(name), len(data), len(ranges), ranges)
-    path = _path(store, bucket, file)
-    if not store.storage.create(path, data):
-        raise LakewrightError(f"{store.name}: {path} is there already; try again", table=store.name, path=path)
-    return file
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            remove(self._store, ((done.bucket, done.file) for done in self.written))
+
+    def write(self, bucket: Bucket, records: _Records) -> list[IndexFile]:
+        """Write records: into one file for a bucket, be it without any; elsewhere as many as their size asks for."""
+        size_max = None if _is_bucketed(self._store) else self._target
+        parts: list[_Records] = [{}]
+        size = 0
+        for name, (record, cardinality) in records.items():
+            if size_max is not None and parts[-1] and size + len(record) > size_max:
+                parts.append({})
+                size = 0
+            parts[-1][name] = record, cardinality
+            size += len(record)
+        return [self._write(bucket, part) for part in parts]
+
+    @property
+    def _target(self) -> int:
+        return self._store.options.get(CoreOptions.DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
+
+    def _write(self, bucket: Bucket, records: _Records) -> IndexFile:
+        data, ranges = pack_records(records)
+        name = check_file_name(f"{self._stem}-{len(self.written)}")
+        file = IndexFile(DELETION_VECTORS, name, len(data), len(ranges), ranges)
+        path = _path(self._store, bucket, file)
+        if not self._store.storage.create(path, data):
+            table = self._store.name
+            raise LakewrightError(f"{table}: {path} is there already; try again", table=table, path=path)
+        self.written.append(VectorFile(bucket, file))
+        return file
 
 
 def remove(store: TableStore, files: Iterable[tuple[Bucket, IndexFile]]) -> None:
@@ -212,9 +239,9 @@ def _path(store: TableStore, bucket: Bucket, file: IndexFile) -> str:
     return store.layout.index_file(file, store.layout.bucket_directory(store.partition_directory(partition), number))
 
 
-def bucket_of_message(message: CommitMessage) -> Bucket:
-    """Return the bucket that a message speaks of."""
-    return message.partition_bytes, message.bucket, message.total_buckets
+def _is_bucketed(store: TableStore) -> bool:
+    """Say whether a bucket has one index file; without buckets a partition has any number of them."""
+    return store.schema.bucket_mode is not BucketMode.UNAWARE
 
 
 def _is_64(store: TableStore) -> bool:

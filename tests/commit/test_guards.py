@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.guards import guards_of
+from lakewright.commit.changes import guards_of
 from lakewright.commit.message import CommitMessage, guarded
 from lakewright.errors import CommitConflictError
 from lakewright.metadata.store import TableStore

@@ -55,6 +55,24 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """What a change relies on: where nobody has written rows since the snapshot it was planned on."""
+
+    since: int  # 0: the table had no snapshot
+    planned_on: str | None  # the name of that snapshot, where it is known
+    unchanged: str | None  # "bucket", "partition", "table"; None: only the touched files count
+    partition: bytes
+    bucket: int
+    reads: tuple[str, ...] = ()  # columns, for tables whose files hold only some
+
+    def covers(self, partition: bytes, bucket: int) -> bool:
+        """Say whether rows of a bucket must be as they were."""
+        if self.unchanged is None or self.unchanged == "table":
+            return self.unchanged is not None
+        return partition == self.partition and (self.unchanged == "partition" or bucket == self.bucket)
+
+
+@dataclass(frozen=True, slots=True)
 class Receiver:
     """What a table must know of itself to check the messages it receives."""
 
@@ -136,6 +154,17 @@ def copy_name(name: str, unique: str) -> str:
 def hash_bases_of(messages: Iterable[CommitMessage]) -> frozenset[tuple[bytes, tuple[str, ...]]]:
     """Return the partitions whose buckets were chosen by key hashes, and the index files that held these."""
     return frozenset((m.partition_bytes, m.hash_base) for m in messages if m.hash_base is not None)
+
+
+def guards_of(messages: Iterable[CommitMessage]) -> tuple[Guard, ...]:
+    """Return what the messages of one commit rely on, each thing once."""
+    found = {
+        Guard(m.check_from_snapshot, m.planned_on, m.unchanged, m.partition_bytes, m.bucket, m.reads): None
+        for m in messages
+        # Some writers spell "nothing to check" as -1.
+        if m.check_from_snapshot is not None and m.check_from_snapshot >= 0
+    }
+    return tuple(found)
 
 
 def schema_ids_of(messages: Sequence[CommitMessage]) -> frozenset[int]:

@@ -22,12 +22,12 @@ from lakewright.commit.changes import (
     check_messages,
     check_table,
     compact_change,
+    guards_of,
     hash_bases_of,
     schema_ids_of,
 )
 from lakewright.commit.draft import World
 from lakewright.commit.files import WrittenFile, delete_written, files_of
-from lakewright.commit.guards import guards_of
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import (
     WHOLE_TABLE,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakewright.commit.changes import Change
+from lakewright.commit.changes import Change, Guard
 from lakewright.commit.conflicts import PLAN_AGAIN, Conflict
-from lakewright.commit.message import CommitMessage, snapshot_name
+from lakewright.commit.message import snapshot_name
 from lakewright.commit.row_ranges import Rows, column_ids, overtaken_rows, touched_rows
 from lakewright.errors import NotFoundError
 from lakewright.metadata.store import TableStore
@@ -24,40 +24,11 @@ _CHANGES_NO_ROWS = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """What a change relies on: where nobody has written rows since the snapshot it was planned on."""
-
-    since: int  # 0: the table had no snapshot
-    planned_on: str | None  # the name of that snapshot, where it is known
-    unchanged: str | None  # "bucket", "partition", "table"; None: only the touched files count
-    partition: bytes
-    bucket: int
-    reads: tuple[str, ...] = ()  # columns, for tables whose files hold only some
-
-    def covers(self, partition: bytes, bucket: int) -> bool:
-        """Say whether rows of a bucket must be as they were."""
-        if self.unchanged is None or self.unchanged == "table":
-            return self.unchanged is not None
-        return partition == self.partition and (self.unchanged == "partition" or bucket == self.bucket)
-
-
-@dataclass(frozen=True, slots=True)
 class Broken:
     """A conflict, and the snapshot that made it."""
 
     conflict: Conflict
     by: Snapshot | None
-
-
-def guards_of(messages: Iterable[CommitMessage]) -> tuple[Guard, ...]:
-    """Return what the messages of one commit rely on, each thing once."""
-    found = {
-        Guard(m.check_from_snapshot, m.planned_on, m.unchanged, m.partition_bytes, m.bucket, m.reads): None
-        for m in messages
-        # Some writers spell "nothing to check" as -1.
-        if m.check_from_snapshot is not None and m.check_from_snapshot >= 0
-    }
-    return tuple(found)
 
 
 def broken_guard(

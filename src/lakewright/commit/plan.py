@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
 
-from lakewright.commit.changes import Change
+from lakewright.commit.changes import Change, Guard
 from lakewright.commit.conflicts import (
     WRITE_AGAIN,
     Conflict,
@@ -23,7 +23,7 @@ from lakewright.commit.conflicts import (
     moved_hashes,
     stale_vectors,
 )
-from lakewright.commit.guards import Guard, broken_guard
+from lakewright.commit.guards import broken_guard
 from lakewright.commit.message import snapshot_name
 from lakewright.commit.overwrite import Replaced, overwrite_change
 from lakewright.commit.row_ranges import range_conflict

@@ -194,3 +194,13 @@ def test_a_table_that_was_never_written_knows_no_id(tmp_path: Path) -> None:
     assert table.delete_by_row_id([]).is_empty
     with pytest.raises(lw.InvalidInputError, match="0 is unknown"):
         table.delete_by_row_id([0])
+
+
+def test_files_of_moved_rows_are_left_out_by_the_ids_in_them(tmp_path: Path) -> None:
+    table = _table(tmp_path, TRACKED)
+    table.update({"v": 0}, "k IN (1, 11, 21)")  # every file is written again, with the ids of its rows
+    builder = table.new_read_builder().with_filter("_ROW_ID BETWEEN 12 AND 13")
+    assert builder.explain().file_count == 1
+    assert builder.new_read().to_arrow()["k"].to_pylist() == [12, 13]
+    assert table.delete_by_row_id([13, 25]).deleted == 2
+    assert builder.new_read().to_arrow()["k"].to_pylist() == [12]

@@ -22,7 +22,7 @@ from lakewright.formats.open import open_reader
 from lakewright.metadata.store import TableStore
 from lakewright.read.evolve import Evolution, plan_evolution
 from lakewright.read.projection import ROW_ID
-from lakewright.read.prune import devolve, written_fields
+from lakewright.read.prune import devolve, holds_ids, written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DeletionFile
 from lakewright.spec.datafile import DataFile, DeletionRange
@@ -56,7 +56,8 @@ class BucketFiles:
         schema = self.schemas.fields_of(file.schema_id)
         written = (*written_fields(schema, file.write_cols), *self._system_fields(file))
         evolution = plan_evolution(written, fields)
-        skip = devolve(residual, self.store.schema.fields, written)
+        asked = (*self.store.schema.fields, ROW_ID) if holds_ids(file) else self.store.schema.fields
+        skip = devolve(residual, asked, written)
         if skip == FALSE:
             return
         reader = self._open(file, evolution)

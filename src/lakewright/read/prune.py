@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from lakewright.lsm.runs import sections
-from lakewright.read.projection import ROW_TRACKING_FIELDS
+from lakewright.read.projection import ROW_ID, ROW_TRACKING_FIELDS
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import DataFile, is_side_file
 from lakewright.spec.keyed import SEQUENCE_NUMBER
@@ -327,13 +327,21 @@ _TRACKED = frozenset(f.name for f in ROW_TRACKING_FIELDS)
 
 
 def _tracked_stats(file: DataFile, name: str) -> ColumnStats | None:
-    """Return the bounds of the row ids or sequence numbers that a file implies; rows that were moved have their own."""
+    """Return the bounds of the row ids or sequence numbers that a file implies, or those of ids that rows bring along.
+
+    Of sequence numbers in a file nothing is believed: they are null for rows that changed.
+    """
     if name in (file.write_cols or ()):
-        return None
+        return field_stats(file, name, ROW_TRACKING_FIELDS) if holds_ids(file) and name == ROW_ID.name else None
     if name == SEQUENCE_NUMBER.name:
         return ColumnStats(file.max_sequence_number, file.max_sequence_number, 0)
     first = file.first_row_id
     return None if first is None else ColumnStats(first, first + file.row_count - 1, 0)
+
+
+def holds_ids(file: DataFile) -> bool:
+    """Say whether every row of a file has its id in a column, as rows have that were moved."""
+    return file.first_row_id is None and ROW_ID.name in (file.write_cols or ())
 
 
 def matching_buckets(

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_ID, ROW_TRACKING_FIELDS
-from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.predicate import Predicate, PredicateBuilder
 from lakewright.spec.snapshot import Snapshot
@@ -215,10 +214,10 @@ def _in_ranges(parts: Sequence[DataSplit], ids: Ids) -> tuple[list[Found], NDArr
 def _among_moved(store: TableStore, part: DataSplit, ids: Ids, missing: NDArray[np.bool_]) -> Found | None:
     """Look for ids in the column of a file with moved rows."""
     wanted = np.nonzero(missing)[0]
-    schemas = FileSchemas(store)
+    within = _between(int(ids[wanted[0]]), int(ids[wanted[-1]]))
     positions: list[Positions] = []
     numbers: list[NDArray[np.int64]] = []
-    for located in locate(store, part, [ROW_ID.name], schemas=schemas):
+    for located in locate(store, part, [ROW_ID.name], within):
         stored = located.rows.column(0).to_numpy()
         at = np.searchsorted(ids[wanted], stored)
         hit = (at < len(wanted)) & (ids[wanted[np.minimum(at, len(wanted) - 1)]] == stored)

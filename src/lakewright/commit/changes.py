@@ -65,12 +65,6 @@ class Guard:
     bucket: int
     reads: tuple[str, ...] = ()  # columns, for tables whose files hold only some
 
-    def covers(self, partition: bytes, bucket: int) -> bool:
-        """Say whether rows of a bucket must be as they were."""
-        if self.unchanged is None or self.unchanged == "table":
-            return self.unchanged is not None
-        return partition == self.partition and (self.unchanged == "partition" or bucket == self.bucket)
-
 
 @dataclass(frozen=True, slots=True)
 class Receiver:

@@ -7,20 +7,27 @@ snapshot in between is gone, nobody can say what it did, and that counts as brok
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from lakewright.commit.changes import Change, Guard
 from lakewright.commit.conflicts import PLAN_AGAIN, Conflict
 from lakewright.commit.message import snapshot_name
-from lakewright.commit.row_ranges import Rows, column_ids, overtaken_rows, touched_rows
+from lakewright.commit.row_ranges import ColumnsOf, Rows, column_ids, overtaken_rows, touched_rows
 from lakewright.errors import NotFoundError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import DELETION_VECTORS
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 _CHANGES_NO_ROWS = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
+# What rows of a bucket are written into, by the word of a guard.
+_PLACES: Mapping[str, Callable[[bytes, int], tuple[object, ...]]] = {
+    "table": lambda _partition, _bucket: (),
+    "partition": lambda partition, _bucket: (partition,),
+    "bucket": lambda partition, bucket: (partition, bucket),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,15 @@ class Broken:
 
     conflict: Conflict
     by: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change, with what tells which rows and columns it is about."""
+
+    change: Change
+    live: Iterable[ManifestEntry]
+    columns_of: ColumnsOf
 
 
 def broken_guard(
@@ -50,8 +66,14 @@ def broken_guard(
             return _unsayable(f"snapshot {guard.since} was rolled back", base)
         if guard.planned_on is not None and guard.planned_on != snapshot_name(history.get(guard.since)):
             return _unsayable(f"snapshot {guard.since} is not the one that was read: the table was rolled back", base)
+    columns = cache(lambda schema_id, names: column_ids(store.schemas.get(schema_id).fields, names))
+
+    def columns_of(file: DataFile) -> frozenset[int]:
+        return columns(file.schema_id, file.write_cols)
+
     try:
-        return _first_break(store, guards, history, _rows_of(store, guards, history, base, change, live))
+        rows = _rows_of(store, guards, base, history.get(since), _Change(change, live, columns_of))
+        return _first_break(store, guards, history, rows, columns_of)
     except NotFoundError as error:  # an expiry is running
         return _unsayable(str(error), base)
 
@@ -60,33 +82,14 @@ def _unsayable(why: str, base: Snapshot | None) -> Broken:
     return Broken(Conflict(f"{why}, so nobody can say what changed since the work was planned", (), PLAN_AGAIN), base)
 
 
-def _rows_of(
+def _first_break(
     store: TableStore,
     guards: Sequence[Guard],
-    history: dict[int, Snapshot],
-    base: Snapshot | None,
-    change: Change,
-    live: Iterable[ManifestEntry],
-) -> Rows | None:
-    """Return the rows of a table with data evolution that must be as they were; None: files say it all."""
-    if base is None or not store.options.data_evolution_enabled() or all(g.since == base.id for g in guards):
-        return None
-    first = history.get(min(guard.since for guard in guards))
-    reads = frozenset(name for guard in guards for name in guard.reads)
-    read_ids = frozenset(field.id for field in store.schema.fields if field.name in reads)
-    return touched_rows(
-        change,
-        live,
-        vectors_of(store, base),
-        columns_of=lambda file: column_ids(file, store.schemas),
-        read_ids=read_ids,
-        next_row_id=0 if first is None else first.next_row_id or 0,
-    )
-
-
-def _first_break(
-    store: TableStore, guards: Sequence[Guard], history: dict[int, Snapshot], rows: Rows | None
+    history: Mapping[int, Snapshot],
+    rows: Rows | None,
+    columns_of: ColumnsOf,
 ) -> Broken | None:
+    """Walk through the snapshots since the plan; a snapshot is read only if somebody minds what it did."""
     if rows is None and all(guard.unchanged is None for guard in guards):
         return None
     for snapshot_id, snapshot in history.items():
@@ -94,22 +97,53 @@ def _first_break(
         if not watching or snapshot.commit_kind in _CHANGES_NO_ROWS:
             continue
         entries = store.manifests.delta(snapshot)
-        for guard in watching:
-            files = _written_into(guard, entries, _changed_vectors(store, snapshot, history.get(snapshot_id - 1)))
-            if files:
-                place = f"the {guard.unchanged}" if guard.unchanged == "table" else f"its {guard.unchanged}"
-                reason = f"rows of {place} were written after snapshot {guard.since}, on which the change was planned"
-                return Broken(Conflict(reason, files), snapshot)
-        conflict = None if rows is None else overtaken_rows(rows, entries, lambda f: column_ids(f, store.schemas))
+        conflict = _written_into(watching, entries, _changed_vectors(store, snapshot, history.get(snapshot_id - 1)))
+        if conflict is None and rows is not None:
+            conflict = overtaken_rows(rows, entries, columns_of)
         if conflict is not None:
             return Broken(conflict, snapshot)
     return None
 
 
-def _written_into(guard: Guard, entries: Iterable[ManifestEntry], vectors: Iterable[IndexEntry]) -> tuple[str, ...]:
-    names = [e.file.file_name for e in entries if guard.covers(e.partition, e.bucket)]
-    names += [e.file.file_name for e in vectors if guard.covers(e.partition, e.bucket)]
-    return tuple(dict.fromkeys(names))
+def _rows_of(
+    store: TableStore, guards: Sequence[Guard], base: Snapshot | None, since: Snapshot | None, on: _Change
+) -> Rows | None:
+    """Return the rows of a table with data evolution that must be as they were; None: files say it all."""
+    if base is None or not store.options.data_evolution_enabled() or all(g.since == base.id for g in guards):
+        return None
+    reads = frozenset(name for guard in guards for name in guard.reads)
+    return touched_rows(
+        on.change,
+        on.live,
+        vectors_of(store, base),
+        columns_of=on.columns_of,
+        read_ids=frozenset(field.id for field in store.schema.fields if field.name in reads),
+        next_row_id=0 if since is None else since.next_row_id or 0,
+    )
+
+
+def _written_into(
+    guards: Iterable[Guard], entries: Iterable[ManifestEntry], vectors: Iterable[IndexEntry]
+) -> Conflict | None:
+    """Return the conflict of guards with what one snapshot wrote into the places that they watch."""
+    watched: dict[tuple[object, ...], Guard] = {}
+    for guard in guards:
+        if guard.unchanged is not None:
+            watched.setdefault(_PLACES[guard.unchanged](guard.partition, guard.bucket), guard)
+    hit: Guard | None = None
+    names: dict[str, None] = {}
+    changed = [(e.partition, e.bucket, e.file.file_name) for e in entries]
+    changed += [(e.partition, e.bucket, e.file.file_name) for e in vectors]
+    for partition, bucket, name in changed:
+        found = next((g for place in _PLACES.values() if (g := watched.get(place(partition, bucket)))), None)
+        if found is not None:
+            hit = hit or found
+            names[name] = None
+    if hit is None:
+        return None
+    place = f"the {hit.unchanged}" if hit.unchanged == "table" else f"its {hit.unchanged}"
+    reason = f"rows of {place} were written after snapshot {hit.since}, on which the change was planned"
+    return Conflict(reason, tuple(names))
 
 
 def _changed_vectors(store: TableStore, snapshot: Snapshot, before: Snapshot | None) -> list[IndexEntry]:

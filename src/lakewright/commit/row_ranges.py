@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from lakewright.commit.changes import Change
 from lakewright.commit.conflicts import Conflict
-from lakewright.metadata.schemas import Schemas
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.manifest import ADD, DELETE, FileIdentity, IndexEntry, ManifestEntry
+from lakewright.spec.types import DataField
 
 Range: TypeAlias = tuple[int, int]  # the first row id, and the first after the last
 ColumnsOf: TypeAlias = Callable[[DataFile], frozenset[int]]
@@ -38,10 +38,9 @@ def range_of(file: DataFile) -> Range | None:
     return file.first_row_id, file.first_row_id + file.row_count
 
 
-def column_ids(file: DataFile, schemas: Schemas) -> frozenset[int]:
-    """Return the ids of the columns that a file holds."""
-    fields = schemas.get(file.schema_id).fields
-    return frozenset(f.id for f in fields if file.write_cols is None or f.name in file.write_cols)
+def column_ids(fields: Iterable[DataField], names: Collection[str] | None) -> frozenset[int]:
+    """Return the ids of the columns that a file of a schema holds; None: all of them."""
+    return frozenset(field.id for field in fields if names is None or field.name in names)
 
 
 def range_conflict(

@@ -18,6 +18,9 @@ import pytest
 
 from lakewright.spark.java import java_home
 from support import connect_client
+from support.jvm import SHORT_LIVED
+
+pytestmark = pytest.mark.xdist_group("connect")  # one server for all
 
 START_SECONDS_MAX = 180
 CLIENT_SECONDS_MAX = 420
@@ -41,6 +44,7 @@ def connect_server(log: Path) -> Iterator[str]:
     conf = {
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",

@@ -19,6 +19,7 @@ import lakewright as lw
 from lakewright.spark import write_table
 from lakewright.spark.session import local_session
 from lakewright.table import FileStoreTable
+from support.jvm import SHORT_LIVED
 from support.spark_traps import TrapStorage, trapped
 from support.spark_writes import new_table, rows_of
 
@@ -82,7 +83,8 @@ def shows_the_frame(table: FileStoreTable) -> bool:
 def main() -> None:
     """Write the frame and print what came of it."""
     said = json.loads(sys.argv[1])
-    config = {"spark.sql.shuffle.partitions": "4", **said.get("config", {})}
+    java = {"spark.driver.extraJavaOptions": SHORT_LIVED}
+    config = {"spark.sql.shuffle.partitions": "4", **java, **said.get("config", {})}
     spark = local_session("child", master=said.get("master", "local[2,3]"), memory="1g", config=config)
     table = lw.open_table(said["table"])
     if "trap" in said:

@@ -50,6 +50,11 @@ def _dataset(rows: pa.Table = _ROWS, blocks: int = 3) -> Dataset:
     return ray.data.from_arrow([rows.slice(start, step) for start in range(0, rows.num_rows, step)])
 
 
+def _lazy(dataset: Dataset) -> Dataset:
+    """Return a dataset whose blocks somebody has yet to make."""
+    return dataset.map_batches(lambda rows: rows, batch_format="pyarrow", batch_size=None)
+
+
 def _embedded(rows: pa.Table, **kind: Any) -> list[tuple[object, ...]]:  # noqa: ANN401 - of `new_table`
     table = new_table(name="embedded", **kind)
     lw.write_table(rows, table)
@@ -89,7 +94,7 @@ def test_tables_of_every_kind_hold_what_an_embedded_write_gives(tmp_path: Path, 
     table = new_table(tmp_path, **_KINDS[kind])
     result = write_table(_dataset(), table)
     assert result.snapshot_id == 1
-    assert result.tasks > 1 or kind in {"across partitions", "append", "partitions"}
+    assert result.tasks > 1 or kind == "across partitions"
     if table.primary_keys:
         table.compact()
     assert rows_of(table) == _embedded(_ROWS, root=tmp_path, **_KINDS[kind])
@@ -106,6 +111,22 @@ def test_a_few_rows_go_to_one_writer(tmp_path: Path) -> None:
 def test_small_blocks_do_not_become_small_files(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     assert write_table(_dataset(blocks=12), table).files == 1
+
+
+def test_a_large_block_is_written_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "_TASK_BYTES", 1000)
+    for number, dataset in enumerate((_dataset(blocks=1), ray.data.from_pandas(_ROWS.to_pandas()))):
+        table = new_table(tmp_path, name=f"t{number}")
+        assert write_table(dataset, table).tasks > 2
+        assert rows_of(table) == sorted_rows(_ROWS.select(table.field_names))
+
+
+def test_the_task_that_makes_a_block_writes_it(tmp_path: Path) -> None:
+    table = new_table(tmp_path, partitions=["day"])
+    result = write_table(_lazy(_dataset()), table, concurrency=2)
+    assert (result.rows, result.tasks, result.files) == (120, 3, 9)
+    assert rows_of(table) == sorted_rows(_ROWS.select(table.field_names))
+    assert_tidy(table)
 
 
 @pytest.mark.usefixtures("shared_out")
@@ -201,18 +222,19 @@ def test_what_a_schema_tells_is_refused_before_anything_runs(tmp_path: Path, mon
         write_table(_dataset(), table, job_id="")
 
 
-@pytest.mark.parametrize("kind", ["append", "one writer", "many writers"])
+@pytest.mark.parametrize("kind", ["append", "sink", "one writer", "many writers"])
 def test_nulls_are_refused_with_the_name_of_the_column(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
     if kind == "many writers":
         request.getfixturevalue("shared_out")
     columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
-    keyed = {} if kind == "append" else {"keys": ["id"], "options": {"bucket": "2"}}
+    keyed = {} if kind in {"append", "sink"} else {"keys": ["id"], "options": {"bucket": "2"}}
     table = new_table(tmp_path, columns=columns, **cast("Any", keyed))
     rows = pa.table({"id": [1, 2, 3, None], "n": [1, 2, 3, 4]})
+    dataset = _dataset(rows, blocks=2)
     with pytest.raises(InvalidInputError, match="'id'") as raised:
-        write_table(_dataset(rows, blocks=2), table)
+        write_table(_lazy(dataset) if kind == "sink" else dataset, table)
     assert type(raised.value) is InvalidInputError
     assert raised.value.column == "id"
     assert table.store.snapshots.latest_id() is None
@@ -252,7 +274,7 @@ def test_a_callback_hears_of_every_task(tmp_path: Path) -> None:
     for keys, options in (([], {}), (["id"], {"bucket": "2"})):
         heard: list[Progress] = []
         table = new_table(tmp_path, keys=keys, options=options, name=f"t{len(keys)}")
-        result = write_table(_dataset(), table, progress=heard.append)
+        result = write_table(_lazy(_dataset()), table, progress=heard.append)
         assert (heard[-1].rows, heard[-1].bytes) == (result.rows, result.bytes)
         assert [one.tasks_done for one in heard] == list(range(1, result.tasks + 1))
     bars = ray.data.DataContext.get_current().enable_progress_bars
@@ -346,11 +368,10 @@ def test_answers_that_are_missing_are_noticed(tmp_path: Path, monkeypatch: pytes
         keep(self, write_result)
         del self.answers[0]
 
-    monkeypatch.setattr(write, "_BUNDLE_BYTES_MIN", 1)
     monkeypatch.setattr(write.TableSink, "on_write_complete", lose_the_first)
     table = new_table(tmp_path)
     with pytest.raises(LakewrightError, match="twice or not at all"):
-        write_table(_dataset(), table)
+        write_table(_lazy(_dataset()), table)
     assert_tidy(table)
 
 

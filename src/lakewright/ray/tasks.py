@@ -59,6 +59,16 @@ class Answer:
     retried: bool  # an earlier attempt may have left files behind
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a block that one task takes; all of them, unless it is said where they begin and end."""
+
+    block: Any  # a reference
+    start: int = 0
+    end: int | None = None
+    bytes: int = 0  # about
+
+
 class Watch:
     """Tells a callback how far a write has come."""
 
@@ -103,17 +113,17 @@ class Tasks:
             self._collect()
         return sorted(self._answers, key=lambda answer: answer.number)
 
-    def send(self, job: Any, receivers: Receivers, blocks: Sequence[Any]) -> list[Any]:  # noqa: ANN401 - references
-        """Start a task that takes blocks apart, once there is room, and return a reference for each receiver."""
+    def send(self, job: Any, receivers: Receivers, pieces: Sequence[Piece]) -> list[Any]:  # noqa: ANN401 - references
+        """Start a task that takes pieces apart, once there is room, and return a reference for each receiver."""
         while len(self._sending) >= self._ahead:
             self._check_sent(1)
         task = SEND.options(**self._arguments, num_returns=receivers.count + 1)
-        rows, *parts = task.remote(job, receivers, *blocks)
-        self._sending.append(rows)
-        return list(parts)
+        returned: Any = task.remote(job, receivers, pieces)  # a list, as many references are asked for
+        self._sending.append(returned[0])
+        return list(returned[1:])
 
     def wait_for_sent(self) -> None:
-        """Wait until all blocks are taken apart."""
+        """Wait until all pieces are taken apart."""
         self._check_sent(len(self._sending))
 
     def _check_sent(self, count: int) -> None:
@@ -191,18 +201,18 @@ def _compact(manner: Manner, store: TableStore, tasks: Sequence[CompactTask]) ->
 # ---- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def write_blocks(job: WriteJob, number: int, assigner: Assigner, blocks: Sequence[Any]) -> Answer:
-    """Write blocks, which are fetched one by one, in their order."""
+def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequence[Piece]) -> Answer:
+    """Write pieces, which are fetched one by one, in their order."""
     with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
-        for rows in rows_of((ray.get(block) for block in blocks), job):
+        for rows in rows_of(_fetched(pieces), job):
             writer.write(rows)
         return answer_of(number, writer.prepare())
 
 
-def take_apart(job: WriteJob, receivers: Receivers, *blocks: Any) -> list[Any]:  # noqa: ANN401 - blocks of any kind
+def take_apart(job: WriteJob, receivers: Receivers, pieces: Sequence[Piece]) -> list[Any]:
     """Return how many rows there are, and for each receiver a table of its rows, or None."""
     mode = job.store.schema.bucket_mode
-    batches = (batch for rows in rows_of(blocks, job) for batch in rows.to_batches())
+    batches = (batch for rows in rows_of(_fetched(pieces), job) for batch in rows.to_batches())
     parts: list[list[pa.Table]] = [[] for _ in range(receivers.count)]
     for group in send(batches, job, receivers):
         parts[receivers.of(group, mode)].append(group.rows)
@@ -225,6 +235,17 @@ def compact(store: TableStore, write_id: str, number: int, task: bytes) -> Answe
     stem = f"{write_id}-{number}-{new_attempt()}"
     names = (f"{stem}-{file}" for file in range(1 << 31))
     return answer_of(number, [run_task(store, CompactTask.deserialize(task), new_uuid=partial(str, next(names)))])
+
+
+def _fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
+    for piece in pieces:
+        block = ray.get(piece.block)
+        if piece.end is None:
+            yield block
+        elif isinstance(block, pa.Table):
+            yield block.slice(piece.start, piece.end - piece.start)
+        else:
+            yield block.iloc[piece.start : piece.end]
 
 
 def rows_of(blocks: Iterable[Any], job: WriteJob) -> Iterator[pa.Table]:
@@ -260,7 +281,7 @@ def _was_tried_before() -> bool:
         return True
 
 
-WRITE_BLOCKS = ray.remote(write_blocks)
+WRITE_PIECES = ray.remote(write_pieces)
 SEND = ray.remote(take_apart)
 RECEIVE = ray.remote(receive)
 COMPACT = ray.remote(compact)

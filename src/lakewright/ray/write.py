@@ -5,8 +5,9 @@
 
 How rows reach the tasks that write them:
 
-    append table without buckets     by a `Datasink`: the task that makes a block writes it
-    postponed buckets                in place, by tasks of our own: later blocks have later numbers
+    append table without buckets     by a `Datasink`: the task that makes a block writes it; blocks that are there
+                                     already go to tasks of our own, a few small ones or a part of a large one each
+    postponed buckets                in place, by tasks of our own: later tasks have later rows
     everything else                  blocks go to one writer while they are few; else tasks take them apart by bucket
                                      (assigner, partition), and each writer gets its parts in the order of the dataset
 
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -54,9 +55,10 @@ from lakewright.distributed import (
 from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.ray.tasks import (
     RECEIVE,
-    WRITE_BLOCKS,
+    WRITE_PIECES,
     Answer,
     Manner,
+    Piece,
     Tasks,
     Watch,
     answer_of,
@@ -76,7 +78,7 @@ from lakewright.write.writer import WriteJob
 _ALONE_BYTES = 32 << 20  # of blocks that one writer is through with before the work is shared out
 _TASK_BYTES = 64 << 20  # of blocks that are worth a task
 _SEND_BYTES = 32 << 20  # of blocks that are taken apart together
-_BUNDLE_BYTES_MIN = 4 << 20  # of small blocks that one task of the sink takes together
+_TASK_BYTES_MIN = 8 << 20  # if so little is there for each task
 _STARTING = threading.Lock()  # held while the settings of a dataset are not those of its owner
 
 
@@ -171,7 +173,7 @@ def _run(dataset: Dataset, job: WriteJob, manner: Manner) -> tuple[str, list[Ans
             way = "in place: rows of this table may lie in any file"
             # Where Ray is told to go on without blocks that failed, it would go on without those of a failed write.
             tolerant = dataset.context.max_errored_blocks != 0
-            write = _in_place if tolerant else _by_sink
+            write = _in_place if tolerant or isinstance(dataset, MaterializedDataset) else _by_sink
             return way, write(dataset, job, manner, watch)
         case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE:
             way = "in place as asked: each task adds files to each bucket"
@@ -192,9 +194,8 @@ class TableSink(Datasink[Answer]):
     `on_write_failed` for a commit that nobody knows the end of, too, and does not call it for an interrupt.
     """
 
-    def __init__(self, job: WriteJob, bundle_bytes: int | None) -> None:
+    def __init__(self, job: WriteJob) -> None:
         self._job = job
-        self._bundle_bytes = bundle_bytes
         self.answers: list[Answer] = []
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> Answer:  # noqa: ANN401 - Ray's own types
@@ -212,21 +213,11 @@ class TableSink(Datasink[Answer]):
         """Return how Ray calls the write."""
         return "lakewright"
 
-    @property
-    def min_bytes_per_write(self) -> int | None:
-        """How many bytes of blocks a task takes together; None lets the task that makes a block write it."""
-        return self._bundle_bytes
-
 
 def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
-    concurrency, bundle_bytes = manner.concurrency, None
-    if isinstance(dataset, MaterializedDataset):
-        # Nobody makes these blocks, so small ones are put together. Ray warns of tasks that there are no blocks for.
-        concurrency = concurrency and min(concurrency, max(1, dataset.num_blocks()))
-        share = int(dataset.size_bytes()) // (2 * manner.running_max)
-        bundle_bytes = max(_BUNDLE_BYTES_MIN, min(_TASK_BYTES, share))
-    sink = TableSink(single_threaded(job), bundle_bytes)
-    dataset.write_datasink(sink, ray_remote_args=dict(manner.remote_args or {}), concurrency=concurrency)
+    sink = TableSink(single_threaded(job))
+    arguments = dict(manner.remote_args or {})
+    dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=manner.concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
             f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
@@ -243,34 +234,35 @@ def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> l
 
 def _in_place(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
     """Let each task write blocks that follow each other; later tasks have later rows."""
-    shared = ray.put(single_threaded(job))
+    shared, task_bytes = ray.put(single_threaded(job)), _TASK_BYTES
+    if isinstance(dataset, MaterializedDataset):  # its size is known, so all can have the same share
+        task_bytes = min(task_bytes, max(_TASK_BYTES_MIN, int(dataset.size_bytes()) // manner.running_max))
     with Tasks(manner, watch) as tasks:
-        for number, blocks in enumerate(_runs(_bundles(dataset), _TASK_BYTES)):
-            tasks.start(WRITE_BLOCKS, shared, number, Assigner(), blocks)
+        for number, run in enumerate(_runs(_pieces(dataset), task_bytes)):
+            tasks.start(WRITE_PIECES, shared, number, Assigner(), run)
         return tasks.finish()
 
 
 def _together(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> tuple[str, list[Answer]]:
     """Let each writer have all rows of its buckets."""
-    bundles = _bundles(dataset)
+    pieces = _pieces(dataset)
     first, size, rows = [], 0, 0
     # How many buckets new keys fill is decided before the first one gets its own, so all rows are counted.
     counts_all = job.store.schema.bucket_mode is BucketMode.HASH_DYNAMIC
-    for bundle in bundles:
-        first.append(bundle)
-        size, rows = size + bundle.size_bytes(), rows + (bundle.num_rows() or 0)
+    for piece in pieces:
+        first.append(piece)
+        size, rows = size + piece.bytes, rows + (piece.end or 0) - piece.start
         if size > _ALONE_BYTES and not counts_all:
             break
     writers = 1 if size <= _ALONE_BYTES else manner.running_max
     receivers = receivers_for(job, writers=writers, rows=rows)
-    found = chain(first, bundles)
+    found = chain(first, pieces)
     with Tasks(manner, watch) as tasks:
         if receivers.count == 1:
-            blocks = [block for bundle in found for block in bundle.block_refs]
-            tasks.start(WRITE_BLOCKS, ray.put(job), 0, Assigner(), blocks)
+            tasks.start(WRITE_PIECES, ray.put(job), 0, Assigner(), list(found))
             return "to one writer", tasks.finish()
         shared = ray.put(single_threaded(job))
-        sent = [tasks.send(shared, receivers, blocks) for blocks in _runs(found, _SEND_BYTES)]
+        sent = [tasks.send(shared, receivers, run) for run in _runs(found, _SEND_BYTES)]
         tasks.wait_for_sent()
         for number in range(receivers.count):
             parts = [to[number] for to in sent]
@@ -278,8 +270,8 @@ def _together(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> 
         return f"taken apart for {receivers.count} writers, each with buckets of its own", tasks.finish()
 
 
-def _bundles(dataset: Dataset) -> Iterator[Any]:
-    """Run the dataset and yield references to its blocks, in the order of the dataset."""
+def _pieces(dataset: Dataset) -> Iterator[Piece]:
+    """Run the dataset and return references to its blocks, in the order of the dataset."""
     context = dataset.context
     with _STARTING:
         theirs = context.execution_options
@@ -287,23 +279,41 @@ def _bundles(dataset: Dataset) -> Iterator[Any]:
         ordered.preserve_order = True
         context.execution_options = ordered
         try:
-            return iter(dataset.iter_internal_ref_bundles())
+            bundles = iter(dataset.iter_internal_ref_bundles())
         finally:
             context.execution_options = theirs
+    return (piece for bundle in bundles for piece in _blocks_of(bundle))
 
 
-def _runs(bundles: Iterable[Any], bytes_min: int) -> Iterator[list[Any]]:
-    """Yield references to blocks that follow each other, of about so many bytes together."""
-    run: list[Any] = []
+def _blocks_of(bundle: Any) -> Iterator[Piece]:  # noqa: ANN401 - Ray's own type
+    cuts = getattr(bundle, "slices", None) or [None] * len(bundle.block_refs)
+    for block, facts, cut in zip(bundle.block_refs, bundle.metadata, cuts, strict=True):
+        start, end = (0, facts.num_rows) if cut is None else (cut.start_offset, cut.end_offset)
+        yield Piece(block, start, end, facts.size_bytes)
+
+
+def _runs(pieces: Iterable[Piece], task_bytes: int) -> Iterator[list[Piece]]:
+    """Yield pieces that follow each other, in runs of about so many bytes; those that are far larger are cut."""
+    run: list[Piece] = []
     size = 0
-    for bundle in bundles:
-        run.extend(bundle.block_refs)
-        size += bundle.size_bytes()
-        if size >= bytes_min:
+    for piece in chain.from_iterable(_cut(piece, task_bytes) for piece in pieces):
+        run.append(piece)
+        size += piece.bytes
+        if size >= task_bytes * 7 // 8:
             yield run
             run, size = [], 0
     if run:
         yield run
+
+
+def _cut(piece: Piece, task_bytes: int) -> Iterator[Piece]:
+    """Yield a piece in parts of the same size, if it is too large for one task."""
+    parts = 1 if piece.end is None else min(piece.end - piece.start, round(piece.bytes / task_bytes))
+    if piece.end is None or parts <= 1:
+        yield piece
+        return
+    ends = [piece.start + (piece.end - piece.start) * part // parts for part in range(parts + 1)]
+    yield from (Piece(piece.block, start, end, piece.bytes // parts) for start, end in pairwise(ends))
 
 
 @contextmanager

@@ -51,6 +51,7 @@ SURFACE = {
         "create_tag(tag_name, snapshot_id=None, ignore_if_exists=False, time_retained=None)",
         "expire_snapshots(retain_max=None, retain_min=None, older_than=None, max_deletes=None)",
         "list_tags()",
+        "merge(source, on)",
         "new_batch_write_builder()",
         "new_read_builder()",
         "new_postpone_fixed_bucket_write_builder()",
@@ -62,6 +63,15 @@ SURFACE = {
         "rescale(buckets, partitions=None)",
         "row_type()",
         "snapshot(snapshot_id=None)",
+        "upsert(data, keys=None)",
+    ],
+    "MergeBuilder": [
+        "execute()",
+        "when_matched_delete(condition=None)",
+        "when_matched_update(assignments=None, condition=None)",
+        "when_not_matched_by_source_delete(condition=None)",
+        "when_not_matched_by_source_update(assignments, condition=None)",
+        "when_not_matched_insert(assignments=None, condition=None)",
     ],
     "TableCommit": ["abort(commit_messages)", "add_commit_callback(callback)", "close()"],
     "BatchTableCommit": [

@@ -23,7 +23,7 @@ from lakewright.update import columns, keyed
 from lakewright.update.change import ChangeJob, GroupChange, Positions, no_positions
 from lakewright.update.find import Located, condition, groups, hidden_fields, locate
 from lakewright.update.result import UpdateResult
-from lakewright.update.run import Prepared, change, change_groups
+from lakewright.update.run import Prepared, RunGroups, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments
 from lakewright.update.ways import Way, way_of
 
@@ -64,7 +64,9 @@ def checked_update(
     return checked
 
 
-def prepare_delete(store: TableStore, predicate: Predicate, base: Snapshot | None) -> Prepared:
+def prepare_delete(
+    store: TableStore, predicate: Predicate, base: Snapshot | None, run: RunGroups | None = None
+) -> Prepared:
     """Delete the rows of a snapshot that fulfil a predicate; nothing is committed."""
     way = way_of(store)
     if way is Way.KEYED:
@@ -77,11 +79,17 @@ def prepare_delete(store: TableStore, predicate: Predicate, base: Snapshot | Non
         found = [located.positions for located in locate(store, part, (), predicate, schemas=schemas)]
         return GroupChange(part, _joined(found))
 
-    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide)
+    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
     return replace(prepared, reads=tuple(predicate.columns()))
 
 
-def prepare_update(store: TableStore, checked: Assignments, predicate: Predicate, base: Snapshot | None) -> Prepared:
+def prepare_update(
+    store: TableStore,
+    checked: Assignments,
+    predicate: Predicate,
+    base: Snapshot | None,
+    run: RunGroups | None = None,
+) -> Prepared:
     """Give rows of a snapshot that fulfil a predicate new values; nothing is committed."""
     way = way_of(store)
     if way is Way.KEYED:
@@ -96,7 +104,7 @@ def prepare_update(store: TableStore, checked: Assignments, predicate: Predicate
         positions = _joined([located.positions for located in found])
         return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
 
-    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide)
+    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
     return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
 
 

@@ -1,0 +1,50 @@
+"""Row-level changes on Spark: what embedded verbs do, by the workers of a session, in one snapshot.
+
+    condition -> groups of files that may hold such rows -> tasks find the rows and change them -> one commit
+
+What is found, decided and applied is the core's own code; the driver plans, folds and commits. If somebody else changed
+the same rows in the meantime, a verb begins again from what is there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from lakewright.catalog.open import open_table
+from lakewright.spark.groups import changing_on
+from lakewright.spec.predicate import Predicate
+from lakewright.table import FileStoreTable
+from lakewright.update import verbs
+from lakewright.update.find import condition
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import change
+
+
+def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str | None) -> UpdateResult:
+    """Delete the rows that fulfil a condition; None means all of them."""
+    store = _opened(table).store
+    predicate = condition(store, where)
+    verbs.check_delete(store)
+    prepare = partial(verbs.prepare_delete, store, predicate, run=changing_on(spark))
+    return change(store, prepare, operation="DELETE")
+
+
+def update(
+    spark: SparkSession,
+    table: FileStoreTable | str,
+    assignments: Mapping[str, object],
+    where: Predicate | str | None = None,
+) -> UpdateResult:
+    """Give columns new values in the rows that fulfil a condition; without one in all rows."""
+    store = _opened(table).store
+    predicate = condition(store, where)
+    checked = verbs.checked_update(store, assignments)
+    prepare = partial(verbs.prepare_update, store, checked, predicate, run=changing_on(spark))
+    return change(store, prepare, operation="UPDATE")
+
+
+def _opened(table: FileStoreTable | str) -> FileStoreTable:
+    return open_table(table) if isinstance(table, str) else table

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.spec.datafile import GlobalIndex, IndexFile
 
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 VECTORS = {**EVOLVING, "deletion-vectors.enabled": "true"}
@@ -268,3 +269,22 @@ def test_random_changes_equal_polars(tmp_path: Path, options: dict[str, str], se
                 table.update_by_row_id(data, ["v"])
                 model = model.with_columns(v=pl.when(chosen).then(-pl.col("k")).otherwise("v"))
         assert pl.DataFrame(lw.read_table(table)).sort("k").equals(model.sort("k"))
+
+
+def test_columns_under_a_global_index_are_not_changed(tmp_path: Path) -> None:
+    table = _filled(tmp_path, VECTORS)
+    (v,) = (field for field in table.fields if field.name == "v")
+    path = Path(table.table_path) / "index" / "global-index-1"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"sorted")
+    index = IndexFile("btree", path.name, 6, 30, global_index=GlobalIndex(0, 29, v.id, None, None, None))
+    message = lw.CommitMessage(
+        partition_bytes=bytes(12), bucket=0, total_buckets=-1, new_index_files=(index,), table=table.store.identity
+    )
+    with table.new_batch_write_builder().new_commit() as commit:
+        commit.commit([message])
+    with pytest.raises(lw.UnsupportedError, match="'v' has a global index"):
+        table.update_by_row_id(pa.table({"_ROW_ID": [1], "v": [1]}))
+    table.update_by_row_id(pa.table({"_ROW_ID": [1], "s": ["other"]}))
+    table.delete_by_row_id([2])
+    assert len(_read(table)) == 29

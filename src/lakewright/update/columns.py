@@ -70,11 +70,15 @@ class _Work:
     stem: str
     schemas: FileSchemas
     outputs: list[BucketOutput] = field(default_factory=list)
+    checked: frozenset[str] = frozenset()  # columns that may be assigned
 
     def done(self, change: GroupChange) -> Applied:
         """Write what one group needs."""
-        columns = () if change.values is None else change.values.column_names
-        check_assignable(self.job.store, columns)
+        columns = frozenset(() if change.values is None else change.values.column_names)
+        if not columns <= self.checked:
+            check_assignable(self.job.store, columns)
+            self._check_not_indexed(columns)
+            self.checked |= columns
         counts = Applied(deleted=len(change.deleted), updated=len(change.updated))
         if not len(change.deleted):
             return counts + self._beside(change)
@@ -82,6 +86,21 @@ class _Work:
             return counts + self._anew(change)
         marked = vectors.mark(self.job, change.part, change.deleted)  # may take away a group without live rows
         return counts + marked + (self._beside(change) if len(change.updated) else Applied())
+
+    def _check_not_indexed(self, columns: frozenset[str]) -> None:
+        """Refuse to change columns under an index that would still find their old values."""
+        store, manifest = self.job.store, self.job.snapshot.index_manifest
+        ids = {column.id: column.name for column in store.schema.fields if column.name in columns}
+        for entry in () if manifest is None else store.manifests.read_index(manifest):
+            index = entry.file.global_index
+            indexed = set() if index is None else {index.index_field_id, *(index.extra_field_ids or ())}
+            for number in sorted(indexed & ids.keys()):
+                raise UnsupportedError(
+                    f"{store.name}: the column {ids[number]!r} has a global index ({entry.file.index_type}), which "
+                    "would still find the old values; drop the index first",
+                    table=store.name,
+                    column=ids[number],
+                )
 
     def _beside(self, change: GroupChange) -> Applied:
         """Write the changed columns of a group beside its files."""

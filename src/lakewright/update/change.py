@@ -167,11 +167,17 @@ class Applied:
     deleted: int = 0
     updated: int = 0
 
-    def __add__(self, other: Applied) -> Applied:
-        return Applied(
-            self.messages + other.messages,
-            self.vectors + other.vectors,
-            self.vector_files + other.vector_files,
-            self.deleted + other.deleted,
-            self.updated + other.updated,
+    @classmethod
+    def joined(cls, parts: Iterable[Applied]) -> Applied:
+        """Return what many pieces of work made together."""
+        some = list(parts)
+        return cls(
+            tuple(message for part in some for message in part.messages),
+            tuple(vector for part in some for vector in part.vectors),
+            tuple(file for part in some for file in part.vector_files),
+            sum(part.deleted for part in some),
+            sum(part.updated for part in some),
         )
+
+    def __add__(self, other: Applied) -> Applied:
+        return Applied.joined((self, other))

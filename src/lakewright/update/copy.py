@@ -37,12 +37,9 @@ from lakewright.write.writer import TableWriter, WriteJob
 def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt: int = 0) -> Applied:
     """Write the files of some groups again; `task` and `attempt` are part of every file name."""
     work = _Copying(job, f"{job.write_id}-{task}-{attempt}-c", NewRows(job, task, attempt))
-    out = Applied()
     try:
-        for change in changes:
-            if not change.is_empty:
-                out += work.done(change)
-        return out + Applied(work.moved.finish())
+        out = [work.done(change) for change in changes if not change.is_empty]
+        return Applied.joined((*out, Applied(work.moved.finish())))
     except BaseException:
         work.discard()
         raise

@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import TypeAlias
 
 from lakewright.commit.committer import Committer
@@ -142,7 +140,7 @@ def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, ru
             _check_assigned(job.store, known.store, found)
         return found
 
-    applied = reduce(add, (run or _in_threads)(known, parts, decided), Applied())
+    applied = Applied.joined((run or _in_threads)(known, parts, decided))
     try:
         folded = vectors.fold(job, applied)
     except BaseException:

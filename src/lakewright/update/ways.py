@@ -7,6 +7,7 @@ them must be in memory; what it returns is small. If it fails, it leaves no file
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
@@ -57,16 +58,16 @@ def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt
 def _marked(job: ChangeJob, changes: Iterable[GroupChange], new: copy.NewRows) -> Applied:
     """Mark rows as deleted, and write those that changed into new files."""
     schemas = FileSchemas(job.store)
-    out = Applied()
+    out: list[Applied] = []
     try:
         for change in changes:
             gone = distinct(np.concatenate([change.deleted, change.updated]))
             if len(gone):
-                counts = Applied(deleted=len(change.deleted), updated=len(change.updated))
-                out += counts + vectors.mark(job, change.part, gone)
+                marked = vectors.mark(job, change.part, gone)
+                out.append(replace(marked, deleted=len(change.deleted), updated=len(change.updated)))
             for rows in copy.changed_rows(job, change, schemas) if len(change.updated) else ():
                 new.add(rows)
-        return out + Applied(new.finish())
+        return Applied.joined((*out, Applied(new.finish())))
     except BaseException:
         new.discard()
         raise

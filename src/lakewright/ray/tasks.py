@@ -217,7 +217,7 @@ def take_apart(job: WriteJob, receivers: Receivers, pieces: Sequence[Piece]) -> 
     for group in send(batches, job, receivers):
         parts[receivers.of(group, mode)].append(group.rows)
     rows = sum(part.num_rows for found in parts for part in found)
-    return [rows, *(pa.concat_tables(found).combine_chunks() if found else None for found in parts)]
+    return [rows, *(pa.concat_tables(found) if found else None for found in parts)]
 
 
 def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]) -> Answer:

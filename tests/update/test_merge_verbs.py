@@ -376,3 +376,28 @@ def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -
     assert seen == [("id",), ("id", "n")]
     table.merge(pa.table({"id": [100]}), "id").when_not_matched_by_source_delete("n = 77").execute()
     assert len(seen) == 4
+
+
+def test_many_files_in_many_threads() -> None:
+    table = new_table("vectors").copy({"lakewright.write-threads": "4"})
+    for start in range(0, 60, 10):
+        lw.write_table(pa.table({"id": range(start, start + 10), "n": [0] * 10}), table)
+    source = pa.table({"id": range(5, 65), "n": [1] * 60})
+    builder = table.merge(source, "id").when_matched_update({"n": lw.source_col("n")})
+    assert counts(builder.when_not_matched_insert().execute()) == (0, 55, 5)
+    assert rows_of(table, "id", "n") == sorted(((n, int(n >= 5)) for n in range(65)), key=repr)
+
+
+@pytest.mark.parametrize("make", [pl.DataFrame, pa.Table.to_reader], ids=["polars", "reader"])
+def test_a_source_without_rows(make: Callable[[pa.Table], lw.FileStoreTable]) -> None:
+    table = table_of("plain")
+    source = make(pa.table({"id": pa.array([], pa.int32())}))
+    builder = table.merge(source, "id").when_matched_delete().when_not_matched_by_source_update({"n": 1}, "id = 1")
+    assert counts(builder.execute()) == (0, 1, 0)
+
+
+def test_rows_of_data_evolution_stay_in_their_partition() -> None:
+    table = table_of("evolution, partitions", ROWS.slice(0, 3))
+    with pytest.raises((InvalidInputError, UnsupportedError), match="'p'"):
+        table.upsert(pa.table({"id": [1], "p": [2]}), ["id"])
+    assert snapshots(table) == 1

@@ -25,7 +25,7 @@ from lakewright.spec.arrow import from_arrow_type
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
 from lakewright.update.conditions import Condition, parse
-from lakewright.update.match import JoinPair, Longs, Matcher, Pairs, true_rows
+from lakewright.update.match import JoinPair, Longs, Matcher, Pairs, joined, true_rows
 from lakewright.update.values import Assignments, Scope, Side, check_assignments, source_col, target_col
 from lakewright.write.align import Aligner, align
 from lakewright.write.writer import ArrowData, batches_of
@@ -125,9 +125,9 @@ class MergePlan:
             chosen += _choose(self.by_source, target, None, Pairs(rows, rows))
         deleted = [found.target for rule, found in chosen if rule.assignments is None]
         updates = [(rule.assignments, found) for rule, found in chosen if rule.assignments is not None]
-        updated = _joined([found.target for _, found in updates])
+        updated = joined([found.target for _, found in updates])
         values = [_evaluated(assignments, target, source, found) for assignments, found in updates]
-        gone = np.sort(_joined(deleted), kind="stable")
+        gone = np.sort(joined(deleted), kind="stable")
         if not len(updated):
             return Decision(gone, updated, None)
         order = np.argsort(updated, kind="stable")
@@ -140,7 +140,7 @@ class MergePlan:
             for rule, found in _choose(self.not_matched, None, source, Pairs(rows, rows))
             if rule.assignments is not None
         ]
-        order = np.argsort(_joined([found.source for _, found in chosen]), kind="stable")
+        order = np.argsort(joined([found.source for _, found in chosen]), kind="stable")
         if not len(order):
             return None
         values = [
@@ -151,7 +151,7 @@ class MergePlan:
 
     def _refuse_twice(self, target: pa.Table, changed: Iterable[Longs]) -> None:
         """Refuse rows of the target that several rows of the source would change."""
-        rows = np.sort(_joined(changed), kind="stable")
+        rows = np.sort(joined(changed), kind="stable")
         again = np.flatnonzero(rows[1:] == rows[:-1])
         if not len(again):
             return
@@ -215,10 +215,7 @@ def plan_merge(
 
 def read_source(data: ArrowData, table: str) -> pa.Table:
     """Return a source as one Arrow table whose columns have the Arrow types of the format, where there are such."""
-    parts = list(batches_of(data, table))
-    if not parts:
-        return pa.table({})
-    whole = pa.concat_tables(p if isinstance(p, pa.Table) else pa.Table.from_batches([p]) for p in parts)
+    whole = _whole(data, table)
     twice = sorted({name for name in whole.column_names if whole.column_names.count(name) > 1})
     if twice:
         raise InvalidInputError(
@@ -226,6 +223,16 @@ def read_source(data: ArrowData, table: str) -> pa.Table:
         )
     columns = {name: _settled(whole.column(name), name) for name in whole.column_names}
     return pa.table(columns).combine_chunks()
+
+
+def _whole(data: ArrowData, table: str) -> pa.Table:
+    """Return a source as one table; a stream has columns even if there is no batch in it."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
+        return _whole(pa.RecordBatchReader.from_stream(data), table)
+    parts = [p if isinstance(p, pa.Table) else pa.Table.from_batches([p]) for p in batches_of(data, table)]
+    return pa.concat_tables(parts) if parts else pa.table({})
 
 
 def _settled(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -398,8 +405,3 @@ def _in_order(table: pa.Table, rows: Longs) -> pa.Table:
     if len(rows) == table.num_rows and np.array_equal(rows, np.arange(len(rows))):
         return table
     return table.take(pa.array(rows))
-
-
-def _joined(arrays: Iterable[Longs]) -> Longs:
-    some = list(arrays)
-    return np.concatenate(some) if some else np.empty(0, np.int64)

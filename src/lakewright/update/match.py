@@ -10,7 +10,7 @@ Several columns are looked up one after the other, each only for the rows that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -295,8 +295,8 @@ class _Numbers:
     def find(self, values: Longs) -> Found:
         """Return which of the values are known, and the places of these among the known ones."""
         parts = [self._find(values[start : start + _BLOCK]) for start in range(0, len(values), _BLOCK)]
-        rows = [at + number * _BLOCK for number, (at, _) in enumerate(parts)]
-        return _concatenated(rows), _concatenated([codes for _, codes in parts])
+        rows = joined(at + number * _BLOCK for number, (at, _) in enumerate(parts))
+        return rows, joined(codes for _, codes in parts)
 
     def _find(self, values: Longs) -> Found:
         if self.table is not None:
@@ -339,8 +339,10 @@ def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray
     return values.astype(np.int64, copy=False), nulls
 
 
-def _concatenated(arrays: Sequence[Longs]) -> Longs:
-    return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+def joined(arrays: Iterable[Longs]) -> Longs:
+    """Return numbers one after the other."""
+    some = list(arrays)
+    return np.concatenate(some) if some else np.empty(0, np.int64)
 
 
 def _large(arrow: pa.DataType) -> pa.DataType:

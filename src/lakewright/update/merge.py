@@ -8,8 +8,9 @@ partition, or to the table where the keys do not name the partition, since the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +28,14 @@ from lakewright.update.change import ChangeJob, GroupChange, Positions
 from lakewright.update.clauses import Clause, ConditionText, Decision, MergePlan, On, When, plan_merge, read_source
 from lakewright.update.find import Located, groups, hidden_fields, locate
 from lakewright.update.keyed import KeyedRules, KeyedWriter, rows_of, settled
-from lakewright.update.match import Matcher
+from lakewright.update.match import Matcher, joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import source_col
 from lakewright.update.ways import way_of
 from lakewright.write.writer import ArrowData, WriteJob, batches_of
 
+T = TypeVar("T")
 _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
 
 
@@ -221,7 +223,7 @@ def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, ma
         needed |= {*writer.rules.to_update(plan.assigned)} if plan.assigned else set()
         columns = [name for name in store.schema.field_names if name in needed]
         found = () if base is None else rows_of(store, base, columns, _pruning(plan, matcher))
-        for rows in _gathered(found):
+        for rows in map(pa.concat_tables, _gathered(found, lambda part: part.num_rows)):
             pairs = matcher.match(rows)
             met[pairs.source] = True
             made = plan.decide(rows, matcher.source, pairs)
@@ -254,8 +256,8 @@ class _GroupMerge:
         values = [made.values for _, made in found if made.values is not None]
         return GroupChange(
             part,
-            _joined(positions[made.deleted] for positions, made in found),
-            _joined(positions[made.updated] for positions, made in found),
+            joined(positions[made.deleted] for positions, made in found),
+            joined(positions[made.updated] for positions, made in found),
             pa.concat_tables(values) if values else None,
         )
 
@@ -267,33 +269,22 @@ class _GroupMerge:
 
 def _chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
     """Yield located rows in parts that are worth looking up together."""
-    positions: list[Positions] = []
-    batches: list[pa.RecordBatch] = []
-    for located in found:
-        positions.append(located.positions)
-        batches.append(located.rows)
-        if sum(map(len, positions)) >= _CHUNK_ROWS:
-            yield np.concatenate(positions), pa.Table.from_batches(batches)
-            positions, batches = [], []
-    if batches:
-        yield np.concatenate(positions), pa.Table.from_batches(batches)
+    for some in _gathered(found, lambda located: len(located.positions)):
+        yield joined(one.positions for one in some), pa.Table.from_batches([one.rows for one in some])
 
 
-def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows in parts that are worth looking up together."""
-    some: list[pa.Table] = []
-    for table in tables:
-        some.append(table)
-        if sum(part.num_rows for part in some) >= _CHUNK_ROWS:
-            yield pa.concat_tables(some)
-            some = []
+def _gathered(parts: Iterable[T], rows: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield parts together until they have enough rows."""
+    some: list[T] = []
+    held = 0
+    for part in parts:
+        some.append(part)
+        held += rows(part)
+        if held >= _CHUNK_ROWS:
+            yield some
+            some, held = [], 0
     if some:
-        yield pa.concat_tables(some)
-
-
-def _joined(arrays: Iterable[Positions]) -> Positions:
-    some = list(arrays)
-    return np.concatenate(some) if some else np.empty(0, np.int64)
+        yield some
 
 
 def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:

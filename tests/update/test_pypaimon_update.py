@@ -110,6 +110,22 @@ def test_messages_that_were_overtaken_are_a_conflict(tmp_path: Path) -> None:
     assert _values(table)[4] == 40
 
 
+def test_two_changes_of_one_column_of_a_group_are_not_committed_at_once(tmp_path: Path) -> None:
+    table = _table(tmp_path, "evolving")
+    builder = table.new_batch_write_builder()
+    update = builder.new_update()
+    one, two = (update.update_by_predicate(f"k = {k}", {"v": -1}) for k in (4, 5))
+    other = update.update_by_predicate("k = 5", {"s": "beside"})
+    with builder.new_commit() as commit, pytest.raises(lw.CommitConflictError, match="two changes of one column"):
+        commit.commit([*one, *two])
+    with builder.new_commit() as commit:
+        commit.commit([*one, *other])
+    assert lw.read_table(table, filter="k IN (4, 5)").to_pylist() == [
+        {"k": 4, "v": -1, "s": "4"},
+        {"k": 5, "v": 50, "s": "beside"},
+    ]
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 100])
 def test_shards_give_every_live_row_its_own_value(tmp_path: Path, chunk: int) -> None:
     table = _table(tmp_path, "evolving")

@@ -59,7 +59,8 @@ def range_conflict(
     gone = {e.identity for e in change.entries if e.kind == DELETE}
     added = [e.file for e in change.entries if e.kind == ADD]
     left = [e.file for e in live if e.identity not in gone]
-    return _torn_group(left, added) or _half_group(left, added, [there[i] for i in gone if i in there])
+    torn = _torn_group(left, added) or _half_group(left, added, [there[i] for i in gone if i in there])
+    return torn or _written_twice(added)
 
 
 def _deleted_otherwise(entry: ManifestEntry, there: dict[FileIdentity, DataFile]) -> Conflict | None:
@@ -106,6 +107,22 @@ def _half_group(left: Iterable[DataFile], added: Iterable[DataFile], gone: Itera
     lost = {r for file in gone if (r := range_of(file)) is not None and r not in kept}
     names = tuple(file.file_name for file in left if range_of(file) in lost)
     return Conflict("columns of the rows to rewrite were added at the same time", names) if names else None
+
+
+def _written_twice(added: Iterable[DataFile]) -> Conflict | None:
+    """Refuse two new files with one column of the same rows: they are of one age, and one would hide the other."""
+    seen: dict[Range, list[DataFile]] = {}
+    for file in added:
+        rows = range_of(file)
+        if rows is None:
+            continue
+        for other in seen.setdefault(rows, []):
+            if file.write_cols is None or other.write_cols is None or {*file.write_cols} & {*other.write_cols}:
+                names = (other.file_name, file.file_name)
+                reason = f"two changes of one column of rows {_shown(rows)} are to be committed at once"
+                return Conflict(reason, names, "commit one, and plan the other on what it leaves")
+        seen[rows].append(file)
+    return None
 
 
 def touched_rows(

@@ -13,8 +13,14 @@ from support.ray_local import running_ray, stay_local
 
 _HERE = Path(__file__).parent
 _NO_RAY = "Ray is not installed: it has no wheel for this Python or platform, or the extra [ray] is missing"
-# Ray 2.52 leaves to the garbage collector the logs of its datasets, and what it started its processes with.
-_LEFT_OPEN = ("unclosed file .*/logs/ray-data/", "unclosed file .*/dev/null", "subprocess .* is still running")
+_OF_RAY = (  # what Ray itself warns of, or leaves to the garbage collector
+    "ignore:Use 'expr' instead of 'fn':UserWarning",
+    "ignore:The maximum number of concurrent tasks:UserWarning",
+    "ignore:The inplace keyword in DataFrame.reset_index:DeprecationWarning",
+    "ignore:unclosed file .*/logs/ray-data/:ResourceWarning",
+    "ignore:unclosed file .*/dev/null:ResourceWarning",
+    "ignore:subprocess .* is still running:ResourceWarning",
+)
 
 stay_local()  # this file is imported before the modules of tests beside it, and they import Ray
 
@@ -34,12 +40,12 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one process, for they share one Ray, and forgive what it leaves open."""
+    """Keep the tests of this folder in one process, for they share one Ray, and forgive what is not ours."""
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("ray"))
-            for left in _LEFT_OPEN:
-                item.add_marker(pytest.mark.filterwarnings(f"ignore:{left}:ResourceWarning"))
+            for wording in _OF_RAY:
+                item.add_marker(pytest.mark.filterwarnings(wording))
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,10 @@ partition, or to the table where the keys do not name the partition, since the s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,37 +40,37 @@ T = TypeVar("T")
 _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
 
 
-@dataclass(frozen=True, slots=True)
-class MergeBuilder:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeClauses(ABC):
     """A merge that is being said: every clause returns a new builder, and `execute` does it, as often as it is called.
 
-    `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality.
+    `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality. Who adds
+    a source says how the merge is prepared.
     """
 
     store: TableStore
-    source: pa.Table
     on: On
     clauses: tuple[Clause, ...] = ()
 
     def when_matched_update(
         self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
-    ) -> MergeBuilder:
+    ) -> Self:
         """Set columns of rows that a source row matches; without assignments all of them from the source's by name."""
         return self._with(Clause(When.MATCHED, "update", assignments, condition))
 
-    def when_matched_delete(self, condition: ConditionText = None) -> MergeBuilder:
+    def when_matched_delete(self, condition: ConditionText = None) -> Self:
         """Delete rows that a source row matches."""
         return self._with(Clause(When.MATCHED, "delete", None, condition))
 
     def when_not_matched_insert(
         self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
-    ) -> MergeBuilder:
+    ) -> Self:
         """Insert source rows that match no row; without assignments all columns that the source has, by name."""
         return self._with(Clause(When.NOT_MATCHED, "insert", assignments, condition))
 
     def when_not_matched_by_source_update(
         self, assignments: Mapping[str, object], condition: ConditionText = None
-    ) -> MergeBuilder:
+    ) -> Self:
         """Set columns of rows that no source row matches."""
         if assignments is None:
             raise InvalidInputError(
@@ -77,7 +78,7 @@ class MergeBuilder:
             )
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "update", assignments, condition))
 
-    def when_not_matched_by_source_delete(self, condition: ConditionText = None) -> MergeBuilder:
+    def when_not_matched_by_source_delete(self, condition: ConditionText = None) -> Self:
         """Delete rows that no source row matches."""
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
 
@@ -85,20 +86,16 @@ class MergeBuilder:
         """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched."""
         return change(self.store, self.prepare(), operation="MERGE")
 
+    @abstractmethod
     def prepare(self) -> Prepare:
         """Check the merge, and return what does it on a snapshot without committing it."""
-        store = self.store
-        plan = plan_merge(
-            store.name,
-            store.schema.fields,
-            self.source.schema,
-            self.on,
-            self.clauses,
-            hidden=hidden_fields(store),
-        )
-        return _merging(store, plan, self.source)
 
-    def _with(self, clause: Clause) -> MergeBuilder:
+    def plan(self, source: pa.Schema) -> MergePlan:
+        """Check the merge against the columns of the source."""
+        store = self.store
+        return plan_merge(store.name, store.schema.fields, source, self.on, self.clauses, hidden=hidden_fields(store))
+
+    def _with(self, clause: Clause) -> Self:
         given = clause.assignments
         if given is not None and not isinstance(given, Mapping):
             raise InvalidInputError(
@@ -108,9 +105,20 @@ class MergeBuilder:
         return replace(self, clauses=(*self.clauses, clause))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBuilder(MergeClauses):
+    """A merge of a source in memory."""
+
+    source: pa.Table
+
+    def prepare(self) -> Prepare:
+        """Check the merge, and return what does it on a snapshot without committing it."""
+        return _merging(self.store, self.plan(self.source.schema), self.source)
+
+
 def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
     """Begin a merge of a source into the table."""
-    return MergeBuilder(store, read_source(source, store.name), on)
+    return MergeBuilder(store=store, source=read_source(source, store.name), on=on)
 
 
 def upsert(store: TableStore, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:
@@ -129,11 +137,20 @@ def upserting(
 
     `columns` are those that rows which are there get; without them all that the data has.
     """
-    names = _upsert_keys(store, keys)
+    names = upsert_keys(store, keys)
     if store.schema.primary_keys:
         return _upserting_by_key(store, data)
     source = read_source(data, store.name)
-    unknown = [name for name in source.column_names if name not in store.schema.field_names]
+    plan = plan_upsert(store, source.schema, names, columns)
+    last = plan.matcher(source).last_rows()
+    return _merging(store, plan, source if len(last) == source.num_rows else source.take(pa.array(last)))
+
+
+def plan_upsert(
+    store: TableStore, source: pa.Schema, keys: Sequence[str], columns: Sequence[str] | None = None
+) -> MergePlan:
+    """Check an upsert into an append table; `columns` are those that rows which are there get, else all."""
+    unknown = [name for name in source.names if name not in store.schema.field_names]
     if unknown:
         raise InvalidInputError(
             f"{store.name}: there is no column {unknown[0]!r} to write; drop it from the input or add it to the table",
@@ -141,16 +158,14 @@ def upserting(
             column=unknown[0],
         )
     clauses = [Clause(When.NOT_MATCHED, "insert")]
-    wanted = source.column_names if columns is None else columns
-    given = {name: source_col(name) for name in wanted if name not in names}
+    given = {name: source_col(name) for name in (source.names if columns is None else columns) if name not in keys}
     if given:
         clauses.append(Clause(When.MATCHED, "update", given))
-    plan = plan_merge(store.name, store.schema.fields, source.schema, names, clauses)
-    last = plan.matcher(source).last_rows()
-    return _merging(store, plan, source if len(last) == source.num_rows else source.take(pa.array(last)))
+    return plan_merge(store.name, store.schema.fields, source, keys, clauses)
 
 
-def _upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
+def upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
+    """Return the columns that the rows of an upsert are found by."""
     own = list(store.schema.primary_keys)
     names = [keys] if isinstance(keys, str) else own if keys is None else list(keys)
     if own and set(names) != set(own):
@@ -208,7 +223,7 @@ def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher:
         prepared,
         messages=(*prepared.messages, *messages),
         inserted=0 if rows is None else rows.num_rows,
-        unchanged=None if rows is None else _scope_of_absence(store, plan),
+        unchanged=None if rows is None else scope_of_absence(store, plan),
         reads=tuple(name for name in plan.target_columns if name in store.schema.field_names),
     )
 
@@ -234,7 +249,7 @@ def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, ma
         new = plan.inserts(matcher.source, np.flatnonzero(~met))
         if new is not None:
             writer.insert(new)
-        return writer.finish(unchanged="bucket" if new is None else _scope_of_absence(store, plan))
+        return writer.finish(unchanged="bucket" if new is None else scope_of_absence(store, plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +266,7 @@ class _GroupMerge:
         """Match the rows of a group and return what becomes of them."""
         found = [
             (positions, self._decide(rows))
-            for positions, rows in _chunks(locate(self.store, part, self.plan.target_columns, schemas=self.schemas))
+            for positions, rows in chunks(locate(self.store, part, self.plan.target_columns, schemas=self.schemas))
         ]
         values = [made.values for _, made in found if made.values is not None]
         return GroupChange(
@@ -267,7 +282,7 @@ class _GroupMerge:
         return self.plan.decide(rows, self.matcher.source, pairs)
 
 
-def _chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
+def chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
     """Yield located rows in parts that are worth looking up together."""
     for some in _gathered(found, lambda located: len(located.positions)):
         yield joined(one.positions for one in some), pa.Table.from_batches([one.rows for one in some])
@@ -292,7 +307,7 @@ def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
     return TRUE if plan.by_source else and_predicates((matcher.pruning(), plan.prunes))
 
 
-def _scope_of_absence(store: TableStore, plan: MergePlan) -> str:
+def scope_of_absence(store: TableStore, plan: MergePlan) -> str:
     """Return where a row that was absent could have come from since: a bucket, a partition, or anywhere."""
     keys, schema = {field.name for field, _ in plan.on}, store.schema
     if schema.bucket_mode is BucketMode.HASH_FIXED and schema.primary_keys and keys >= set(schema.primary_keys):

@@ -12,7 +12,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -20,7 +20,7 @@ from typing import TypeAlias
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage, guarded
-from lakewright.compact.job import after_commit
+from lakewright.compact.job import RunTasks, after_commit
 from lakewright.compact.task import knowing
 from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
 from lakewright.metadata.store import TableStore
@@ -62,10 +62,11 @@ Decide: TypeAlias = Callable[[DataSplit], GroupChange | None]
 RunGroups: TypeAlias = Callable[[ChangeJob, Sequence[DataSplit], Decide], Sequence[Applied]]  # decides and applies
 
 
-def change(store: TableStore, prepare: Prepare, *, operation: str) -> UpdateResult:
+def change(store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks | None = None) -> UpdateResult:
     """Prepare a change on the newest snapshot and commit it, as often as others change the same rows first.
 
-    `operation` is what the snapshot says of itself: DELETE, UPDATE, MERGE or WRITE.
+    `operation` is what the snapshot says of itself: DELETE, UPDATE, MERGE or WRITE. An engine may hand in how to run
+    the compactions that follow.
     """
     with naming(store.name):
         check_supported_for_write(store.schema)
@@ -89,7 +90,8 @@ def change(store: TableStore, prepare: Prepare, *, operation: str) -> UpdateResu
             continue
         break
     if published is not None and store.schema.primary_keys:
-        after_commit(store, published, frozenset((m.partition_bytes, m.bucket) for m in messages))
+        places = frozenset((m.partition_bytes, m.bucket) for m in messages)
+        after_commit(store, published, places, run=run)
     return _result(published, replace(prepared, messages=messages), attempt, time.monotonic() - started)
 
 
@@ -132,15 +134,20 @@ def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, ru
 
     `decide` is called wherever the groups are.
     """
-    known = _knowing(job, parts)
+    known = knowing_all(job, parts)
 
     def decided(part: DataSplit) -> GroupChange | None:
         found = decide(part)
         if found is not None:
-            _check_assigned(job.store, known.store, found)
+            check_assigned(job.store, known.store, found)
         return found
 
-    applied = Applied.joined((run or _in_threads)(known, parts, decided))
+    return concluded(job, (run or _in_threads)(known, parts, decided))
+
+
+def concluded(job: ChangeJob, made: Iterable[Applied]) -> Prepared:
+    """Fold the vectors that workers made into those of the table, and return all that is to be committed."""
+    applied = Applied.joined(made)
     try:
         folded = vectors.fold(job, applied)
     except BaseException:
@@ -149,13 +156,13 @@ def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, ru
     return Prepared((*applied.messages, *folded), applied.deleted, applied.updated, way=str(ways.way_of(job.store)))
 
 
-def _knowing(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
+def knowing_all(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
     """Return the job with a schema that knows all columns of its files: what is written again must not lose any."""
     store = knowing(job.store, (file for part in parts for file in part.files))
     return job if store is job.store else replace(job, store=store)
 
 
-def _check_assigned(seen: TableStore, written: TableStore, change: GroupChange) -> None:
+def check_assigned(seen: TableStore, written: TableStore, change: GroupChange) -> None:
     """Refuse values for columns that are not what they were when the table was opened."""
     if seen is written or change.values is None:
         return

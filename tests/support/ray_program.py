@@ -9,7 +9,7 @@ import sys
 
 import pyarrow as pa
 import ray
-from pypaimon import CatalogFactory, Schema
+from pypaimon import CatalogFactory, Schema  # type: ignore[import-not-found]  # it lives apart
 
 if not ray.is_initialized():
     ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")

@@ -11,7 +11,7 @@ import lakewright as lw
 from lakewright.errors import InvalidInputError
 from lakewright.spec.schema import BucketMode
 from lakewright.table import FileStoreTable
-from lakewright.write.sender import Receivers, joined, send
+from lakewright.write.sender import Receivers, joined, receivers_for, send
 from lakewright.write.writer import WriteJob
 
 COLUMNS = pa.schema(
@@ -132,3 +132,26 @@ def test_more_rows_than_a_stride_has_numbers_are_refused(tmp_path: Path) -> None
         writer.write(batches(100)[0])
         with pytest.raises(InvalidInputError, match="write with more tasks"):
             writer.prepare()
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "rows", "expected"),
+    [
+        ("fixed", {}, 10, Receivers(3)),  # not more than there are buckets
+        ("fixed, partitions", {}, 10, Receivers(8)),
+        ("across partitions", {}, 10, Receivers(1)),
+        ("append", {}, 10, Receivers(8)),
+        ("dynamic", {"dynamic_bucket.target_row_num": 5}, 11, Receivers(3, 3)),  # as many as the rows fill
+        ("dynamic", {"dynamic_bucket.target_row_num": 5}, None, Receivers(8, 8)),
+        ("dynamic", {"dynamic_bucket.target_row_num": 5, "dynamic_bucket.max_buckets": 2}, 100, Receivers(2, 2)),
+        ("dynamic", {"dynamic_bucket.initial_buckets": 4}, 1, Receivers(4, 4)),
+        ("dynamic, partitions", {}, 10**9, Receivers(8, 1)),
+        ("dynamic, partitions", {"dynamic_bucket.initial_buckets": 4}, 1, Receivers(8, 4)),
+    ],
+)
+def test_there_are_no_more_receivers_than_there_is_work_for(
+    tmp_path: Path, mode: str, options: dict[str, int], rows: int | None, expected: Receivers
+) -> None:
+    keys, partitions, given = MODES[mode]
+    job = WriteJob.new(new_table(tmp_path, keys, partitions, **{**given, **options}).store)
+    assert receivers_for(job, writers=8, rows=rows) == expected

@@ -167,6 +167,7 @@ def test_rows_that_match_but_meet_no_clause_are_not_inserted() -> None:
         ([], "joins nothing"),
         ([3], "joins nothing"),
         ("nothing", "no column 'nothing'"),
+        ("name", "the source has no column 'name' to match by"),
         (["nothing"], "has no column 'nothing' to match by"),
         (["name"], "the source has no column 'name' to match by"),
         ("t.id = s.text", "cannot be compared"),

@@ -247,7 +247,7 @@ def _condition_on(table: str, scope: Scope, on: On) -> Condition:
     """Return what joins both tables as a condition."""
     source = list(scope.source.names) if scope.source is not None else []
     target = [field.name for field in scope.target]
-    if isinstance(on, str) and not (on in target and on in source):
+    if isinstance(on, str) and not (on in {*target, *source} or on.isidentifier()):
         return parse(on, scope, f"table {table}: the condition of the merge")
     names = [on] if isinstance(on, str) else list(on) if isinstance(on, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names):

@@ -222,6 +222,20 @@ def test_partition_columns_cannot_be_updated(tmp_path: Path) -> None:
     assert sorted(lw.read_table(table)["v"].to_pylist()) == [1, 2, 3, 4]
 
 
+def test_a_source_may_repeat_the_partition_of_a_row_but_not_move_it(tmp_path: Path) -> None:
+    table = _table(tmp_path, VECTORS, keys=["s"])
+    lw.write_table(_rows(0, 4), table)
+    result = table.upsert(pa.table({"k": [1, 9], "v": [-1, -9], "s": ["s1", "s1"]}), keys=["k"])
+    assert (result.updated, result.inserted) == (1, 1)
+    got = {row["k"]: (row["v"], row["s"]) for row in _read(table)}
+    assert got == {0: (0, "s0"), 1: (-1, "s1"), 2: (20, "s2"), 3: (30, "s3"), 9: (-9, "s1")}
+    again = table.upsert(pa.table({"k": [2], "s": ["s2"]}), keys=["k"])  # nothing is left to be written
+    assert (again.updated, again.files) == (1, 0)
+    with pytest.raises(lw.UnsupportedError, match="'s' is a partition column"):
+        table.upsert(pa.table({"k": [2], "v": [5], "s": ["s0"]}), keys=["k"])
+    assert {row["k"]: row["v"] for row in _read(table)}[2] == 20
+
+
 def test_columns_of_new_rows_can_be_written_alone(tmp_path: Path) -> None:
     table = _filled(tmp_path, EVOLVING)
     builder = table.new_batch_write_builder()

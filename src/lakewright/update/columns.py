@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakewright.compact.output import BucketOutput
 from lakewright.errors import LakewrightError, UnsupportedError, naming
@@ -28,6 +29,7 @@ from lakewright.read.split import DataSplit
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.supported import check_supported_for_write
+from lakewright.spec.values import to_array
 from lakewright.update import vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, kept, substituted
 
@@ -74,9 +76,9 @@ class _Work:
 
     def done(self, change: GroupChange) -> Applied:
         """Write what one group needs."""
+        change = self._staying(change)
         columns = frozenset(() if change.values is None else change.values.column_names)
         if not columns <= self.checked:
-            check_assignable(self.job.store, columns)
             self._check_not_indexed(columns)
             self.checked |= columns
         counts = Applied(deleted=len(change.deleted), updated=len(change.updated))
@@ -86,6 +88,19 @@ class _Work:
             return counts + self._anew(change)
         marked = vectors.mark(self.job, change.part, change.deleted)  # may take away a group without live rows
         return counts + marked + (self._beside(change) if len(change.updated) else Applied())
+
+    def _staying(self, change: GroupChange) -> GroupChange:
+        """Return a change without the partition columns, which may be assigned what they are already."""
+        schema, values = self.job.store.schema, change.values
+        known = self.job.store.partition_values(change.part.partition_bytes)
+        for column, value in zip(schema.partition_fields, known, strict=True):
+            if values is None or column.name not in values.column_names:
+                continue
+            there = to_array([value], column.type)
+            if set(pc.unique(values.column(column.name)).to_pylist()) - set(there.to_pylist()):
+                check_assignable(self.job.store, [column.name])
+            values = values.drop_columns([column.name])
+        return replace(change, values=values)
 
     def _check_not_indexed(self, columns: frozenset[str]) -> None:
         """Refuse to change columns under an index that would still find their old values."""
@@ -105,6 +120,8 @@ class _Work:
     def _beside(self, change: GroupChange) -> Applied:
         """Write the changed columns of a group beside its files."""
         assert change.values is not None  # noqa: S101 - rows are updated
+        if not change.values.column_names:
+            return Applied()
         part, schema = change.part, self.job.store.schema
         plan = FilePlan.of_schema(schema, tuple(change.values.column_names))
         whole = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)

@@ -149,15 +149,16 @@ class Library:
 
 @dataclass(slots=True)
 class Clock:
-    """Seconds on the wall and of all processors since it was made."""
+    """Seconds on the wall and of all processors since it was made; processes that end meanwhile do not count."""
 
     wall: float = field(default_factory=time.monotonic)
-    cpu: float = field(default_factory=lambda: sum(map(cpu_seconds, tree(os.getpid()))))
+    cpu: dict[int, float] = field(default_factory=lambda: {pid: cpu_seconds(pid) for pid in tree(os.getpid())})
 
     def read(self) -> dict[str, float]:
+        seconds = time.monotonic() - self.wall
         return {
-            "seconds": time.monotonic() - self.wall,
-            "cpu": sum(map(cpu_seconds, tree(os.getpid()))) - self.cpu,
+            "seconds": seconds,
+            "cpu": sum(max(0.0, cpu_seconds(pid) - self.cpu.get(pid, 0.0)) for pid in tree(os.getpid())),
         }
 
 

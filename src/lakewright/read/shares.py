@@ -46,9 +46,21 @@ def shares(store: TableStore, splits: Sequence[DataSplit], *, at_least: int, exa
 
     The largest pieces are placed first, each where the least is; a share keeps the order of the plan.
     """
+    parts = [(part,) for split in splits for part in pieces(store, split)]
+    return _spread(store, parts, at_least, exactly)
+
+
+def bucket_shares(store: TableStore, splits: Sequence[DataSplit], *, at_least: int) -> list[Share]:
+    """Spread splits over tasks as `shares` does, but those of one bucket to one task."""
+    buckets: dict[tuple[bytes, int], list[DataSplit]] = {}
+    for split in splits:
+        buckets.setdefault((split.partition_bytes, split.bucket), []).append(split)
+    return _spread(store, [tuple(some) for some in buckets.values()], at_least, None)
+
+
+def _spread(store: TableStore, parts: Sequence[Share], at_least: int, exactly: int | None) -> list[Share]:
     packing = Packing.of(store.options)
-    parts = [part for split in splits for part in pieces(store, split)]
-    weights = [packing.weight(part.files) for part in parts]
+    weights = [sum(packing.weight(split.files) for split in part) for part in parts]
     wanted = max(at_least, -(-sum(weights) // packing.target_bytes)) if exactly is None else exactly
     count = max(1, min(wanted, len(parts)))
     loads = [(0, number) for number in range(count)]
@@ -57,4 +69,4 @@ def shares(store: TableStore, splits: Sequence[DataSplit], *, at_least: int, exa
         load, number = heapq.heappop(loads)
         members[number].append(at)
         heapq.heappush(loads, (load + weights[at], number))
-    return [tuple(parts[at] for at in sorted(some)) for some in sorted(members) if some]
+    return [tuple(split for at in sorted(some) for split in parts[at]) for some in sorted(members) if some]

@@ -2,8 +2,9 @@
 
     condition -> groups of files that may hold such rows -> tasks find the rows and change them -> one commit
 
-What is found, decided and applied is the core's own code; the driver plans, folds and commits. If somebody else changed
-the same rows in the meantime, a verb begins again from what is there then.
+A task has groups of files, or whole buckets of a primary-key table. What is found, decided and applied is the core's
+own code; the driver plans, folds and commits. If somebody else changed the same rows in the meantime, a verb begins
+again from what is there then.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from lakewright.catalog.open import open_table
+from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import changing_on
+from lakewright.spark.keyed import changing_buckets_on
 from lakewright.spec.predicate import Predicate
 from lakewright.table import FileStoreTable
 from lakewright.update import verbs
@@ -28,8 +31,10 @@ def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | 
     store = _opened(table).store
     predicate = condition(store, where)
     verbs.check_delete(store)
-    prepare = partial(verbs.prepare_delete, store, predicate, run=changing_on(spark))
-    return change(store, prepare, operation="DELETE")
+    prepare = partial(
+        verbs.prepare_delete, store, predicate, run=changing_on(spark), run_buckets=changing_buckets_on(spark)
+    )
+    return change(store, prepare, operation="DELETE", run=compacting_on(spark))
 
 
 def update(
@@ -42,8 +47,15 @@ def update(
     store = _opened(table).store
     predicate = condition(store, where)
     checked = verbs.checked_update(store, assignments)
-    prepare = partial(verbs.prepare_update, store, checked, predicate, run=changing_on(spark))
-    return change(store, prepare, operation="UPDATE")
+    prepare = partial(
+        verbs.prepare_update,
+        store,
+        checked,
+        predicate,
+        run=changing_on(spark),
+        run_buckets=changing_buckets_on(spark),
+    )
+    return change(store, prepare, operation="UPDATE", run=compacting_on(spark))
 
 
 def _opened(table: FileStoreTable | str) -> FileStoreTable:

@@ -10,9 +10,9 @@ whoever changes a row changes its newest version. Rows that wait for a bucket ca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.plan import deletions_of, plan_splits
 from lakewright.read.scan import scan
+from lakewright.read.split import DataSplit
 from lakewright.spec.keyed import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
 from lakewright.spec.predicate import TRUE, Predicate
@@ -203,15 +204,12 @@ class KeyedRules:
 class KeyedWriter:
     """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
 
-    def __init__(self, store: TableStore) -> None:
-        schema = store.schema
+    def __init__(self, store: TableStore, job: WriteJob | None = None, task: int = 0, attempt: int = 0) -> None:
+        """Open the writer of the whole job, or of one attempt at one task of it."""
         self.rules = KeyedRules.of(store)
         self._store = store
-        # Whoever writes a whole row means the nulls in it.
-        plain = store.with_schema(replace(schema, fields=without_defaults(schema.fields)))
-        real_buckets = schema.bucket_mode is BucketMode.POSTPONE
-        self._writer = WriteJob.new(plain, real_buckets=real_buckets).open_writer()
-        self._new_rows = Aligner(schema.fields, table=store.name)
+        self._writer = (job or keyed_job(store)).open_writer(task, attempt)
+        self._new_rows = Aligner(store.schema.fields, table=store.name)
         self._counts = {DELETE: 0, UPDATE_AFTER: 0, INSERT: 0}
 
     def delete(self, old: pa.Table) -> None:
@@ -280,45 +278,103 @@ def _with_values(rows: pa.Table, values: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-def prepare_delete(store: TableStore, base: Snapshot | None, predicate: Predicate) -> Prepared:
+@dataclass(frozen=True, slots=True)
+class KeyedChange:
+    """What becomes of the rows that fulfil a condition: one attempt at a verb, which can be sent to workers."""
+
+    store: TableStore
+    job: WriteJob
+    predicate: Predicate
+    assignments: Assignments | None = None  # what the rows get; None: they are deleted
+
+    def apply(self, splits: Sequence[DataSplit], task: int = 0, attempt: int = 0) -> Prepared:
+        """Change the rows of whole buckets."""
+        given = self.assignments
+        with KeyedWriter(self.store, self.job, task, attempt) as writer:
+            names = writer.rules.to_delete() if given is None else writer.rules.to_update(given.names)
+            needed = {*names, *(() if given is None else given.target_columns)}
+            columns = [name for name in self.store.schema.field_names if name in needed]
+            for rows in _read(self.store, splits, columns, self.predicate):
+                if given is None:
+                    writer.delete(rows)
+                else:
+                    writer.update(rows, given.evaluate(rows.num_rows, rows))
+            return writer.finish()
+
+
+RunBuckets: TypeAlias = Callable[[KeyedChange, Sequence[DataSplit]], Iterable[Prepared]]  # applies it, on workers
+
+
+def keyed_job(store: TableStore) -> WriteJob:
+    """Return the write of whole rows, and of keys: whoever writes a whole row means the nulls in it."""
+    schema = store.schema
+    plain = store.with_schema(replace(schema, fields=without_defaults(schema.fields)))
+    return WriteJob.new(plain, real_buckets=schema.bucket_mode is BucketMode.POSTPONE)
+
+
+def prepare_delete(
+    store: TableStore, base: Snapshot | None, predicate: Predicate, run: RunBuckets | None = None
+) -> Prepared:
     """Delete the rows of a snapshot that fulfil a predicate."""
-    base = settled(store, base)
-    if base is None:
-        return Prepared(way=Way.KEYED)
-    with KeyedWriter(store) as writer:
-        for rows in rows_of(store, base, writer.rules.to_delete(), predicate):
-            writer.delete(rows)
-        return writer.finish()
+    return _prepare(KeyedChange(store, keyed_job(store), predicate), base, run)
 
 
 def prepare_update(
-    store: TableStore, base: Snapshot | None, assignments: Assignments, predicate: Predicate
+    store: TableStore,
+    base: Snapshot | None,
+    assignments: Assignments,
+    predicate: Predicate,
+    run: RunBuckets | None = None,
 ) -> Prepared:
     """Give the rows of a snapshot that fulfil a predicate new values in some columns."""
-    base = settled(store, base)
-    if base is None:
+    return _prepare(KeyedChange(store, keyed_job(store), predicate, assignments), base, run)
+
+
+def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None) -> Prepared:
+    """Change rows of a snapshot, here or as an engine runs it; a task of it has the whole of a bucket."""
+    base = settled(change.store, base)
+    splits = () if base is None else splits_of(change.store, base, change.predicate)
+    if not splits:
         return Prepared(way=Way.KEYED)
-    with KeyedWriter(store) as writer:
-        needed = {*writer.rules.to_update(assignments.names), *assignments.target_columns}
-        columns = [name for name in store.schema.field_names if name in needed]
-        for rows in rows_of(store, base, columns, predicate):
-            writer.update(rows, assignments.evaluate(rows.num_rows, rows))
-        return writer.finish()
+    if run is None:
+        return change.apply(splits)
+    made = list(run(change, splits))
+    return Prepared(
+        tuple(message for one in made for message in one.messages),
+        sum(one.deleted for one in made),
+        sum(one.updated for one in made),
+        way=Way.KEYED,
+        unchanged=_as_far_as_needed("bucket", change.store.schema.bucket_mode),
+    )
 
 
 def rows_of(
     store: TableStore, base: Snapshot, columns: Sequence[str], predicate: Predicate = TRUE
 ) -> Iterator[pa.Table]:
     """Yield the merged rows of a snapshot that fulfil a predicate, level 0 included even where reads leave it out."""
-    if store.options.hides_level_0():
-        store = store.with_schema(store.schema.with_options(_MERGE_ON_READ))
-    entries = scan(store, base, predicate).entries
+    yield from _read(store, splits_of(store, base, predicate), columns, predicate)
+
+
+def splits_of(store: TableStore, base: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:
+    """Return the splits of a snapshot that may hold rows which fulfil a predicate, with all files of level 0."""
+    merging = _merging_all(store)
+    entries = scan(merging, base, predicate).entries
     index = [] if base.index_manifest is None else store.manifests.read_index(base.index_manifest)
-    splits = plan_splits(store, base.id, entries, deletions_of(store, index))
-    read = ReadBuilder(store).with_filter(predicate).with_projection(list(columns)).new_read()
+    return plan_splits(merging, base.id, entries, deletions_of(merging, index))
+
+
+def _read(
+    store: TableStore, splits: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate
+) -> Iterator[pa.Table]:
+    read = ReadBuilder(_merging_all(store)).with_filter(predicate).with_projection(list(columns)).new_read()
     for batch in read.to_arrow_batch_reader(splits):
         if batch.num_rows:
             yield pa.Table.from_batches([batch])
+
+
+def _merging_all(store: TableStore) -> TableStore:
+    """Return the table as one whose reads merge all levels."""
+    return store.with_schema(store.schema.with_options(_MERGE_ON_READ)) if store.options.hides_level_0() else store
 
 
 def settled(store: TableStore, base: Snapshot | None) -> Snapshot | None:

@@ -65,12 +65,19 @@ def checked_update(
 
 
 def prepare_delete(
-    store: TableStore, predicate: Predicate, base: Snapshot | None, run: RunGroups | None = None
+    store: TableStore,
+    predicate: Predicate,
+    base: Snapshot | None,
+    run: RunGroups | None = None,
+    run_buckets: keyed.RunBuckets | None = None,
 ) -> Prepared:
-    """Delete the rows of a snapshot that fulfil a predicate; nothing is committed."""
+    """Delete the rows of a snapshot that fulfil a predicate; nothing is committed.
+
+    An engine may hand in how to change groups of files, and buckets of a primary-key table, on its workers.
+    """
     way = way_of(store)
     if way is Way.KEYED:
-        return keyed.prepare_delete(store, base, predicate)
+        return keyed.prepare_delete(store, base, predicate, run_buckets)
     if base is None:
         return Prepared(way=way)
     schemas = FileSchemas(store)
@@ -89,11 +96,12 @@ def prepare_update(
     predicate: Predicate,
     base: Snapshot | None,
     run: RunGroups | None = None,
+    run_buckets: keyed.RunBuckets | None = None,
 ) -> Prepared:
     """Give rows of a snapshot that fulfil a predicate new values; nothing is committed."""
     way = way_of(store)
     if way is Way.KEYED:
-        return keyed.prepare_update(store, base, checked, predicate)
+        return keyed.prepare_update(store, base, checked, predicate, run_buckets)
     if base is None:
         return Prepared(way=way)
     schemas = FileSchemas(store)

@@ -10,7 +10,7 @@ SPARKS := 4.1 4.2 4.3
 RAYS := 2.52 2.60
 
 .PHONY: demo test lint types unit interop-java interop-s3 soak clean
-.PHONY: bench bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
+.PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
 demo: $(VENV)/.made
@@ -69,6 +69,10 @@ $(RAYS:%=.venvs/ray-%/.made): .venvs/ray-%/.made: pyproject.toml
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	$(BIN)/python bench/run.py
+
+bench-rows: $(VENV)/.made $(PEERS)/.made
+	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
+	$(BIN)/python bench/rows.py
 
 bench-spark: $(VENV)/.made
 	$(BIN)/python bench/spark.py

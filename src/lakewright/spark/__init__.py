@@ -2,6 +2,7 @@
 
 from lakewright.distributed import WriteResult
 from lakewright.spark.ingest import pipeline
+from lakewright.spark.merge import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spark.session import local_session
 from lakewright.spark.streams import foreach_batch, read_stream, write_stream
@@ -13,9 +14,11 @@ __all__ = [
     "attach",
     "foreach_batch",
     "local_session",
+    "merge",
     "pipeline",
     "read_stream",
     "read_table",
+    "upsert",
     "write_stream",
     "write_table",
 ]

@@ -11,8 +11,8 @@ Files of a scan that have one size with others are told by their names. A file t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +25,8 @@ from lakewright.formats.deletion_vectors import Positions
 
 Words: TypeAlias = NDArray[np.uint64]  # a bit for each row of a file, the lowest first, set where it does not count
 
-_POSITION, _SIZE, _NAME = "__lakewright_position", "__lakewright_size", "__lakewright_file"
+POSITION, NUMBER = "__lakewright_position", "__lakewright_number"
+_SIZE, _NAME = "__lakewright_size", "__lakewright_file"
 _START, _WORDS = "__lakewright_start", "__lakewright_words"
 _WORD_BITS, _WORD_SHIFT = 64, 6
 _CASES_MAX = 16  # more files are found faster by a join
@@ -33,11 +34,11 @@ _CASES_MAX = 16  # more files are found faster by a join
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A file some of whose rows do not count."""
+    """A file of a scan that must be told from others, and its rows that do not count, if there are any."""
 
     name: str
     size: int
-    words: Words
+    words: Words = field(default_factory=lambda: np.empty(0, np.uint64))
 
 
 def words_of(positions: Positions, row_count: int) -> Words:
@@ -71,29 +72,30 @@ def sizes_differ(files: Sequence[Marked]) -> bool:
 
 
 def carried(files: Sequence[Marked]) -> list[Column]:
-    """Return what a scan of these files must carry up to `without`."""
+    """Return what a scan of these files must carry up to `without` and `numbered`."""
     place = F.col("_metadata.file_size").alias(_SIZE) if sizes_differ(files) else _name()
-    return [F.col("_metadata.row_index").alias(_POSITION), place]
+    return [F.col("_metadata.row_index").alias(POSITION), place]
 
 
 def carried_names(files: Sequence[Marked]) -> list[str]:
     """Return the names of these columns."""
-    return [_POSITION, _SIZE if sizes_differ(files) else _NAME]
+    return [POSITION, _SIZE if sizes_differ(files) else _NAME]
 
 
 def without(spark: SparkSession, frame: DataFrame, files: Sequence[Marked]) -> DataFrame:
     """Return a scan of files, whose carried columns may be dropped now, without the rows that do not count."""
     starts = np.cumsum([0, *(len(file.words) for file in files)])[:-1].tolist()
-    if not sizes_differ(files):
-        frame, start = _joined(spark, frame, _NAME, [file.name for file in files], starts)
-    elif len(files) > _CASES_MAX:
-        frame, start = _joined(spark, frame, _SIZE, [file.size for file in files], starts)
-    else:
-        start = _case(files, starts)
+    frame, start = _told(spark, frame, files, _START, starts)
     words = pa.array([np.concatenate([file.words for file in files]).view("<i8")], pa.list_(pa.int64()))
     bits = spark.createDataFrame(pa.table({_WORDS: words})).scalar()
-    at = F.shiftright(F.col(_POSITION), _WORD_SHIFT).cast("int") + start
-    return frame.where(F.getbit(F.get(bits, at), F.col(_POSITION).bitwiseAND(_WORD_BITS - 1).cast("int")) == 0)
+    at = F.shiftright(F.col(POSITION), _WORD_SHIFT).cast("int") + start
+    return frame.where(F.getbit(F.get(bits, at), F.col(POSITION).bitwiseAND(_WORD_BITS - 1).cast("int")) == 0)
+
+
+def numbered(spark: SparkSession, frame: DataFrame, files: Sequence[Marked], numbers: Sequence[int]) -> DataFrame:
+    """Return a scan of files with the number of its file in each row."""
+    frame, number = _told(spark, frame, files, NUMBER, numbers)
+    return frame.withColumn(NUMBER, number)
 
 
 def _name() -> Column:
@@ -105,21 +107,33 @@ def _unknown(column: str) -> Column:
     return F.raise_error(text).cast("int")
 
 
-def _case(files: Sequence[Marked], starts: Sequence[int]) -> Column:
-    """Return where the words of a row's file begin, by comparing sizes."""
+def _told(
+    spark: SparkSession, frame: DataFrame, files: Sequence[Marked], what: str, values: Sequence[int]
+) -> tuple[DataFrame, Column]:
+    """Return the frame with, and the column that tells, what belongs to a row's file."""
+    if not sizes_differ(files):
+        return _joined(spark, frame, _NAME, what, dict(zip((file.name for file in files), values, strict=True)))
+    if len(files) > _CASES_MAX:
+        return _joined(spark, frame, _SIZE, what, dict(zip((file.size for file in files), values, strict=True)))
+    return frame, _case(files, values)
+
+
+def _case(files: Sequence[Marked], values: Sequence[int]) -> Column:
+    """Return what belongs to a row's file, by comparing sizes."""
     found = None
-    for file, start in zip(files, starts, strict=True):
+    for file, value in zip(files, values, strict=True):
         here = F.col(_SIZE) == F.lit(file.size)
-        found = F.when(here, F.lit(start)) if found is None else found.when(here, F.lit(start))
+        found = F.when(here, F.lit(value)) if found is None else found.when(here, F.lit(value))
     if found is None:
         raise AssertionError("a scan without files")
     return found.otherwise(_unknown(_SIZE))
 
 
 def _joined(
-    spark: SparkSession, frame: DataFrame, column: str, places: Sequence[object], starts: Sequence[int]
+    spark: SparkSession, frame: DataFrame, column: str, what: str, values: Mapping[str, int] | Mapping[int, int]
 ) -> tuple[DataFrame, Column]:
-    """Return the frame with, and the column that tells, where the words of a row's file begin."""
-    known = spark.createDataFrame(pa.table({column: pa.array(places), _START: pa.array(starts, pa.int32())}))
+    """Return the frame with, and the column that tells, what belongs to a row's file, by a join."""
+    places, told = pa.array(list(values)), pa.array(list(values.values()), pa.int32())
+    known = spark.createDataFrame(pa.table({column: places, what: told}))
     joined = frame.join(F.broadcast(known), column, "left")
-    return joined, F.coalesce(F.col(_START), _unknown(column))
+    return joined, F.coalesce(F.col(what), _unknown(column))

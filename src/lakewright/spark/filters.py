@@ -17,17 +17,21 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
+from typing import TypeAlias
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
+from lakewright.spark.types import spark_type
 from lakewright.spec.comparison import PATTERNS, is_float, like_parts
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import (
     BINARY_ROOTS,
     FLOAT_ROOTS,
     INTEGER_BITS,
+    MICROS_PRECISION,
     TEXT_ROOTS,
+    TIMESTAMP_ROOTS,
     AtomicType,
     DataField,
     DataType,
@@ -47,13 +51,33 @@ _COMPARE: dict[str, Callable[[Column, Column], Column]] = {
     "greaterThan": lambda column, literal: column > literal,
     "greaterOrEqual": lambda column, literal: column >= literal,
 }
+Find: TypeAlias = Callable[[tuple[str, ...]], Column | None]
+
 _ABOVE = frozenset({"greaterThan", "greaterOrEqual", "notBetween"})  # where Spark's NaN would be true
 _UNLIKE = frozenset({"notEqual", "notIn"})  # where NaN matches, which no bounds tell of
 
 
 def to_column(predicate: Predicate, fields: Sequence[DataField]) -> Column | None:
     """Return the predicate as a column over a frame of these fields; None where Spark cannot say it exactly."""
-    return _translated(predicate, frozenset(field.name for field in fields))
+    known = frozenset(field.name for field in fields)
+    return translated(predicate, lambda path: column_at(path) if path[0] in known else None)
+
+
+def is_exact(dtype: DataType | None) -> bool:
+    """Say whether values of a type are the same in Spark."""
+    return not (isinstance(dtype, AtomicType) and dtype.root in TIMESTAMP_ROOTS and dtype.precision > MICROS_PRECISION)
+
+
+def _two_compared(method: str, left: Column, right: Column, dtype: DataType) -> Column | None:
+    """Return how two columns compare, each as a value of a type that holds all of both."""
+    if not isinstance(dtype, AtomicType) or dtype.root == "TIME" or not is_exact(dtype):
+        return None  # columns of TIME compare only in sessions that switch it on
+    one, other = (column.cast(spark_type(dtype)) for column in (left, right))
+    out = _COMPARE[method](one, other)
+    if not is_float(dtype):
+        return out
+    both = one.isNotNull() & other.isNotNull()
+    return F.when(F.isnan(one) | F.isnan(other), F.when(both, F.lit(method == "notEqual"))).otherwise(out)
 
 
 def column_at(path: Sequence[str]) -> Column:
@@ -64,20 +88,24 @@ def column_at(path: Sequence[str]) -> Column:
     return column
 
 
-def _translated(p: Predicate, known: frozenset[str], *, negated: bool = False) -> Column | None:
+def translated(p: Predicate, find: Find, *, negated: bool = False) -> Column | None:
+    """Return the predicate as a column; `find` gives the columns of its paths, None where there is none."""
     match p.method:
         case "alwaysTrue" | "alwaysFalse":
             return F.lit(p.method == "alwaysTrue")
         case "and" | "or" | "not":
-            children = [_translated(child, known, negated=negated or p.method == "not") for child in p.children]
+            children = [translated(child, find, negated=negated or p.method == "not") for child in p.children]
             kept = [child for child in children if child is not None]
             if len(kept) < len(children):
                 return None
             return ~kept[0] if p.method == "not" else reduce(and_ if p.method == "and" else or_, kept)
         case _:
-            if p.dtype is None or not p.path or p.path[0] not in known:
+            column = find(p.path) if p.path else None
+            if p.dtype is None or column is None:
                 return None
-            column = column_at(p.path)
+            if p.other:
+                other = find(p.other)
+                return None if other is None else _two_compared(p.method, column, other, p.dtype)
             if (
                 isinstance(p.dtype, AtomicType)
                 and is_float(p.dtype)

@@ -35,7 +35,18 @@ from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
-from lakewright.spark.bitmaps import Marked, Words, carried, carried_names, rows_in, without, words_of
+from lakewright.spark.bitmaps import (
+    NUMBER,
+    POSITION,
+    Marked,
+    Words,
+    carried,
+    carried_names,
+    numbered,
+    rows_in,
+    without,
+    words_of,
+)
 from lakewright.spark.evolved import converted, partition_column, partition_is_told, partition_type, readable
 from lakewright.spark.filters import column_at, to_column
 from lakewright.spark.session import is_connect, settings
@@ -100,32 +111,40 @@ def native_scan(
     read: TableRead,
     splits: Sequence[DataSplit],
     losers: Mapping[str, Words] | None = None,
+    *,
+    numbers: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """Return the rows of files that Spark can read as a frame in the columns of the read, filtered.
 
-    `losers` names rows that do not count, by file, with those among them that deletion vectors delete.
+    `losers` names rows that do not count, by file, with those among them that deletion vectors delete. Where `numbers`
+    gives files a number, by their paths, the frame begins with two more columns: the number of a row's file, and the
+    position of the row in it.
     """
     schemas = FileSchemas(read.store)
-    groups: dict[tuple[int, str, int], _Group] = {}
-    seen: Counter[object] = Counter()  # sizes and names of files that have lost rows
+    groups: dict[tuple[int, str, int, bool], _Group] = {}
+    seen: Counter[object] = Counter()  # sizes and names of files that must be told apart
     for split in splits:
         for at, file in enumerate(split.files):
             gone = _gone(read.store, schemas, split, at, losers or {})
             if gone is not None and rows_in(gone) == file.row_count:
                 continue
-            key = file.schema_id, "whole", 0
-            if gone is not None:
+            key = file.schema_id, "whole", 0, False
+            if gone is not None or numbers is not None:
                 # Files are told apart by their sizes, and only where these are the same by their names.
-                size = file.schema_id, file.file_size
-                key = file.schema_id, "by name" if seen[size] else "by size", seen[file.file_name]
+                size = file.schema_id, file.file_size, gone is not None
+                key = file.schema_id, "by name" if seen[size] else "by size", seen[file.file_name], gone is not None
                 seen.update([size, file.file_name])
             written = written_fields(schemas.fields_of(file.schema_id), file.write_cols)
             group = groups.setdefault(key, _Group(written, split.snapshot_id))
             group.add(split.file_paths[at], file, gone)
+            if numbers is not None:
+                group.numbers.append(numbers[split.file_paths[at]])
     frames = [_scanned(spark, read, group) for group in groups.values()]
-    return (
-        reduce(DataFrame.union, frames) if frames else spark.createDataFrame([], spark_schema(read.projection.fields))
-    )
+    if frames:
+        return reduce(DataFrame.union, frames)
+    places = {} if numbers is None else {NUMBER: sql.IntegerType(), POSITION: sql.LongType()}
+    told = [sql.StructField(name, dtype) for name, dtype in places.items()]
+    return spark.createDataFrame([], sql.StructType([*told, *spark_schema(read.projection.fields)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +216,12 @@ class _Group:
     paths: list[str] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
     gone: list[Marked] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[Marked]:
+        """The files that the scan must tell apart."""
+        return self.gone or ([Marked(file.file_name, file.file_size) for file in self.files] if self.numbers else [])
 
     def add(self, path: str, file: DataFile, gone: Words | None) -> None:
         """Take one more file."""
@@ -240,8 +265,9 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     # A scan without any column of the files would be none.
     stored = plan.file_fields or tuple(f for f in group.written if f.name not in keys)[:1]
     frame = _loaded(spark, store, stored, group)
-    if group.gone:
-        frame = frame.select("*", *carried(group.gone))
+    told = group.told
+    if told:
+        frame = frame.select("*", *carried(told))
     places = dict(zip((f.id for f in plan.read_fields), plan.places, strict=True))
     columns = []
     for wanted in projection.read_fields:
@@ -254,13 +280,16 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
             column = converted(column_at([stored[place].name]), stored[place].type, wanted.type)
             column = column if stored[place] == wanted else column.alias(wanted.name)
         columns.append(column)
-    frame = frame.select(*columns, *(carried_names(group.gone) if group.gone else []))
+    frame = frame.select(*columns, *(carried_names(told) if told else []))
     condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
     if condition is not None:
         frame = frame.where(condition)
     if group.gone:
         frame = without(spark, frame, group.gone)
-    elif _are_outputs(projection):
+    if group.numbers:
+        frame = numbered(spark, frame, told, group.numbers)
+        return frame.select(NUMBER, POSITION, *_outputs(projection))
+    if not told and _are_outputs(projection):
         return frame
     return frame.select(*_outputs(projection))
 

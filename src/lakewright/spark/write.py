@@ -83,7 +83,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     `concurrency` is the largest number of tasks that write, `distribution` how rows are brought together for them, and
     `progress` a callback, or False for no bar.
     """
-    _check_frame(df)
+    check_frame(df)
     target = open_table(table) if isinstance(table, str) else table
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency)
     publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
@@ -109,7 +109,7 @@ def write_spark(
 
     `spark_options` are run-time settings of the session, for the time of this write.
     """
-    _check_frame(df)
+    check_frame(df)
     check_concurrency(concurrency)
     instead = ", or lakewright.spark.foreach_batch for the batches of a stream"
     job, publication = job_of_builder(write, overwrite=overwrite, instead=instead)
@@ -130,7 +130,7 @@ def write_micro_batch(
     A batch that the stream has committed already writes nothing. `overwrite` replaces the whole table, as a stream in
     complete mode wants it.
     """
-    _check_frame(df)
+    check_frame(df)
     target = open_table(table) if isinstance(table, str) else table
     check_call(target, mode, concurrency=concurrency)
     # What is published after this look is found by the commit.
@@ -202,7 +202,8 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument
 
 
-def _check_frame(df: DataFrame) -> None:
+def check_frame(df: DataFrame) -> None:
+    """Refuse what is no frame of Spark, or one without an end."""
     if not hasattr(df, "mapInArrow"):
         raise InvalidInputError(
             f"a {type(df).__name__} is no Spark frame: write pandas, polars and Arrow data with lakewright.write_table"

@@ -104,6 +104,18 @@ class MergePlan:
         return tuple(names)
 
     @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The columns of the source that decide, or that values are made from."""
+        names = dict.fromkeys(name for _, name in self.on)
+        rules = (*self.matched, *self.not_matched)
+        for condition in (self.residual, *(rule.condition for rule in rules)):
+            refs = () if condition is None else condition.refs
+            names |= dict.fromkeys(sorted(ref.name for ref in refs if ref.side is Side.SOURCE))
+        for rule in rules:
+            names |= dict.fromkeys(() if rule.assignments is None else rule.assignments.source_columns)
+        return tuple(names)
+
+    @property
     def deletes(self) -> bool:
         """Say whether some clause deletes rows."""
         return any(rule.assignments is None for rule in (*self.matched, *self.by_source))

@@ -133,6 +133,13 @@ def test_a_sample_foretells_how_large_a_dictionary_becomes(distinct: int, want: 
     assert bool(dictionary_columns(pa.table({"n": values}))) == want
 
 
+@pytest.mark.parametrize(("frequent", "want"), [(0.02, False), (0.3, False), (0.9, True)])
+def test_one_frequent_value_does_not_make_a_dictionary_of_all_others(frequent: float, want: bool) -> None:
+    rng = np.random.default_rng(3)
+    values = np.where(rng.random(100_000) < frequent, 0.0, rng.random(100_000))
+    assert bool(dictionary_columns(pa.table({"n": values}))) == want
+
+
 @pytest.mark.parametrize(
     ("arrow", "text", "want"),
     [

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -168,13 +169,20 @@ def dictionary_columns(table: pa.Table) -> list[str]:
 
 def _repeats(sample: pa.Array, share: float) -> bool:
     """Say whether a sample is one of few enough values; `share` is how many times as long the column is."""
-    values = len(sample) - sample.null_count
+    sample = sample.drop_null()
+    values = len(sample)
     if values == 0:
         return False
-    distinct = len(sample.unique()) - bool(sample.null_count)
+    counts = sample.value_counts().field(1).to_numpy()
     # So many values, all equally frequent, would be worth a dictionary. How many of them would such a sample show?
     most = min(values * share / 2, _DICTIONARY_BYTES * values / max(1, sample.nbytes))
-    return bool(distinct <= most * -math.expm1(-values / most))
+    if len(counts) > most * -math.expm1(-values / most):
+        return False
+    # One value that is frequent must not hide that all others are not: the seldom ones tell how many more there are.
+    once, twice = np.bincount(counts, minlength=3)[1:3].tolist()
+    hidden = once * (once - 1) / (2 * (twice + 1))
+    to_come = hidden * -math.expm1((1 - share) * once / hidden) if hidden else 0
+    return bool(len(counts) + to_come <= most)
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

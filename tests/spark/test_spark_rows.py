@@ -1,0 +1,156 @@
+"""Row-level changes by Spark's workers: the rows and the counts of the embedded verbs, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+import lakewright as lw
+from lakewright.commit.committer import Committer
+from lakewright.commit.message import CommitMessage
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
+from lakewright.spark import rows as verbs
+from lakewright.spark.read import read_table
+from lakewright.spec.snapshot import Snapshot
+from support.row_changes import KINDS, SCHEMA, VECTORS
+from support.spark_traps import TrapStorage, trapped
+from support.spark_writes import assert_tidy, new_table, rows_of, sorted_rows
+
+WIDE = {"bucket": "-1", "dynamic-bucket.target-row-num": "5"}
+# Of each kind: partition columns, primary key, options. Keys in partitions need not lie in the partition that was read.
+TABLES: dict[str, tuple[list[str], list[str], dict[str, str]]] = {
+    **{name: KINDS[name] for name in ("plain", "plain, buckets", "vectors", "vectors of 64 bits, partitions")},
+    **{name: KINDS[name] for name in ("vectors, buckets, avro", "tracked, vectors, partitions")},
+    **{name: KINDS[name] for name in ("evolution", "evolution, vectors")},
+    **{name: KINDS[name] for name in ("keyed", "keyed, partitions, vectors", "keyed, dynamic", "keyed, changelog")},
+    "keyed, hidden level 0": (["p"], ["p", "id"], {"bucket": "2", "write-only": "true"} | VECTORS),
+    "keyed across partitions": (["p"], ["id"], WIDE),
+}
+VERSIONS = {"bucket": "2", "sequence.field": "n", "ignore-delete": "true"}
+
+
+def table_of(kind: str, root: Path, name: str = "t") -> lw.FileStoreTable:
+    """Make a table of a kind with three writes in it, of which keys have several versions."""
+    partitions, keys, options = TABLES.get(kind, ([], ["id"], VERSIONS))
+    required = {*partitions, *keys}
+    columns = pa.schema([field.with_nullable(field.name not in required) for field in SCHEMA])
+    table = new_table(root, keys=keys, partitions=partitions, options=options, name=name, columns=columns)
+    for first in (0, 10, 15):
+        lw.write_table(some_rows(first, 20), table)
+    return table
+
+
+def some_rows(first: int, count: int) -> pa.Table:
+    """Make rows with ids from `first` on."""
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": list(numbers),
+            "p": [n % 3 for n in numbers],
+            "n": [n % 5 if n % 7 else None for n in numbers],
+            "name": [f"a{n}" for n in numbers],
+            "tag": [first * 100 + n for n in numbers],
+        },
+        SCHEMA,
+    )
+
+
+def seen_by_merging(table: lw.FileStoreTable) -> list[tuple[object, ...]]:
+    """Return all rows, those of level 0 too, and what the table says of them."""
+    table = table.copy({"deletion-vectors.merge-on-read": "true"})
+    hidden = ["_ROW_ID", "_SEQUENCE_NUMBER"] if table.options.row_tracking_enabled() else []
+    return sorted_rows(lw.read_table(table, columns=[*SCHEMA.names, *hidden]))
+
+
+def seen_by_spark(spark: SparkSession, table: lw.FileStoreTable) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in read_table(spark, table).collect()), key=repr)
+
+
+@pytest.mark.filterwarnings("ignore:.*STAY HIDDEN:lakewright.errors.LakewrightWarning")
+@pytest.mark.parametrize("kind", TABLES)
+def test_delete_and_update_do_what_they_do_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
+    where = "n = 2 OR id IN (3, 99) OR (p = 1 AND n IS NULL)"
+    done, wanted = verbs.delete(spark, ours, where), theirs.delete(where)
+    assert (done.deleted, done.updated, done.way) == (wanted.deleted, 0, wanted.way)
+    assert done.deleted > 3
+    given = {"n": pc.field("n") + 10, "name": lambda rows: pc.utf8_upper(rows["name"])}
+    done, wanted = verbs.update(spark, ours, given, "p > 0 AND n < 4"), theirs.update(given, "p > 0 AND n < 4")
+    assert (done.deleted, done.updated, done.partitions) == (0, wanted.updated, wanted.partitions)
+    assert done.updated > 3
+    assert seen_by_merging(ours) == seen_by_merging(theirs)
+    assert seen_by_spark(spark, ours) == rows_of(ours)
+    assert_tidy(ours)
+
+
+def test_nothing_to_change_makes_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    for kind in ("vectors", "keyed"):
+        table = table_of(kind, tmp_path, kind)
+        before = table.store.snapshots.latest_id()
+        assert verbs.delete(spark, table, "id = 77").is_empty
+        assert verbs.update(spark, table, {"n": 1}, "p = 77").snapshot_id is None
+        assert table.store.snapshots.latest_id() == before
+        assert_tidy(table)
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "name"),
+    [("keyed", "open_output", "data-"), ("plain", "open_output", "data-"), ("vectors", "create", "index-")],
+)
+def test_a_worker_that_is_killed_is_replaced(
+    spark: SparkSession, tmp_path: Path, kind: str, call: str, name: str
+) -> None:
+    table = table_of(kind, tmp_path)
+    wanted = [row for row in seen_by_merging(table) if row[1] != 1]
+    trap = TrapStorage(durable=False, call=call, name=name, deed="kill", marks=str(tmp_path / "marks"))
+    result = verbs.delete(spark, trapped(table, trap), "p = 1")
+    assert (tmp_path / "marks" / "0").exists()
+    assert result.deleted > 0
+    assert seen_by_merging(table) == wanted
+    assert_tidy(table)
+
+
+@pytest.mark.parametrize("kind", ["keyed", "vectors"])
+def test_whoever_is_overtaken_begins_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = table_of(kind, tmp_path)
+    commit, others = Committer.commit, [lambda: table.update({"n": 50}, "id = 4"), lambda: table.delete("id = 5")]
+
+    def overtaken(
+        committer: Committer, messages: Sequence[CommitMessage], *, operation: str | None = None
+    ) -> Snapshot | None:
+        if others:
+            others.pop()()  # it commits too, and meets the next of them
+        return commit(committer, messages, operation=operation)
+
+    wanted = [row for row in seen_by_merging(table) if row[0] != 5]
+    monkeypatch.setattr(Committer, "commit", overtaken)
+    result = verbs.update(spark, table, {"n": pc.field("n") + 1}, "id IN (4, 5, 6)")
+    assert (result.updated, result.attempts) == (2, 2)
+    new = {4: 51, 6: 2}
+    assert seen_by_merging(table) == sorted(
+        [(*r[:2], new.get(int(str(r[0])), r[2]), *r[3:5]) for r in wanted], key=repr
+    )
+    assert_tidy(table)
+
+
+def test_errors_are_those_of_the_core(spark: SparkSession, tmp_path: Path) -> None:
+    keyed = table_of("keyed, versions", tmp_path)
+    with pytest.raises(ColumnNotExistException, match="no column 'nowhere'"):
+        verbs.delete(spark, keyed, "nowhere = 1")
+    with pytest.raises(InvalidInputError, match="'id' cannot be assigned"):
+        verbs.update(spark, keyed, {"id": 1})
+    with pytest.raises(UnsupportedError, match="reset 'ignore-delete'"):
+        verbs.delete(spark, keyed, "id = 1")
+    with pytest.raises(InvalidInputError, match="older than it is") as caught:  # only a task can see that
+        verbs.update(spark, keyed, {"n": -1}, "id = 4")
+    assert caught.value.facts["option"] == "sequence.field"
+    with pytest.raises(InvalidInputError, match="'name'"):
+        verbs.update(spark, keyed, {"name": lambda rows: rows["name"].slice(1)}, "id < 9")
+    assert_tidy(keyed)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +14,13 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.table import FileStoreTable
 from lakewright.update.merge import MergeClauses
 from lakewright.update.result import UpdateResult
+from support.spark_writes import assert_tidy
 
+merge_module = importlib.import_module("lakewright.spark.merge")  # its name is that of a function, too
 VECTORS = {"deletion-vectors.enabled": "true"}
 TRACKED = {"row-tracking.enabled": "true"}
 EVOLUTION = {**TRACKED, "data-evolution.enabled": "true"}
@@ -86,3 +91,120 @@ def test_a_merge_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path, kin
     assert _counts(result) == _counts(embedded)
     assert result.way == embedded.way
     assert result.snapshot_id == embedded.snapshot_id  # one commit
+
+
+def test_rows_that_no_source_row_matches_are_changed_in_every_file(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (_table(tmp_path / name, VECTORS) for name in ("embedded", "spark"))
+    on = "t.id = s.id AND (t.p <> s.p OR s.n >= t.n)"
+    changes = CHANGES.append_column("n32", CHANGES.column("id").cast(pa.int32()))
+    builders = one.merge(changes, on=on), lws.merge(spark.createDataFrame(changes), other, on)
+    embedded, result = (
+        builder.when_matched_delete(condition="s.n32 > 11")
+        .when_not_matched_by_source_update({"x": "alone"}, condition="t.n < 16")
+        .when_not_matched_by_source_delete(condition="t.id > 20")
+        .execute()
+        for builder in builders
+    )
+    assert _rows(other) == _rows(one)
+    assert _counts(result) == _counts(embedded)
+
+
+def test_of_equal_keys_in_the_frame_the_last_counts(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (_table(tmp_path / name, {**TRACKED, **VECTORS}, ("p",)) for name in ("embedded", "spark"))
+    ids = [1, 1, 50, 50, None, None, 12, 1]
+    rows = pa.table({"id": pa.array(ids, pa.int32()), "p": list("bbaaaaab"), "n": [float(n) for n in range(8)]})
+    embedded = one.upsert(rows, ["id", "p"])
+    result = lws.upsert(spark.createDataFrame(rows).repartition(1), other, ["id", "p"])
+    assert _rows(other) == _rows(one)
+    assert _counts(result) == _counts(embedded) == (0, 2, 3)
+    moved = lw.read_table(other, columns=["id", "_ROW_ID"], filter="id IN (1, 12)").to_pylist()
+    assert moved == lw.read_table(one, columns=["id", "_ROW_ID"], filter="id IN (1, 12)").to_pylist()
+
+
+def test_a_table_without_a_snapshot_gets_new_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path, files=0)
+    result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
+    assert (result.snapshot_id, _counts(result)) == (1, (0, 0, 8))
+    assert len(_rows(table)) == 8
+
+
+def test_two_source_rows_for_one_row_are_an_error_and_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path, VECTORS)
+    before = table.store.snapshots.latest_id()
+    twice = spark.createDataFrame([(5, "one"), (5, "two"), (99, "new")], "id long, x string")
+    said = lws.merge(twice, table, "id").when_matched_update({"x": lw.source_col("x")}).when_not_matched_insert()
+    with pytest.raises(InvalidInputError, match="id = 5 is matched by 2 rows of the source"):
+        said.execute()
+    assert table.store.snapshots.latest_id() == before
+    assert_tidy(table)
+
+
+def test_what_spark_compares_in_another_way_is_refused_or_spelled_out(spark: SparkSession, tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    columns = pa.schema({"f": pa.float64(), "t": pa.timestamp("ns"), "n": pa.int64()})
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table([[0.0, float("nan"), None, 2.5], [1, 2, 3, 4], [0, 1, 2, 3]], schema=columns), table)
+    source = spark.createDataFrame(pa.table({"f": [-0.0, float("nan"), None, 2.5], "n": [10, 11, 12, 13]}))
+    result = lws.merge(source, table, "f").when_matched_update({"n": lw.source_col("n")}).execute()
+    assert result.updated == 2  # the zeros are one number, NaN and null match nothing
+    assert sorted(lw.read_table(table).column("n").to_pylist()) == [1, 2, 10, 13]
+    times = source.selectExpr("timestamp_ntz'2020-01-01 00:00:00' AS t", "n")
+    with pytest.raises(UnsupportedError, match="cannot match 't'"):
+        lws.merge(times, table, "t").when_matched_delete().execute()
+    with pytest.raises(UnsupportedError, match="cannot ask"):
+        lws.merge(times, table, "t.n = s.n AND t.t > s.t").when_matched_delete().execute()
+
+
+def test_a_merge_that_lost_a_race_begins_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _table(tmp_path, VECTORS)
+    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), merge_module.apply_on
+
+    def overtaken(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever is given
+        if len(_rows(table)) == 28:
+            lw.write_table(new, table)
+        return real(*args, **named)
+
+    monkeypatch.setattr(merge_module, "apply_on", overtaken)
+    result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
+    assert result.attempts == 2
+    assert _counts(result) == (0, 5, 3)  # 41 is not inserted any more
+    assert_tidy(table)
+
+
+def test_rows_are_changed_by_their_ids_wherever_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """In files that imply the ids of their rows, and in those of moved rows that carry them."""
+    tables = [_table(tmp_path / name, {**TRACKED, **VECTORS}) for name in ("embedded", "spark")]
+    for table in tables:
+        table.update({"x": "moved"}, where="id IN (5, 25)")
+    values = pa.table({"_ROW_ID": [25, 5, 8, 19], "n": [0.1, 0.2, 0.3, 0.4], "y": [1, 2, 3, 4]})
+    one, other = tables
+    embedded = one.update_by_row_id(values, ["n"])
+    result = lws.update_by_row_id(spark.createDataFrame(values), other, ["n"])
+    assert _counts(result) == _counts(embedded) == (0, 4, 0)
+    gone = pa.table({"_ROW_ID": [5, 3, 8, 1, 1]})
+    embedded, result = one.delete_by_row_id(gone), lws.delete_by_row_id(spark.createDataFrame(gone), other)
+    assert _counts(result) == _counts(embedded) == (3, 0, 0)  # 3 was deleted before
+    assert _rows(other, "_ROW_ID") == _rows(one, "_ROW_ID")
+
+
+def test_ids_that_are_unknown_null_deleted_or_there_twice_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path, {**EVOLUTION, **VECTORS})
+    before = table.store.snapshots.latest_id()
+
+    def refused(ids: Sequence[int | None], match: str) -> None:
+        frame = spark.createDataFrame(pa.table({"_ROW_ID": pa.array(ids, pa.int64()), "n": [1.0] * len(ids)}))
+        with pytest.raises(InvalidInputError, match=match):
+            lws.update_by_row_id(frame, table)
+
+    refused([1, 99, 30], "the row ids 30, 99 are unknown")
+    refused([1, None], "1 row ids are null")
+    refused([1, 2, 2], "the row id 2 is there twice")
+    refused([1, 3], "the row id 3 is deleted")
+    assert table.store.snapshots.latest_id() == before
+    assert_tidy(table)
+    with pytest.raises(UnsupportedError, match="does not track its rows"):
+        lws.delete_by_row_id(spark.range(1), _table(tmp_path / "plain", files=0))

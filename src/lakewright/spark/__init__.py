@@ -4,6 +4,7 @@ from lakewright.distributed import WriteResult
 from lakewright.spark.ingest import pipeline
 from lakewright.spark.merge import merge, upsert
 from lakewright.spark.read import read_table
+from lakewright.spark.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.spark.session import local_session
 from lakewright.spark.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.views import attach
@@ -12,12 +13,14 @@ from lakewright.spark.write import write_table
 __all__ = [
     "WriteResult",
     "attach",
+    "delete_by_row_id",
     "foreach_batch",
     "local_session",
     "merge",
     "pipeline",
     "read_stream",
     "read_table",
+    "update_by_row_id",
     "upsert",
     "write_stream",
     "write_table",

@@ -1,26 +1,33 @@
 """Rows of a snapshot and where they lie: groups of files in, a frame with their numbers, positions and columns out.
 
+And the way back: rows that know the group of files which they change in, a frame out whose tasks have groups one after
+the other, each with its rows.
+
 Files that Spark's own scan reads exactly as the core does go through it, and tell the position of a row themselves;
-all others through the core's reader, on the workers. What always holds: only live rows are there, a group's number is
-its place in the list that was given, and columns are called by their places too, so that no name is in the way.
+all others through the core's reader, on the workers. What always holds: only live rows are there; columns are called
+by their places, so that no name is in the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import TableRead, TableScan
+from lakewright.read.plan import Packing
 from lakewright.read.projection import plan_projection
 from lakewright.read.scan import FileSchemas
 from lakewright.read.shares import shares
 from lakewright.read.split import DataSplit
-from lakewright.spark.estimate import parallelism
+from lakewright.spark.estimate import parallelism, size_of
 from lakewright.spark.filters import to_column
 from lakewright.spark.merged import over_shares
 from lakewright.spark.scan import native_scan, native_splits
@@ -29,8 +36,9 @@ from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.update.find import hidden_fields, locate
 
-GROUP, POSITION, PART = "group", "position", "part"
+GROUP, POSITION, PART, TASK = "group", "position", "part", "task"
 
+_TASK_BYTES = 64 << 20  # of the rows that change groups, worth a task of their own
 _PLACE = (
     DataField(0, GROUP, AtomicType("INT", nullable=False)),
     DataField(1, POSITION, AtomicType("BIGINT", nullable=False)),
@@ -40,7 +48,7 @@ _PLACE = (
 def located(
     spark: SparkSession,
     store: TableStore,
-    parts: Sequence[DataSplit],
+    parts: Mapping[int, DataSplit],
     columns: Sequence[str],
     predicate: Predicate = TRUE,
 ) -> DataFrame:
@@ -48,8 +56,8 @@ def located(
     names = [GROUP, POSITION, *(column_name(at) for at in range(len(columns)))]
     known = {field.name: field for field in (*store.schema.fields, *hidden_fields(store))}
     fields = tuple(known[name] for name in columns)
-    numbers = {part.file_paths[0]: number for number, part in enumerate(parts)}
-    native, rest = _parted(store, parts, columns, predicate)
+    numbers = {part.file_paths[0]: number for number, part in parts.items()}
+    native, rest = _parted(store, list(parts.values()), columns, predicate)
     frames = []
     if native:
         projection = plan_projection(store.schema.fields, list(columns), predicate)
@@ -68,11 +76,58 @@ def column_name(place: int) -> str:
     return f"t{place}"
 
 
-def numbered_parts(spark: SparkSession, parts: Sequence[DataSplit]) -> DataFrame:
-    """Return groups as rows: `group`, and `part`, which is the group itself."""
-    numbers = pa.array(range(len(parts)), pa.int32())
-    data = pa.array([part.serialize() for part in parts], pa.binary())
-    return spark.createDataFrame(pa.table({GROUP: numbers, PART: data}))
+def by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, order: str) -> DataFrame:
+    """Bring rows to the tasks of their groups, in the order of groups; rows without one come first, in any task.
+
+    The frame has `group`, `task` for rows without a group, and a column that rows of a group are ordered by. The first
+    row of every group is null in all columns but `part`, which is the group itself.
+    """
+    columns = [name for name in frame.columns if name != TASK]
+    target = F.coalesce(F.col(GROUP) % tasks, F.col(TASK)).alias(TASK)
+    frame = frame.select(target, *columns, F.lit(None).cast("binary").alias(PART))
+    if parts:
+        types = dict(frame.dtypes)
+        empty = [F.lit(None).cast(types[name]).alias(name) for name in columns if name != GROUP]
+        numbers = pa.array(range(len(parts)), pa.int32())
+        data = pa.array([part.serialize() for part in parts], pa.binary())
+        groups = frame.sparkSession.createDataFrame(pa.table({GROUP: numbers, PART: data}))
+        frame = frame.unionByName(groups.select((F.col(GROUP) % tasks).alias(TASK), GROUP, *empty, PART))
+    frame = frame.repartitionById(tasks, F.col(TASK)).sortWithinPartitions(GROUP, order)
+    return frame.select(*columns, PART)
+
+
+def groups_in(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSplit | None, Iterator[pa.RecordBatch]]]:
+    """Yield the groups that a task gets with the rows of each, if any; all must be taken before the next group.
+
+    Rows of no group come first, with None.
+    """
+    for number, runs in groupby(_runs(batches), key=itemgetter(0)):
+        rows = (run for _, run in runs)
+        if number is None:
+            yield None, rows
+            continue
+        first = next(rows)
+        part = DataSplit.deserialize(first.column(PART)[0].as_py())
+        yield part, chain([first.slice(1)], rows)
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Cut batches where the group changes."""
+    for batch in batches:
+        column = batch.column(GROUP)
+        if column.null_count:
+            yield None, batch.slice(0, column.null_count)
+        numbers = column.slice(column.null_count).to_numpy()
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)] if len(numbers) else []
+        for start, end in pairwise(bounds):
+            yield int(numbers[start]), batch.slice(column.null_count + start, end - start)
+
+
+def task_count(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit], source: DataFrame) -> int:
+    """Return how many tasks change groups: as many as can run at once, more where files or rows ask for them."""
+    packing = Packing.of(store.options)
+    files = min(len(parts), sum(packing.weight(part.files) for part in parts) // packing.target_bytes)
+    return max(parallelism(spark), files, (size_of(source) or 0) // _TASK_BYTES)
 
 
 def _parted(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import groupby
 from operator import and_
 
 import numpy as np
@@ -25,13 +24,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from lakewright.catalog.open import open_table
 from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.read.plan import Packing
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
-from lakewright.spark.estimate import parallelism, size_of
 from lakewright.spark.filters import is_exact, translated
 from lakewright.spark.groups import apply_on, insert_on
-from lakewright.spark.located import GROUP, PART, POSITION, column_name, located, numbered_parts
+from lakewright.spark.located import GROUP, POSITION, TASK, by_group, column_name, groups_in, located, task_count
 from lakewright.spark.types import arrow_schema_of, spark_type
 from lakewright.spark.write import check_frame
 from lakewright.spec.arrow import from_arrow_type
@@ -51,7 +48,6 @@ from lakewright.update.run import Prepare, Prepared, change, check_assigned, con
 from lakewright.update.values import Side
 from lakewright.update.ways import way_of
 
-_TASK_BYTES = 64 << 20  # of the source that are worth a task of their own
 _CHUNK_ROWS = 1 << 16  # new rows that are made at once
 
 
@@ -131,7 +127,10 @@ def _prepare(store: TableStore, source: _Source, plan: MergePlan, base: Snapshot
         parts = groups(store, base, TRUE if plan.by_source else plan.prunes)
         job = ChangeJob.on(store, base)
         known = knowing_all(job, parts)
-        frame = _by_group(spark, sides, parts)
+        tasks = task_count(spark, store, parts, source.frame)
+        frame = sides.joined(spark, parts) if parts else sides.alone()
+        spread = F.pmod(F.hash(*sides.keys()), F.lit(tasks)).alias(TASK)
+        frame = by_group(frame.select(spread, *_columns(plan)), parts, tasks, POSITION)
         done = apply_on(spark, frame, known, replace(work, written=known.store), inserts=store)
         prepared = concluded(job, done.applied)
     return replace(
@@ -142,36 +141,12 @@ def _prepare(store: TableStore, source: _Source, plan: MergePlan, base: Snapshot
     )
 
 
-def _by_group(spark: SparkSession, sides: _Sides, parts: Sequence[DataSplit]) -> DataFrame:
-    """Return rows of the source by the group they meet, after those that meet none; groups come with them."""
-    frame = sides.joined(spark, parts) if parts else sides.alone()
-    tasks = _tasks(spark, sides, parts)
-    spread = F.pmod(F.hash(*sides.keys()), F.lit(tasks))
-    target = F.coalesce(F.col(GROUP) % tasks, spread).alias("task")
-    columns = _columns(sides.plan)
-    frame = frame.select(target, *columns)
-    if parts:
-        types = dict(frame.dtypes)
-        empty = [F.lit(None).cast(types[name]).alias(name) for name in columns if name not in {GROUP, PART}]
-        marks = numbered_parts(spark, parts).select((F.col(GROUP) % tasks).alias("task"), GROUP, PART, *empty)
-        frame = frame.unionByName(marks)
-    frame = frame.repartitionById(tasks, F.col("task")).sortWithinPartitions(GROUP, POSITION)
-    return frame.select(*columns)
-
-
 def _columns(plan: MergePlan) -> list[str]:
-    return [GROUP, POSITION, PART, *(_source_name(at) for at in range(len(plan.source_columns)))]
+    return [GROUP, POSITION, *(_source_name(at) for at in range(len(plan.source_columns)))]
 
 
 def _source_name(place: int) -> str:
     return f"s{place}"
-
-
-def _tasks(spark: SparkSession, sides: _Sides, parts: Sequence[DataSplit]) -> int:
-    """Return how many tasks change and insert: as many as can run at once, more where files or rows ask for them."""
-    packing = Packing.of(sides.store.options)
-    files = min(len(parts), sum(packing.weight(part.files) for part in parts) // packing.target_bytes)
-    return max(parallelism(spark), files, (size_of(sides.source.frame) or 0) // _TASK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +160,15 @@ class _Sides:
     def alone(self) -> DataFrame:
         """Return the rows of the source with the place of no row."""
         nowhere = [F.lit(None).cast("int").alias(GROUP), F.lit(None).cast("long").alias(POSITION)]
-        return self._source().select("*", *nowhere, _no_part())
+        return self._source().select("*", *nowhere)
 
     def joined(self, spark: SparkSession, parts: Sequence[DataSplit]) -> DataFrame:
         """Return the rows of the source with the places of the rows that they meet, or of none."""
         names = self._target_names()
         condition = self._condition(names)
-        target = located(spark, self.store, parts, names, self.plan.prunes)
+        target = located(spark, self.store, dict(enumerate(parts)), names, self.plan.prunes)
         how = "left" if self.plan.not_matched else "inner"
-        return self._source().join(target, condition, how).select("*", _no_part())
+        return self._source().join(target, condition, how)
 
     def keys(self) -> list[Column]:
         """Return the columns of the source that rows are joined by."""
@@ -278,10 +253,6 @@ def _key_name(place: int) -> str:
     return f"k{place}"
 
 
-def _no_part() -> Column:
-    return F.lit(None).cast("binary").alias(PART)
-
-
 # ---- on an executor --------------------------------------------------------------------------------------------------
 
 
@@ -297,12 +268,12 @@ class _Work:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[GroupChange | pa.Table]:
         """Yield what becomes of rows that are ordered by group; those that meet none come first."""
         schemas = FileSchemas(self.store)
-        for group, runs in groupby(_runs(batches), key=lambda run: run[0]):
-            rows = (run for _, run in runs)
-            if group is None:
-                yield from self._inserts(rows)
+        for part, runs in groups_in(batches):
+            if part is None:
+                yield from self._inserts(runs)
                 continue
-            found = self._change(pa.Table.from_batches(list(rows)), schemas)
+            rows = pa.Table.from_batches(list(runs))
+            found = self._change(part, rows, schemas) if rows.num_rows or self.plan.by_source else None
             if found is not None and not found.is_empty:
                 check_assigned(self.store, self.written or self.store, found)
                 yield found
@@ -318,12 +289,8 @@ class _Work:
         named = rows.select([_source_name(at) for at in range(len(self.columns))]).rename_columns(list(self.columns))
         return read_source(named, self.store.name)
 
-    def _change(self, rows: pa.Table, schemas: FileSchemas) -> GroupChange | None:
-        """Return what becomes of one group: its first row brings the group itself, the others are of the source."""
-        part = DataSplit.deserialize(rows.column(PART)[0].as_py())
-        rows = rows.slice(1)
-        if not rows.num_rows and not self.plan.by_source:
-            return None
+    def _change(self, part: DataSplit, rows: pa.Table, schemas: FileSchemas) -> GroupChange:
+        """Return what becomes of one group, given the rows of the source that meet its rows."""
         met = rows.column(POSITION).to_numpy()
         source = self._source(rows)
         deleted: list[Positions] = []
@@ -345,18 +312,6 @@ class _Work:
         if left:
             raise LakewrightError(f"{self.store.name}: {left} rows of {part.files[0].file_name} were not found again")
         return GroupChange(part, joined(deleted), joined(updated), pa.concat_tables(values) if values else None)
-
-
-def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Cut batches where the group changes."""
-    for batch in batches:
-        column = batch.column(GROUP)
-        if column.null_count:
-            yield None, batch.slice(0, column.null_count)
-        numbers = column.slice(column.null_count).to_numpy()
-        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()] if len(numbers) else []
-        for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
-            yield int(numbers[start]), batch.slice(column.null_count + start, end - start)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -70,9 +70,7 @@ def prepare_delete(store: TableStore, ids: Ids, base: Snapshot | None) -> Prepar
     places = {_name(one.part): one.positions for one in found}
 
     def decide(part: DataSplit) -> GroupChange:
-        gone, positions = vectors.deleted_of(store, part), places[_name(part)]
-        left = positions if gone is None else positions[~np.isin(positions, gone)]
-        return GroupChange(part, deleted=left)
+        return GroupChange(part, deleted=still_live(store, part, places[_name(part)]))
 
     return change_groups(ChangeJob.on(store, base), [one.part for one in found], decide)
 
@@ -86,9 +84,7 @@ def prepare_update(store: TableStore, rows: NewValues, base: Snapshot | None) ->
 
     def decide(part: DataSplit) -> GroupChange:
         one = places[_name(part)]
-        gone = vectors.deleted_of(store, part)
-        if gone is not None and (hit := np.isin(one.positions, gone)).any():
-            _refuse(store, rows.ids[one.numbers[hit]], "is deleted", "are deleted", "update rows that are there")
+        check_live(store, part, one.positions, rows.ids[one.numbers])
         return GroupChange(part, updated=one.positions, values=rows.at(one.numbers))
 
     return change_groups(ChangeJob.on(store, base), [one.part for one in found], decide)
@@ -167,8 +163,8 @@ def by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list[Found]
     if not len(ids):
         return []
     parts = [] if base is None else groups(store, base, _between(int(ids[0]), int(ids[-1])))
-    found, missing = _in_ranges([part for part in parts if not _holds_ids(part)], ids)
-    moved = [part for part in parts if _holds_ids(part)]
+    found, missing = _in_ranges([part for part in parts if not holds_ids(part)], ids)
+    moved = [part for part in parts if holds_ids(part)]
     # A row that was updated is deleted where it was, and has gone elsewhere with its id.
     left = missing | _gone(store, found, len(ids)) if moved else missing
     for part in moved:
@@ -178,8 +174,26 @@ def by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list[Found]
             missing[one.numbers] = False
             found[:-1] = [_without(other, one.numbers) for other in found[:-1]]
     if missing.any():
-        _refuse(store, ids[missing], "is unknown", "are unknown", "read the table again and take the ids it has now")
+        refuse_unknown(store, ids[missing])
     return [one for one in found if len(one.positions)]
+
+
+def refuse_unknown(store: TableStore, ids: Ids) -> None:
+    """Raise the error of ids that are nowhere."""
+    _refuse(store, ids, "is unknown", "are unknown", "read the table again and take the ids it has now")
+
+
+def still_live(store: TableStore, part: DataSplit, positions: Positions) -> Positions:
+    """Return the positions of rows that are not deleted."""
+    gone = vectors.deleted_of(store, part)
+    return positions if gone is None else positions[~np.isin(positions, gone)]
+
+
+def check_live(store: TableStore, part: DataSplit, positions: Positions, ids: Ids) -> None:
+    """Refuse rows that are deleted."""
+    gone = vectors.deleted_of(store, part)
+    if gone is not None and (hit := np.isin(positions, gone)).any():
+        _refuse(store, ids[hit], "is deleted", "are deleted", "update rows that are there")
 
 
 def _gone(store: TableStore, found: Sequence[Found], count: int) -> NDArray[np.bool_]:
@@ -233,7 +247,8 @@ def _name(part: DataSplit) -> str:
     return part.files[0].file_name
 
 
-def _holds_ids(part: DataSplit) -> bool:
+def holds_ids(part: DataSplit) -> bool:
+    """Say whether the rows of a group carry their ids in a column."""
     return part.files[0].first_row_id is None or ROW_ID.name in (part.files[0].write_cols or ())
 
 

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, groupby
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from lakewright.errors import LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
 from lakewright.write.routing import Group
 from lakewright.write.sender import Receivers, send
-from lakewright.write.writer import TableWriter, WriteJob
+from lakewright.write.writer import WriteJob
 
 BLOCKS_SQL = "target int, place binary, task int, chunk int, blob binary"
 BLOCKS_ORDER = ("place", "task", "chunk")
@@ -33,7 +34,25 @@ _BLOCKS = pa.schema(
 )
 _BUCKET = struct.Struct(">i")
 _ERROR = b""  # the place of errors: those of rows are never empty, and sort behind it
+_TASKS_MAX = 1 << 24
 _PACKED_BYTES = 64 << 20  # so much of blocks goes to Spark at a time
+
+
+Makes: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[tuple[int, Iterable[Group]]]]
+
+
+class Taker(Protocol):
+    """Who gets the rows of blocks: a writer."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes wait in memory to be written."""
+
+    def settle(self) -> None:
+        """Write what waits: no more rows of these buckets are expected."""
+
+    def take(self, rows: pa.Table) -> None:
+        """Take rows that an intake let in already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +63,21 @@ class _Block:
     blob: pa.Buffer
 
 
-def sending(job: WriteJob, receivers: Receivers, *, block_bytes: int) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """Return what a task does with the rows of the frame: it makes blocks of them, of about so many bytes."""
+def sending(
+    job: WriteJob, receivers: Receivers, *, block_bytes: int, makes: Makes | None = None
+) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """Return what a task does with the rows of the frame: it makes blocks of them, of about so many bytes.
+
+    `makes` is what else it does with them: it gives groups of rows that were taken in already, by rank. Rows of a
+    higher rank come after those of a lower one, whichever task has made them; each rank is given once.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         try:
-            blocks = _blocks(send(batches, job, receivers), receivers, job, block_bytes)
-            yield from _packed(blocks, task)
+            for rank, groups in [(0, send(batches, job, receivers))] if makes is None else makes(batches):
+                yield from _packed(_blocks(groups, receivers, job, block_bytes), task + rank * _TASKS_MAX)
         except LakewrightError as error:
             if is_transient(error):
                 raise
@@ -61,7 +86,7 @@ def sending(job: WriteJob, receivers: Receivers, *, block_bytes: int) -> Callabl
     return run
 
 
-def receive(batches: Iterable[pa.RecordBatch], writer: TableWriter, schema: pa.Schema, *, settle_bytes: int) -> None:
+def receive(batches: Iterable[pa.RecordBatch], writer: Taker, schema: pa.Schema, *, settle_bytes: int) -> None:
     """Hand the rows of sorted blocks to a writer, and have it write what is complete once it holds so many bytes."""
     last: bytes | None = None
     for batch in batches:

@@ -16,25 +16,35 @@ Always holds: where one frame has a key twice, the later row wins. In place, lat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.distributed import ONE_WRITER, pack, sharing_buckets, single_threaded
 from lakewright.errors import InvalidInputError
-from lakewright.spark.blocks import BLOCKS_ORDER, BLOCKS_SQL, receive, sending
+from lakewright.spark.blocks import BLOCKS_ORDER, BLOCKS_SQL, Makes, receive, sending
 from lakewright.spark.estimate import parallelism, size_of
 from lakewright.spark.jobs import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows
+from lakewright.spec.keyed import KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema import BucketMode
 from lakewright.write.sender import Receivers, joined, receivers_for
-from lakewright.write.writer import WriteJob
+from lakewright.write.writer import TableWriter, WriteJob
 
 _TASK_BYTES = 64 << 20  # worth a task of its own
 _BLOCKS_MAX = 1024  # in a batch on its way to a worker
+_KINDS = struct.Struct(f">{len(KIND_NAMES)}q")
+_BLOCKS_WAYS = {
+    BucketMode.KEY_DYNAMIC: "as blocks to one task, which knows where each key lives",
+    BucketMode.HASH_DYNAMIC: "as blocks to {}, by the assigner of the key",
+    BucketMode.HASH_FIXED: "as blocks to {}, by bucket",
+    BucketMode.POSTPONE: "as blocks to {}, by partition",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +78,38 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             )
         case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
             return _in_place(df, job, concurrency, "in place: the rows wait for their buckets")
-        case BucketMode.KEY_DYNAMIC:
-            return _as_blocks(df, job, Receivers(1), "as blocks to one task, which knows where each key lives")
-        case BucketMode.HASH_DYNAMIC:
-            writers = _writers(df, job, concurrency)
-            receivers = receivers_for(job, writers=writers, rows=_rows(df), assigners_max=concurrency)
-            return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by the assigner of the key")
-        case BucketMode.HASH_FIXED | BucketMode.POSTPONE:
-            receivers = Receivers(_writers(df, job, concurrency))
-            by = "bucket" if mode is BucketMode.HASH_FIXED else "partition"
-            return _as_blocks(df, job, receivers, f"as blocks to {_tasks(receivers)}, by {by}")
+        case _:
+            receivers = _receivers(df, job, concurrency)
+            way = _BLOCKS_WAYS[mode].format("1 task" if receivers.count == 1 else f"{receivers.count} tasks")
+            return _as_blocks(df, job, receivers, way)
 
 
-def _tasks(receivers: Receivers) -> str:
-    return "1 task" if receivers.count == 1 else f"{receivers.count} tasks"
+def cluster_made(df: DataFrame, job: WriteJob, makes: Callable[[Receivers], Makes], *, like: DataFrame) -> Clustered:
+    """Return a frame that holds, in the tasks that write them, the rows which tasks of a frame make.
+
+    The table has a primary key, and the rows are about as many as those of the frame `like`. What a task brings home
+    begins with how many rows of each kind it got: see `kinds_in`.
+    """
+    job = single_threaded(job)
+    receivers = _receivers(like, job, None)
+    clustered = _as_blocks(df, job, receivers, "as blocks", makes(receivers))
+    return replace(clustered, task=_receiving(job, receivers, counts=True))
+
+
+def kinds_in(payload: bytes) -> tuple[tuple[int, ...], bytes]:
+    """Return how many rows of each kind a task got, and its messages."""
+    return _KINDS.unpack_from(payload), payload[_KINDS.size :]
+
+
+def _receivers(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
+    """Return who takes the blocks of a frame."""
+    mode = job.store.schema.bucket_mode
+    if mode is BucketMode.KEY_DYNAMIC:
+        return Receivers(1)
+    writers = _writers(df, job, concurrency)
+    if mode is BucketMode.HASH_DYNAMIC:
+        return receivers_for(job, writers=writers, rows=_rows(df), assigners_max=concurrency)
+    return Receivers(writers)
 
 
 def _wish(job: WriteJob, distribution: str | None) -> WriteDistribution:
@@ -132,8 +160,8 @@ def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -
     return Clustered(df if concurrency is None else df.coalesce(concurrency), task, way)
 
 
-def _as_blocks(df: DataFrame, job: WriteJob, receivers: Receivers, way: str) -> Clustered:
-    blocks, settings = _blocks(df, job, receivers)
+def _as_blocks(df: DataFrame, job: WriteJob, receivers: Receivers, way: str, makes: Makes | None = None) -> Clustered:
+    blocks, settings = _blocks(df, job, receivers, makes)
     frame = blocks.repartitionById(receivers.count, F.col("target")).sortWithinPartitions(*BLOCKS_ORDER)
     return Clustered(frame, _receiving(job, receivers), way, settings)
 
@@ -148,22 +176,49 @@ def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clus
     return Clustered(frame.sortWithinPartitions(*BLOCKS_ORDER), _receiving(job, receivers), way, settings)
 
 
-def _blocks(df: DataFrame, job: WriteJob, receivers: Receivers) -> tuple[DataFrame, dict[str, str]]:
+def _blocks(
+    df: DataFrame, job: WriteJob, receivers: Receivers, makes: Makes | None = None
+) -> tuple[DataFrame, dict[str, str]]:
     """Return the frame as blocks, and the settings under which they travel.
 
     One setting holds for rows and for blocks, so the size of blocks follows from how many rows make a batch.
     """
     records = min(batch_rows(df.schema), _BLOCKS_MAX)
-    send = sending(job, receivers, block_bytes=BATCH_BYTES // records)
+    send = sending(job, receivers, block_bytes=BATCH_BYTES // records, makes=makes)
     return df.mapInArrow(send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
 
 
-def _receiving(job: WriteJob, receivers: Receivers) -> Task:
+def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> Task:
     settle_bytes = max(1 << 20, job.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
 
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
-            receive(batches, writer, job.new_intake().schema, settle_bytes=settle_bytes)
-            return pack(writer.prepare())
+            counted = _Counted(writer)
+            schema = job.new_intake().schema
+            receive(batches, counted if counts else writer, schema, settle_bytes=settle_bytes)
+            messages = pack(writer.prepare())
+            return counted.packed() + messages if counts else messages
 
     return task
+
+
+class _Counted:
+    """A writer that knows how many rows of each kind it got."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._kinds = np.zeros(len(KIND_NAMES), np.int64)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._writer.held_bytes
+
+    def settle(self) -> None:
+        self._writer.settle()
+
+    def take(self, rows: pa.Table) -> None:
+        self._kinds += np.bincount(rows.column(VALUE_KIND.name).to_numpy(), minlength=len(self._kinds))
+        self._writer.take(rows)
+
+    def packed(self) -> bytes:
+        return _KINDS.pack(*self._kinds.tolist())

@@ -4,7 +4,8 @@ And the way back: rows that know the group of files which they change in, a fram
 the other, each with its rows.
 
 Files that Spark's own scan reads exactly as the core does go through it, and tell the position of a row themselves;
-all others through the core's reader, on the workers. What always holds: only live rows are there; columns are called
+all others through the core's reader, on the workers. Rows of a primary-key table are merged first, and their positions
+are numbers in the order of that. What always holds: only live rows are there; columns are called
 by their places, so that no name is in the way.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 
@@ -27,7 +29,7 @@ from lakewright.read.projection import plan_projection
 from lakewright.read.scan import FileSchemas
 from lakewright.read.shares import shares
 from lakewright.read.split import DataSplit
-from lakewright.spark.estimate import parallelism, size_of
+from lakewright.spark.estimate import parallelism
 from lakewright.spark.filters import to_column
 from lakewright.spark.merged import over_shares
 from lakewright.spark.scan import native_scan, native_splits
@@ -35,6 +37,7 @@ from lakewright.spark.types import spark_batches, spark_schema
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.update.find import hidden_fields, locate
+from lakewright.update.keyed import locate_merged
 
 GROUP, POSITION, PART, TASK = "group", "position", "part", "task"
 
@@ -123,11 +126,14 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.Re
             yield int(numbers[start]), batch.slice(column.null_count + start, end - start)
 
 
-def task_count(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit], source: DataFrame) -> int:
-    """Return how many tasks change groups: as many as can run at once, more where files or rows ask for them."""
+def task_count(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit], size: int | None) -> int:
+    """Return how many tasks change groups: as many as can run at once, more where files or rows ask for them.
+
+    `size` is that of the rows, in bytes, if somebody knows it.
+    """
     packing = Packing.of(store.options)
     files = min(len(parts), sum(packing.weight(part.files) for part in parts) // packing.target_bytes)
-    return max(parallelism(spark), files, (size_of(source) or 0) // _TASK_BYTES)
+    return max(parallelism(spark), files, (size or 0) // _TASK_BYTES)
 
 
 def _parted(
@@ -136,7 +142,7 @@ def _parted(
     """Part groups into those that Spark's own scan reads, and the others."""
     hidden = {field.name for field in hidden_fields(store)}
     asked = {*columns, *(leaf.field for leaf in predicate.leaves() if leaf.field)}
-    if asked & hidden:
+    if store.schema.primary_keys or asked & hidden:
         return [], list(parts)
     projection = plan_projection(store.schema.fields, list(columns), predicate)
     if to_column(predicate, projection.read_fields) is None:
@@ -162,10 +168,11 @@ class _Locating:
 
     def __call__(self, parts: Sequence[DataSplit]) -> Iterator[pa.RecordBatch]:
         """Yield where the rows of groups lie."""
-        schemas, fields = FileSchemas(self.store), self.fields
+        merged = bool(self.store.schema.primary_keys)
+        find, fields = locate_merged if merged else partial(locate, schemas=FileSchemas(self.store)), self.fields
         for part in parts:
             number = self.numbers[part.file_paths[0]]
-            for found in locate(self.store, part, self.columns, self.predicate, schemas=schemas):
+            for found in find(self.store, part, self.columns, self.predicate):
                 groups = pa.array(np.full(len(found.positions), number, np.int32))
                 columns = [groups, pa.array(found.positions), *found.rows.columns]
                 batch = pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
+from lakewright.update.find import Located
 from lakewright.update.run import Prepared
 from lakewright.update.values import Assignments, without_defaults
 from lakewright.update.ways import Way
@@ -201,22 +202,31 @@ class KeyedRules:
             )
 
 
-class KeyedWriter:
-    """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
+class RowSink(Protocol):
+    """Who takes rows with their kinds: a writer, or whoever sends them to one."""
 
-    def __init__(self, store: TableStore, job: WriteJob | None = None, task: int = 0, attempt: int = 0) -> None:
-        """Open the writer of the whole job, or of one attempt at one task of it."""
+    def write(self, data: pa.Table, *, row_kinds: pa.Array | None = None) -> int:
+        """Take rows; without kinds these are told by a column of the table."""
+
+    def delete(self, keys: pa.Table) -> int:
+        """Take the keys of rows to delete; other columns may be missing."""
+
+
+class KeyedRows:
+    """Makes rows with kinds of what becomes of rows, and hands them on."""
+
+    def __init__(self, store: TableStore, sink: RowSink) -> None:
         self.rules = KeyedRules.of(store)
-        self._store = store
-        self._writer = (job or keyed_job(store)).open_writer(task, attempt)
+        self.counts = {DELETE: 0, UPDATE_AFTER: 0, INSERT: 0}
+        self._sink = sink
+        self._schema = store.schema.arrow_schema
         self._new_rows = Aligner(store.schema.fields, table=store.name)
-        self._counts = {DELETE: 0, UPDATE_AFTER: 0, INSERT: 0}
 
     def delete(self, old: pa.Table) -> None:
         """Delete rows, of which at least the columns that `rules.to_delete` names are known."""
         self.rules.check_deleted(old)
-        self._writer.delete(old.select(self.rules.to_delete()))
-        self._counts[DELETE] += old.num_rows
+        self._sink.delete(old.select(self.rules.to_delete()))
+        self.counts[DELETE] += old.num_rows
 
     def update(self, old: pa.Table, values: pa.Table) -> None:
         """Give rows new values in some columns; `old` has at least the columns that `rules.to_update` names."""
@@ -228,18 +238,43 @@ class KeyedWriter:
             self._write(pa.concat_tables([old, new]), kinds)
         else:
             self._write(new, np.full(new.num_rows, UPDATE_AFTER, np.int8))
-        self._counts[UPDATE_AFTER] += old.num_rows
+        self.counts[UPDATE_AFTER] += old.num_rows
 
     def insert(self, rows: pa.Table) -> None:
         """Add rows whose keys are not there; columns that are left out get their defaults."""
         self._write(self._new_rows.align(rows), np.full(rows.num_rows, INSERT, np.int8))
-        self._counts[INSERT] += rows.num_rows
+        self.counts[INSERT] += rows.num_rows
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all columns of the table; those that were left out hold nothing, and stay as they are."""
+        given = rows.column_names
+        columns = [rows.column(f.name) if f.name in given else pa.nulls(rows.num_rows, f.type) for f in self._schema]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _write(self, rows: pa.Table, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
+        field = self.rules.kind_field
+        if field is None:
+            self._sink.write(rows, row_kinds=pa.array(kinds))
+            return
+        at = rows.column_names.index(field)
+        texts = pa.array(KIND_NAMES).take(pa.array(kinds)).cast(rows.schema.field(at).type)
+        self._sink.write(rows.set_column(at, rows.schema.field(at), texts))
+
+
+class KeyedWriter(KeyedRows):
+    """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
+
+    def __init__(self, store: TableStore, job: WriteJob | None = None, task: int = 0, attempt: int = 0) -> None:
+        """Open the writer of the whole job, or of one attempt at one task of it."""
+        self._mode = store.schema.bucket_mode
+        self._writer = (job or keyed_job(store)).open_writer(task, attempt)
+        super().__init__(store, self._writer)
 
     def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> Prepared:
         """Finish the files; nobody may have written rows as far as `unchanged` says, or further where keys move."""
         messages = tuple(self._writer.prepare())
-        deleted, updated, inserted = self._counts.values()
-        scope = _as_far_as_needed(unchanged, self._store.schema.bucket_mode)
+        deleted, updated, inserted = self.counts.values()
+        scope = as_far_as_needed(unchanged, self._mode)
         return Prepared(messages, deleted, updated, inserted, Way.KEYED, scope, tuple(reads))
 
     def __enter__(self) -> Self:
@@ -248,24 +283,8 @@ class KeyedWriter:
     def __exit__(self, *_: object) -> None:
         self._writer.close()  # files that were not handed out are removed
 
-    def _whole(self, rows: pa.Table) -> pa.Table:
-        """Return rows with all columns of the table; those that were left out hold nothing, and stay as they are."""
-        schema = self._store.schema.arrow_schema
-        given = rows.column_names
-        columns = [rows.column(f.name) if f.name in given else pa.nulls(rows.num_rows, f.type) for f in schema]
-        return pa.Table.from_arrays(columns, schema=schema)
 
-    def _write(self, rows: pa.Table, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
-        field = self.rules.kind_field
-        if field is None:
-            self._writer.write(rows, row_kinds=pa.array(kinds))
-            return
-        at = rows.column_names.index(field)
-        texts = pa.array(KIND_NAMES).take(pa.array(kinds)).cast(rows.schema.field(at).type)
-        self._writer.write(rows.set_column(at, rows.schema.field(at), texts))
-
-
-def _as_far_as_needed(unchanged: str, mode: BucketMode) -> str:
+def as_far_as_needed(unchanged: str, mode: BucketMode) -> str:
     """Return where nobody may write: a key without a fixed place may be written anywhere."""
     if mode is BucketMode.KEY_DYNAMIC or unchanged == "table":
         return "table"
@@ -294,7 +313,7 @@ class KeyedChange:
             names = writer.rules.to_delete() if given is None else writer.rules.to_update(given.names)
             needed = {*names, *(() if given is None else given.target_columns)}
             columns = [name for name in self.store.schema.field_names if name in needed]
-            for rows in _read(self.store, splits, columns, self.predicate):
+            for rows in read_merged(self.store, splits, columns, self.predicate):
                 if given is None:
                     writer.delete(rows)
                 else:
@@ -344,7 +363,7 @@ def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None)
         sum(one.deleted for one in made),
         sum(one.updated for one in made),
         way=Way.KEYED,
-        unchanged=_as_far_as_needed("bucket", change.store.schema.bucket_mode),
+        unchanged=as_far_as_needed("bucket", change.store.schema.bucket_mode),
     )
 
 
@@ -352,7 +371,7 @@ def rows_of(
     store: TableStore, base: Snapshot, columns: Sequence[str], predicate: Predicate = TRUE
 ) -> Iterator[pa.Table]:
     """Yield the merged rows of a snapshot that fulfil a predicate, level 0 included even where reads leave it out."""
-    yield from _read(store, splits_of(store, base, predicate), columns, predicate)
+    yield from read_merged(store, splits_of(store, base, predicate), columns, predicate)
 
 
 def splits_of(store: TableStore, base: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:
@@ -363,13 +382,25 @@ def splits_of(store: TableStore, base: Snapshot, predicate: Predicate = TRUE) ->
     return plan_splits(merging, base.id, entries, deletions_of(merging, index))
 
 
-def _read(
-    store: TableStore, splits: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate
+def read_merged(
+    store: TableStore, splits: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate = TRUE
 ) -> Iterator[pa.Table]:
+    """Yield the merged rows of such splits, which come in the same order whatever the columns are."""
     read = ReadBuilder(_merging_all(store)).with_filter(predicate).with_projection(list(columns)).new_read()
     for batch in read.to_arrow_batch_reader(splits):
         if batch.num_rows:
             yield pa.Table.from_batches([batch])
+
+
+def locate_merged(
+    store: TableStore, part: DataSplit, columns: Sequence[str], predicate: Predicate = TRUE
+) -> Iterator[Located]:
+    """Yield the merged rows of a split that fulfil a predicate; their positions are numbers in that order."""
+    at = 0
+    for rows in read_merged(store, [part], columns, predicate):
+        for batch in rows.to_batches():
+            yield Located(part, np.arange(at, at + batch.num_rows), batch)
+            at += batch.num_rows
 
 
 def _merging_all(store: TableStore) -> TableStore:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode, TableSchema
 from lakewright.write.assign import BUCKETS_MAX, Assigner, channels_of
+from lakewright.write.kinds import GivenKinds
 from lakewright.write.routing import Group, HashRouter, Routing, number_partitions, place_rows, route
 from lakewright.write.writer import WriteJob
 
@@ -104,6 +105,37 @@ def send(
             stage, size = [], 0
     if stage:
         yield from grouped(pa.concat_tables(stage))
+
+
+class Sender:
+    """Takes rows with kinds as a writer of a primary-key table does, and gives them in groups for those who write."""
+
+    def __init__(self, job: WriteJob, receivers: Receivers, *, stage_bytes: int = STAGE_BYTES) -> None:
+        self._rows = job.new_intake()
+        self._keys = replace(job, keys_only=True).new_intake()
+        self._grouped = _grouping(job, receivers)
+        self._table = job.store.name
+        self._stage_bytes = stage_bytes
+        self._stage: list[pa.Table] = []
+
+    def write(self, data: pa.Table, *, row_kinds: pa.Array | None = None) -> int:
+        """Take rows, and what they do to those with their keys."""
+        given = None if row_kinds is None else GivenKinds(row_kinds, table=self._table)
+        self._stage.append(self._rows.take(data, given, first_row=0))
+        return len(data)
+
+    def delete(self, keys: pa.Table) -> int:
+        """Take the keys of rows to delete."""
+        self._stage.append(self._keys.take(keys, None, first_row=0))
+        return len(keys)
+
+    def groups(self, *, last: bool = False) -> list[Group]:
+        """Return what was taken, once there is enough of it, or it is the last."""
+        if not self._stage or not (last or sum(rows.nbytes for rows in self._stage) >= self._stage_bytes):
+            return []
+        rows = pa.concat_tables(self._stage)
+        self._stage = []
+        return self._grouped(rows)
 
 
 def joined(batches: Iterable[pa.RecordBatch], *, bytes_max: int = INTAKE_BYTES) -> Iterator[pa.Table]:

@@ -25,6 +25,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_ID
 from lakewright.read.split import DataSplit
+from lakewright.spark.estimate import size_of
 from lakewright.spark.groups import apply_on
 from lakewright.spark.located import GROUP, POSITION, TASK, by_group, column_name, groups_in, located, task_count
 from lakewright.spark.types import arrow_schema_of
@@ -83,7 +84,7 @@ def _prepare(work: _Change, df: DataFrame, base: Snapshot | None) -> Prepared:
     known = knowing_all(job, parts)
     frame = _placed(store, _named(df, work.names), parts)
     # Ids without a place go to one task, which counts them.
-    frame = by_group(frame.select("*", F.lit(0).alias(TASK)), parts, task_count(spark, store, parts, df), _ID)
+    frame = by_group(frame.select("*", F.lit(0).alias(TASK)), parts, task_count(spark, store, parts, size_of(df)), _ID)
     return concluded(job, apply_on(spark, frame, known, work.writing(known.store)).applied)
 
 

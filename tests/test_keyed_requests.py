@@ -424,10 +424,6 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
         Refusal(("2", "3", "table.rescale(")),
     ),
     "a bucket that is not there": (write(rows({}), bucket=2), Refusal(("bucket 2",))),
-    "compacting an append table": (
-        lambda t: t.compact(),
-        Refusal(("append", "not supported"), lw.UnsupportedError, options={}, keys=()),
-    ),
     "compacting partitions that are not there": (
         lambda t: t.compact(partitions=[{"week": "1"}]),
         Refusal(("'week'",), keys=("id", "day"), parts=("day",)),

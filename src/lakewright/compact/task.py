@@ -145,13 +145,6 @@ def check_compactable(store: TableStore) -> None:
             table=store.name,
             option=CoreOptions.RECORD_LEVEL_EXPIRE_TIME.key(),
         )
-    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
-        raise UnsupportedError(
-            f"{store.name}: 'pk-clustering-override' sorts compacted files by other columns than the key, which is not "
-            "supported; compact the table with another engine",
-            table=store.name,
-            option=CoreOptions.PK_CLUSTERING_OVERRIDE.key(),
-        )
 
 
 def selected(store: TableStore, partitions: Sequence[PartitionSpec] | None) -> Replaced:

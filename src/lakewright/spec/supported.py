@@ -56,7 +56,8 @@ def _check_keyed_write(options: CoreOptions) -> None:
     _refuse_others("changelog file compression", codecs, COMPRESSIONS)
     if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
         raise UnsupportedError(
-            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key"
+            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key; use another "
+            "engine for them"
         )
     if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
         raise UnsupportedError(

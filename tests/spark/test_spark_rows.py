@@ -15,8 +15,10 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.spark import rows as verbs
+from lakewright.spark.merge import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spec.snapshot import Snapshot
+from lakewright.update.merge import MergeClauses
 from support.row_changes import KINDS, SCHEMA, VECTORS
 from support.spark_traps import TrapStorage, trapped
 from support.spark_writes import assert_tidy, new_table, rows_of, sorted_rows
@@ -86,6 +88,74 @@ def test_delete_and_update_do_what_they_do_embedded(spark: SparkSession, tmp_pat
     assert seen_by_merging(ours) == seen_by_merging(theirs)
     assert seen_by_spark(spark, ours) == rows_of(ours)
     assert_tidy(ours)
+
+
+KEYED = [kind for kind in TABLES if kind.startswith("keyed")]
+CHANGES = pa.table(
+    {
+        "id": pa.array([2, 3, 11, 16, 25, 40, 41, 42], pa.int64()),
+        "p": pa.array([2, 0, 2, 1, 1, 1, 2, 0], pa.int32()),
+        "n": pa.array([1, None, 7, 9, 4, 5, 6, 100], pa.int64()),
+    }
+)
+
+
+def said(builder: MergeClauses, *, alone: bool) -> MergeClauses:
+    """Say a merge with a clause of every kind, or without those of rows that the source does not have."""
+    new = {"name": "new", **{name: lw.source_col(name) for name in CHANGES.column_names}}
+    builder = (
+        builder.when_matched_delete(condition="s.n IS NULL")
+        .when_matched_update({"n": pc.field("t.n") + pc.field("s.n"), "name": "met"}, condition="t.id <> 25")
+        .when_not_matched_insert(new, condition="s.n < 100")
+    )
+    if not alone:
+        return builder
+    return builder.when_not_matched_by_source_update({"tag": None}, "id < 5").when_not_matched_by_source_delete("n = 3")
+
+
+@pytest.mark.filterwarnings("ignore:.*STAY HIDDEN:lakewright.errors.LakewrightWarning")
+@pytest.mark.parametrize("kind", KEYED)
+def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
+    on, alone = ["id", "p"], kind in {"keyed", "keyed, dynamic"}
+    done = said(merge(spark.createDataFrame(CHANGES), ours, on), alone=alone).execute()
+    wanted = said(theirs.merge(CHANGES, on), alone=alone).execute()
+    assert (done.deleted, done.updated, done.inserted) == (wanted.deleted, wanted.updated, wanted.inserted)
+    assert min(done.deleted, done.updated, done.inserted) > 0
+    assert done.way == wanted.way
+    assert seen_by_merging(ours) == seen_by_merging(theirs)
+    assert seen_by_spark(spark, ours) == rows_of(ours)
+    assert_tidy(ours)
+
+
+def test_an_upsert_by_key_is_a_write(spark: SparkSession, tmp_path: Path) -> None:
+    ours, theirs = (table_of("keyed", tmp_path, name) for name in ("ours", "theirs"))
+    done, wanted = upsert(spark.createDataFrame(CHANGES), ours), theirs.upsert(CHANGES)
+    assert (done.updated, done.inserted, done.way) == (0, len(CHANGES), wanted.way)
+    assert seen_by_merging(ours) == seen_by_merging(theirs)
+    with pytest.raises(InvalidInputError, match="found by the primary key"):
+        upsert(spark.createDataFrame(CHANGES), ours, ["p"])
+
+
+def test_types_that_spark_lacks_survive_a_merge(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of the table never become rows of Spark, which has no nanoseconds."""
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("at", pa.timestamp("ns")), ("n", pa.int64())])
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"}, columns=columns)
+    lw.write_table(pa.table([[1, 2], [1_000_000_001, 2_000_000_002], [1, 2]], schema=columns), table)
+    builder = merge(spark.sql("SELECT 1L AS id, 5L AS n"), table, "t.id = s.id AND s.n > t.n")
+    assert builder.when_matched_update({"n": lw.source_col("n")}).execute().updated == 1
+    verbs.update(spark, table, {"n": 7}, "id = 2")
+    found = lw.read_table(table).cast(pa.schema([("id", pa.int64()), ("at", pa.int64()), ("n", pa.int64())]))
+    assert sorted_rows(found) == [(1, 1_000_000_001, 5), (2, 2_000_000_002, 7)]
+
+
+def test_two_rows_for_one_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of("keyed", tmp_path)
+    twice = spark.createDataFrame(CHANGES.take([0, 0]))
+    with pytest.raises(InvalidInputError, match="id = 2 is matched by 2 rows") as caught:
+        merge(twice, table, "id").when_matched_delete().execute()
+    assert caught.value.facts["times"] == 2
+    assert_tidy(table)
 
 
 def test_nothing_to_change_makes_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from lakewright.spark.ingest import pipeline
 from lakewright.spark.merge import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spark.row_ids import delete_by_row_id, update_by_row_id
+from lakewright.spark.rows import delete, update
 from lakewright.spark.session import local_session
 from lakewright.spark.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.views import attach
@@ -13,6 +14,7 @@ from lakewright.spark.write import write_table
 __all__ = [
     "WriteResult",
     "attach",
+    "delete",
     "delete_by_row_id",
     "foreach_batch",
     "local_session",
@@ -20,6 +22,7 @@ __all__ = [
     "pipeline",
     "read_stream",
     "read_table",
+    "update",
     "update_by_row_id",
     "upsert",
     "write_stream",

@@ -21,11 +21,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakewright.catalog.open import open_table
-from lakewright.errors import LakewrightError, UnsupportedError
+from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
+from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import Done, apply_on, insert_on
+from lakewright.spark.keyed_merge import preparing_merge, preparing_upsert
 from lakewright.spark.located import POSITION, TASK, by_group, groups_in, located, task_count
 from lakewright.spark.sides import Sides, gathered, source_rows, source_schema
 from lakewright.spark.write import check_frame
@@ -48,10 +50,15 @@ class MergeBuilder(MergeClauses):
 
     source: DataFrame
 
+    def execute(self) -> UpdateResult:
+        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched."""
+        return change(self.store, self.prepare(), operation="MERGE", run=compacting_on(self.source.sparkSession))
+
     def prepare(self) -> Prepare:
         """Check the merge, and return what does it on a snapshot without committing it."""
-        _check_append(self.store)
         plan = self.plan(source_schema(self.source, self.store.name))
+        if self.store.schema.primary_keys:
+            return preparing_merge(self.source, self.store, plan)
         return partial(_prepare, Sides.of(self.store, self.source, plan))
 
 
@@ -67,26 +74,20 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
 def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | None = None) -> UpdateResult:
     """Update the rows whose keys the frame has, and insert the rest of it; of equal keys in the frame the last counts.
 
-    Columns that the frame lacks stay as they are, or are null or their default in new rows.
+    Columns that the frame lacks stay as they are, or are null or their default in new rows. A primary-key table is
+    written as always: its keys are its own, and all rows count as inserted, as nobody looks what was there.
     """
     check_frame(df)
     store = _opened(table).store
     names = upsert_keys(store, keys)
-    _check_append(store)
+    if store.schema.primary_keys:
+        return change(store, preparing_upsert(df, store), operation="WRITE", run=compacting_on(df.sparkSession))
     plan = plan_upsert(store, source_schema(df, store.name), names)
     return change(store, partial(_prepare, Sides.of(store, df, plan, last_of_keys=True)), operation="MERGE")
 
 
 def _opened(table: FileStoreTable | str) -> FileStoreTable:
     return open_table(table) if isinstance(table, str) else table
-
-
-def _check_append(store: TableStore) -> None:
-    if store.schema.primary_keys:
-        raise UnsupportedError(
-            f"{store.name}: rows of a primary-key table are merged embedded: give the merge df.toArrow()",
-            table=store.name,
-        )
 
 
 # ---- on the driver ---------------------------------------------------------------------------------------------------

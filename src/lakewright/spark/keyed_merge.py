@@ -1,0 +1,193 @@
+"""Merges of Spark frames into primary-key tables: both sides in, messages of row kinds out.
+
+    frame  --left join-->  merged rows of the table by their keys, with the numbers that they have in their split
+           --shuffle---->  tasks: rows that met none are inserted; splits are read again, with the columns that it
+                           takes, and the core decides what becomes of their rows
+           --blocks----->  rows with kinds, as Arrow data, to the tasks that write their buckets
+
+Rows of the table travel only as Arrow data in the table's own types, and only those that change. What always holds: an
+insert counts after every change, as embedded, should it hit a key that is there; everything else is as for frames that
+are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakewright.distributed import checked
+from lakewright.errors import LakewrightError
+from lakewright.metadata.store import TableStore
+from lakewright.read.shares import pieces
+from lakewright.read.split import DataSplit
+from lakewright.spark.blocks import Makes
+from lakewright.spark.cleanup import clean_up, remove_losers
+from lakewright.spark.cluster import Clustered, cluster, cluster_made, kinds_in
+from lakewright.spark.jobs import run_job
+from lakewright.spark.located import POSITION, TASK, by_group, groups_in, located, task_count
+from lakewright.spark.sides import Sides, gathered, source_rows
+from lakewright.spark.types import arrow_schema_of
+from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
+from lakewright.spec.predicate import TRUE
+from lakewright.spec.snapshot import Snapshot
+from lakewright.update.clauses import MergePlan
+from lakewright.update.keyed import (
+    KeyedRows,
+    KeyedRules,
+    as_far_as_needed,
+    keyed_job,
+    locate_merged,
+    settled,
+    splits_of,
+)
+from lakewright.update.match import Pairs
+from lakewright.update.merge import chunks, scope_of_absence
+from lakewright.update.run import Prepare, Prepared
+from lakewright.update.ways import Way
+from lakewright.write.routing import Group
+from lakewright.write.sender import Receivers, Sender
+from lakewright.write.writer import WriteJob
+
+_CHANGES, _INSERTS = 0, 1  # ranks
+
+
+def preparing_merge(df: DataFrame, store: TableStore, plan: MergePlan) -> Prepare:
+    """Check a merge into a primary-key table, and return what does it on a snapshot without committing it."""
+    rules = KeyedRules.of(store)
+    if plan.deletes:
+        rules.check_delete()
+    if plan.assigned:
+        rules.check_update(plan.assigned)
+    # Rows are known by their numbers among those that are read, so that both readers must leave out the same.
+    return partial(_prepare, Sides.of(store, df, replace(plan, prunes=TRUE) if plan.by_source else plan))
+
+
+def _prepare(sides: Sides, base: Snapshot | None) -> Prepared:
+    """Merge into a snapshot of a primary-key table."""
+    store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
+    base = settled(store, base)
+    work = _Work(store, plan, keyed_job(store))
+    planned = [] if base is None else splits_of(store, base, plan.prunes)
+    with sides.keeping(sum(split.file_size for split in planned)) as kept:
+        if base is not None and kept.is_kept and not plan.by_source:
+            planned = splits_of(store, base, kept.pruning())
+        parts = [part for split in planned for part in pieces(store, split)]
+        tasks = task_count(spark, store, parts, sides.bytes)
+        find = partial(located, spark, store, dict(enumerate(parts)), predicate=plan.prunes)
+        frame = kept.joined(find) if parts else kept.alone()
+        frame = by_group(frame.select(kept.spread(tasks).alias(TASK), *kept.columns), parts, tasks, POSITION)
+        prepared = _run(spark, work.job, cluster_made(frame, work.job, work.makes, like=sides.source))
+    scope = scope_of_absence(store, plan) if prepared.inserted else "bucket"
+    return replace(prepared, unchanged=as_far_as_needed(scope, store.schema.bucket_mode))
+
+
+def preparing_upsert(df: DataFrame, store: TableStore) -> Prepare:
+    """Check a frame against a primary-key table, and return what writes it: rows replace those with their keys."""
+    WriteJob.new(store).check_input(arrow_schema_of(df.schema))
+
+    def prepare(_base: Snapshot | None) -> Prepared:
+        job = WriteJob.new(store)
+        prepared = _run(df.sparkSession, job, cluster(df, job, concurrency=None, distribution=None), counted=False)
+        return replace(prepared, inserted=sum(message.rows_in or 0 for message in prepared.messages))
+
+    return prepare
+
+
+def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: bool = True) -> Prepared:
+    """Run the tasks that write, and return what is to be committed."""
+    store = job.store
+    try:
+        done = run_job(
+            clustered.frame,
+            clustered.task,
+            group=job.write_id,
+            description=f"change rows of {store.name}",
+            settings=clustered.settings,
+        )
+        told = [kinds_in(one.payload) if counted else ((), one.payload) for one in done]
+        messages = checked(job, (body for _, body in told))
+    except BaseException:
+        clean_up(spark, store, job.write_id)
+        raise
+    remove_losers(spark, store, job.write_id, done, messages)
+    sums = [sum(kinds) for kinds in zip(*(kinds for kinds, _ in told), strict=True)]
+    deleted, updated, inserted = (sums[DELETE], sums[UPDATE_AFTER], sums[INSERT]) if sums else (0, 0, 0)
+    return Prepared(tuple(messages), deleted, updated, inserted, Way.KEYED)
+
+
+# ---- on an executor --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Makes rows with kinds of the rows that a task gets."""
+
+    store: TableStore
+    plan: MergePlan
+    job: WriteJob
+
+    def makes(self, receivers: Receivers) -> Makes:
+        """Return what a task does, if so many receive what it makes."""
+        return partial(self._made, receivers)
+
+    def _made(self, receivers: Receivers, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Iterable[Group]]]:
+        """Yield inserts, then changes: rows that are ordered by split come in, those that meet none first."""
+        found = groups_in(batches)
+        first = next(found, None)
+        if first is not None and first[0] is None:
+            yield _INSERTS, self._inserts(first[1], Sender(self.job, receivers))
+            first = None
+        yield _CHANGES, self._changes(chain([] if first is None else [first], found), Sender(self.job, receivers))
+
+    def _inserts(self, batches: Iterator[pa.RecordBatch], sender: Sender) -> Iterator[Group]:
+        rows = KeyedRows(self.store, sender)
+        for some in gathered(batches):
+            new = self.plan.inserts(source_rows(self.plan, some), np.arange(some.num_rows))
+            if new is not None:
+                rows.insert(new)
+            yield from sender.groups()
+        yield from sender.groups(last=True)
+
+    def _changes(
+        self, parts: Iterable[tuple[DataSplit | None, Iterator[pa.RecordBatch]]], sender: Sender
+    ) -> Iterator[Group]:
+        rows = KeyedRows(self.store, sender)
+        columns = self._columns(rows.rules)
+        for part, batches in parts:
+            met = pa.Table.from_batches(list(batches))
+            if part is None or not (met.num_rows or self.plan.by_source):
+                continue
+            for _ in self._decided(part, met, columns, rows):
+                yield from sender.groups()
+        yield from sender.groups(last=True)
+
+    def _decided(self, part: DataSplit, met: pa.Table, columns: Sequence[str], rows: KeyedRows) -> Iterator[None]:
+        """Decide of the rows of one split, given the rows of the source that meet them; pause after each chunk."""
+        numbers = met.column(POSITION).to_numpy()
+        source = source_rows(self.plan, met)
+        left = len(numbers)
+        for positions, target in chunks(locate_merged(self.store, part, columns, self.plan.prunes)):
+            first, end = np.searchsorted(numbers, (positions[0], positions[-1] + 1))
+            left -= int(end - first)
+            pairs = Pairs(numbers[first:end] - positions[0], np.arange(end - first, dtype=np.int64))
+            made = self.plan.decide(target, source.slice(first, end - first), pairs)
+            if len(made.deleted):
+                rows.delete(target.take(pa.array(made.deleted)))
+            if made.values is not None:
+                rows.update(target.take(pa.array(made.updated)), made.values)
+            yield
+        if left:
+            raise LakewrightError(f"{self.store.name}: {left} rows of {part.files[0].file_name} were not found again")
+
+    def _columns(self, rules: KeyedRules) -> list[str]:
+        """Return the columns that decide, and those that must be known of rows which change."""
+        needed = {*self.plan.target_columns}
+        needed |= {*rules.to_delete()} if self.plan.deletes else set()
+        needed |= {*rules.to_update(self.plan.assigned)} if self.plan.assigned else set()
+        return [name for name in self.store.schema.field_names if name in needed]

@@ -139,6 +139,13 @@ def test_errors_arrive_as_ours_and_leave_nothing(seen: dict[str, Any]) -> None:
     assert errors["stray"] == []
 
 
+@pytest.mark.parametrize("name", ["changed", "changed by key"])
+def test_rows_are_changed(seen: dict[str, Any], name: str) -> None:
+    rows = [[2, "d0", 1], [3, "d1", 5], [4, "d0", 1], [5, "d1", 9], [6, "d0", 9], [7, "d1", 4], [8, "d0", 4]]
+    assert seen["changes"][name] == rows
+    assert seen["changes"][f"{name}: counts"] == [2, 1, 1, 2, 2]
+
+
 def test_the_server_finds_the_format_and_sql_reads_views(seen: dict[str, Any]) -> None:
     assert seen["door"] == {"loaded": THREE, "views": ["keyed", "plain"], "sql": [2, 3]}
 

@@ -24,7 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
 from lakewright.calls import Progress
+from lakewright.spark.merge import merge, upsert
 from lakewright.spark.read import read_table
+from lakewright.spark.rows import delete, update
 from lakewright.spark.streams import read_stream, write_stream
 from lakewright.spark.views import attach
 from lakewright.spark.write import write_table
@@ -126,6 +128,23 @@ class Client:
         (row,) = self.spark.sql("SELECT count(*), sum(k.n) FROM keyed k JOIN plain p USING (id)").collect()
         return {"loaded": loaded, "views": sorted(views), "sql": list(row)}
 
+    def changes(self) -> dict[str, object]:
+        """Delete, update, merge and upsert, with and without a primary key."""
+        found: dict[str, object] = {}
+        for name, keys in (("changed", None), ("changed by key", ["day", "id"])):
+            table = self.table(name.replace(" ", "_"), keys=keys is not None, partitioned=True)
+            write_table(self.frame(0, 6, 1), table)
+            gone = delete(self.spark, table, "id < 2")
+            changed = update(self.spark, table, {"n": 5}, "id = 3")
+            merging = merge(self.frame(5, 8, 9), table, on=["day", "id"])
+            merged = merging.when_matched_update().when_not_matched_insert().execute()
+            upserted = upsert(self.frame(7, 9, 4), table, keys or ["day", "id"])
+            found[name] = rows_of(table)
+            found[f"{name}: counts"] = [
+                gone.deleted, changed.updated, merged.updated, merged.inserted, upserted.rows,
+            ]  # fmt: skip
+        return found
+
     def stream(self) -> dict[str, object]:
         """Stream a table into another: both ends of a query run beside the server."""
         source, target = self.table("source"), self.table("target", keys=True)
@@ -201,7 +220,7 @@ def main(remote: str, root: str, *chapters: str) -> None:
     """Run every chapter, or those named, and print what it saw."""
     client = Client(SparkSession.builder.remote(remote).getOrCreate(), Path(root))
     seen = {}
-    for chapter in chapters or ("modes", "reads", "once", "errors", "door", "stream", "interrupt"):
+    for chapter in chapters or ("modes", "reads", "once", "errors", "changes", "door", "stream", "interrupt"):
         started = time.monotonic()
         seen[chapter] = getattr(client, chapter)()
         print(f"{chapter}: {time.monotonic() - started:.1f} s", file=sys.stderr)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
+from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.predicate import resolve_path
 from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
 from lakewright.spec.values import to_array, to_value
@@ -343,8 +343,3 @@ def _returned(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 
             column=field.name,
         )
     return column
-
-
-def evaluated_schema(assignments: Assignments) -> pa.Schema:
-    """Return the Arrow schema of what `evaluate` returns."""
-    return to_arrow_schema(without_defaults(assignments.fields))

@@ -5,9 +5,11 @@ A table is a small value that can be pickled and sent to a worker; it pins no sn
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
@@ -261,6 +263,8 @@ class FileStoreTable:
         >>> lw.read_table(table, columns=["_ROW_ID", "n"]).to_pylist()
         [{'_ROW_ID': 1, 'n': 2}]
         """
+        if _is_spark_frame(ids):
+            return cast("UpdateResult", _spark("row_ids").delete_by_row_id(ids, self))
         with naming(self.name):
             return row_ids.delete_by_row_id(self.store, ids)
 
@@ -285,6 +289,8 @@ class FileStoreTable:
         >>> lw.read_table(table)["n"].to_pylist()
         [10, 2, 30]
         """
+        if _is_spark_frame(data):
+            return cast("UpdateResult", _spark("row_ids").update_by_row_id(data, self, columns))
         with naming(self.name):
             return row_ids.update_by_row_id(self.store, data, columns)
 
@@ -292,7 +298,8 @@ class FileStoreTable:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
         `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
-        lacks stay as they are. Where the table tracks its rows, updated ones keep their ids.
+        lacks stay as they are. Where the table tracks its rows, updated ones keep their ids. A Spark frame is brought
+        in by Spark's workers.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -307,6 +314,8 @@ class FileStoreTable:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
         """
+        if _is_spark_frame(data):
+            return cast("UpdateResult", _spark("merge").upsert(data, self, keys))
         with naming(self.name):
             return merge.upsert(self.store, data, keys)
 
@@ -314,7 +323,8 @@ class FileStoreTable:
         """Begin a merge of a source into the table: add clauses, then `execute()`.
 
         `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`. Of the clauses of
-        one kind the first whose condition holds applies. Two source rows that would change one row are an error.
+        one kind the first whose condition holds applies. Two source rows that would change one row are an error. A
+        Spark frame is merged by Spark's workers.
 
         >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -336,6 +346,8 @@ class FileStoreTable:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 16}, {'id': 4, 'n': 30}]
         """
+        if _is_spark_frame(source):
+            return cast("MergeBuilder", _spark("merge").merge(source, self, on))
         with naming(self.name):
             return merge.merge(self.store, source, on)
 
@@ -478,3 +490,11 @@ class FileStoreTable:
         now = int(time.time() * 1000)
         limit = now - _DAY_MILLIS if older_than_millis is None else older_than_millis
         return remove_orphans(self.store, older_than_millis=limit, dry_run=dry_run)
+
+
+def _is_spark_frame(data: object) -> bool:
+    return type(data).__module__.startswith("pyspark.sql")
+
+
+def _spark(room: str) -> Any:  # noqa: ANN401 - a module of the engine, which needs an optional package
+    return importlib.import_module(f"lakewright.spark.{room}")

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spark.sides import Sides, source_schema
 from lakewright.table import FileStoreTable
-from lakewright.update.merge import MergeClauses
+from lakewright.update.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from support.spark_writes import assert_tidy
 
@@ -58,7 +59,7 @@ def _rows(table: FileStoreTable, *more: str) -> list[dict[str, object]]:
     return found
 
 
-def _said(builder: MergeClauses) -> MergeClauses:
+def _said(builder: MergeBuilder) -> MergeBuilder:
     """Say a merge with a clause of every kind."""
     new = {name: lw.source_col(name) for name in ("id", "p", "n")}
     return (
@@ -86,7 +87,7 @@ def test_a_merge_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path, kin
     options, partitioned = TABLES[kind]
     one, other = (_table(tmp_path / name, options, partitioned) for name in ("embedded", "spark"))
     embedded = _said(one.merge(CHANGES, on="id")).execute()
-    result = _said(lws.merge(spark.createDataFrame(CHANGES), other, "id")).execute()
+    result = _said(other.merge(spark.createDataFrame(CHANGES), on="id")).execute()
     assert _rows(other) == _rows(one)
     assert _counts(result) == _counts(embedded)
     assert result.way == embedded.way
@@ -94,8 +95,8 @@ def test_a_merge_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path, kin
 
 
 def test_rows_that_no_source_row_matches_are_changed_in_every_file(spark: SparkSession, tmp_path: Path) -> None:
-    one, other = (_table(tmp_path / name, VECTORS) for name in ("embedded", "spark"))
-    on = "t.id = s.id AND (t.p <> s.p OR s.n >= t.n)"
+    one, other = (_table(tmp_path / name, {**TRACKED, **VECTORS}) for name in ("embedded", "spark"))
+    on = "t.id = s.id AND (t.p <> s.p OR s.n >= t.n OR t._ROW_ID = 2)"
     changes = CHANGES.append_column("n32", CHANGES.column("id").cast(pa.int32()))
     builders = one.merge(changes, on=on), lws.merge(spark.createDataFrame(changes), other, on)
     embedded, result = (
@@ -109,12 +110,24 @@ def test_rows_that_no_source_row_matches_are_changed_in_every_file(spark: SparkS
     assert _counts(result) == _counts(embedded)
 
 
+def test_keys_of_a_small_source_say_which_files_matter(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path, {**TRACKED, **VECTORS}, ("p",))
+    source = spark.createDataFrame(pa.table({"id": [11, 17], "p": ["b", "b"], "f": [0.5, float("nan")]}))
+    on = "t.id = s.id AND t.p = s.p AND t.n = s.f AND t._ROW_ID > 0"
+    plan = lws.merge(source, table, on).when_matched_delete().plan(source_schema(source, "t"))
+    with Sides.of(table.store, source, plan).keeping(1 << 40) as sides:
+        assert sides.is_kept
+        assert str(sides.pruning()) == "id BETWEEN 11 AND 17 AND p IN ('b') AND _ROW_ID > 0"
+    with Sides.of(table.store, source, plan).keeping(10) as sides:
+        assert not sides.is_kept  # the table is no larger
+
+
 def test_of_equal_keys_in_the_frame_the_last_counts(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (_table(tmp_path / name, {**TRACKED, **VECTORS}, ("p",)) for name in ("embedded", "spark"))
     ids = [1, 1, 50, 50, None, None, 12, 1]
     rows = pa.table({"id": pa.array(ids, pa.int32()), "p": list("bbaaaaab"), "n": [float(n) for n in range(8)]})
     embedded = one.upsert(rows, ["id", "p"])
-    result = lws.upsert(spark.createDataFrame(rows).repartition(1), other, ["id", "p"])
+    result = other.upsert(spark.createDataFrame(rows).repartition(1), ["id", "p"])
     assert _rows(other) == _rows(one)
     assert _counts(result) == _counts(embedded) == (0, 2, 3)
     moved = lw.read_table(other, columns=["id", "_ROW_ID"], filter="id IN (1, 12)").to_pylist()
@@ -183,10 +196,10 @@ def test_rows_are_changed_by_their_ids_wherever_they_are(spark: SparkSession, tm
     values = pa.table({"_ROW_ID": [25, 5, 8, 19], "n": [0.1, 0.2, 0.3, 0.4], "y": [1, 2, 3, 4]})
     one, other = tables
     embedded = one.update_by_row_id(values, ["n"])
-    result = lws.update_by_row_id(spark.createDataFrame(values), other, ["n"])
+    result = other.update_by_row_id(spark.createDataFrame(values), ["n"])
     assert _counts(result) == _counts(embedded) == (0, 4, 0)
     gone = pa.table({"_ROW_ID": [5, 3, 8, 1, 1]})
-    embedded, result = one.delete_by_row_id(gone), lws.delete_by_row_id(spark.createDataFrame(gone), other)
+    embedded, result = one.delete_by_row_id(gone), other.delete_by_row_id(spark.createDataFrame(gone))
     assert _counts(result) == _counts(embedded) == (3, 0, 0)  # 3 was deleted before
     assert _rows(other, "_ROW_ID") == _rows(one, "_ROW_ID")
 

@@ -18,7 +18,7 @@ from lakewright.spark import rows as verbs
 from lakewright.spark.merge import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update.merge import MergeClauses
+from lakewright.update.merge import MergeBuilder
 from support.row_changes import KINDS, SCHEMA, VECTORS
 from support.spark_traps import TrapStorage, trapped
 from support.spark_writes import assert_tidy, new_table, rows_of, sorted_rows
@@ -100,7 +100,7 @@ CHANGES = pa.table(
 )
 
 
-def said(builder: MergeClauses, *, alone: bool) -> MergeClauses:
+def said(builder: MergeBuilder, *, alone: bool) -> MergeBuilder:
     """Say a merge with a clause of every kind, or without those of rows that the source does not have."""
     new = {"name": "new", **{name: lw.source_col(name) for name in CHANGES.column_names}}
     builder = (

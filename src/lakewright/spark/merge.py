@@ -38,14 +38,14 @@ from lakewright.update.change import ChangeJob, GroupChange, Positions
 from lakewright.update.clauses import MergePlan, On
 from lakewright.update.find import groups, locate
 from lakewright.update.match import Pairs, joined
-from lakewright.update.merge import MergeClauses, chunks, plan_upsert, scope_of_absence, upsert_keys
+from lakewright.update.merge import MergeBuilder, chunks, plan_upsert, scope_of_absence, upsert_keys
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, check_assigned, concluded, knowing_all
 from lakewright.update.ways import way_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeBuilder(MergeClauses):
+class FrameMerge(MergeBuilder):
     """A merge of a Spark frame."""
 
     source: DataFrame
@@ -68,7 +68,7 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
     `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`.
     """
     check_frame(df)
-    return MergeBuilder(store=_opened(table).store, source=df, on=on)
+    return FrameMerge(store=_opened(table).store, source=df, on=on)
 
 
 def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | None = None) -> UpdateResult:

@@ -41,7 +41,7 @@ _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeClauses(ABC):
+class MergeBuilder(ABC):
     """A merge that is being said: every clause returns a new builder, and `execute` does it, as often as it is called.
 
     `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality. Who adds
@@ -106,7 +106,7 @@ class MergeClauses(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeBuilder(MergeClauses):
+class ArrowMerge(MergeBuilder):
     """A merge of a source in memory."""
 
     source: pa.Table
@@ -118,7 +118,7 @@ class MergeBuilder(MergeClauses):
 
 def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
     """Begin a merge of a source into the table."""
-    return MergeBuilder(store=store, source=read_source(source, store.name), on=on)
+    return ArrowMerge(store=store, source=read_source(source, store.name), on=on)
 
 
 def upsert(store: TableStore, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:

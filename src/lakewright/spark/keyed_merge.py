@@ -34,7 +34,7 @@ from lakewright.spark.located import POSITION, TASK, by_group, groups_in, locate
 from lakewright.spark.sides import Sides, gathered, source_rows
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
-from lakewright.spec.predicate import TRUE
+from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.clauses import MergePlan
 from lakewright.update.keyed import (
@@ -72,16 +72,18 @@ def _prepare(sides: Sides, base: Snapshot | None) -> Prepared:
     """Merge into a snapshot of a primary-key table."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     base = settled(store, base)
-    work = _Work(store, plan, keyed_job(store))
-    planned = [] if base is None else splits_of(store, base, plan.prunes)
-    with sides.keeping(sum(split.file_size for split in planned)) as kept:
+    asked = plan.prunes
+    splits = [] if base is None else splits_of(store, base, asked)
+    with sides.keeping(sum(split.file_size for split in splits)) as kept:
         if base is not None and kept.is_kept and not plan.by_source:
-            planned = splits_of(store, base, kept.pruning())
-        parts = [part for split in planned for part in pieces(store, split)]
+            asked = kept.pruning()
+            splits = splits_of(store, base, asked)
+        parts = [part for split in splits for part in pieces(store, split)]
         tasks = task_count(spark, store, parts, sides.bytes)
-        find = partial(located, spark, store, dict(enumerate(parts)), predicate=plan.prunes)
+        find = partial(located, spark, store, dict(enumerate(parts)), predicate=asked)
         frame = kept.joined(find) if parts else kept.alone()
         frame = by_group(frame.select(kept.spread(tasks).alias(TASK), *kept.columns), parts, tasks, POSITION)
+        work = _Work(store, plan, keyed_job(store), asked)
         prepared = _run(spark, work.job, cluster_made(frame, work.job, work.makes, like=sides.source))
     scope = scope_of_absence(store, plan) if prepared.inserted else "bucket"
     return replace(prepared, unchanged=as_far_as_needed(scope, store.schema.bucket_mode))
@@ -131,6 +133,7 @@ class _Work:
     store: TableStore
     plan: MergePlan
     job: WriteJob
+    predicate: Predicate  # of the rows that are numbered
 
     def makes(self, receivers: Receivers) -> Makes:
         """Return what a task does, if so many receive what it makes."""
@@ -172,7 +175,7 @@ class _Work:
         numbers = met.column(POSITION).to_numpy()
         source = source_rows(self.plan, met)
         left = len(numbers)
-        for positions, target in chunks(locate_merged(self.store, part, columns, self.plan.prunes)):
+        for positions, target in chunks(locate_merged(self.store, part, columns, self.predicate)):
             first, end = np.searchsorted(numbers, (positions[0], positions[-1] + 1))
             left -= int(end - first)
             pairs = Pairs(numbers[first:end] - positions[0], np.arange(end - first, dtype=np.int64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import lakewright as lw
@@ -185,6 +187,23 @@ def test_a_merge_that_lost_a_race_begins_again(
     result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
     assert result.attempts == 2
     assert _counts(result) == (0, 5, 3)  # 41 is not inserted any more
+    assert_tidy(table)
+
+
+def _dies_once(rows: pa.Table) -> pa.ChunkedArray:
+    """Give new values, but kill the first worker that gets rows of the last file."""
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() == 0 and pc.max(rows.column("t.n")).as_py() >= 20:
+        os._exit(1)
+    return rows.column("s.n")
+
+
+def test_a_worker_that_dies_leaves_no_file_behind(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    said = table.merge(spark.createDataFrame(CHANGES), on="id").when_matched_update({"n": _dies_once})
+    result = said.when_not_matched_insert().execute()
+    assert _counts(result) == (0, 5, 3)
+    assert len(_rows(table)) == 33
     assert_tidy(table)
 
 

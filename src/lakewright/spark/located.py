@@ -89,7 +89,7 @@ def by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, order: st
     target = F.coalesce(F.col(GROUP) % tasks, F.col(TASK)).alias(TASK)
     frame = frame.select(target, *columns, F.lit(None).cast("binary").alias(PART))
     if parts:
-        types = dict(frame.dtypes)
+        types = {field.name: field.dataType for field in frame.schema.fields}
         empty = [F.lit(None).cast(types[name]).alias(name) for name in columns if name != GROUP]
         numbers = pa.array(range(len(parts)), pa.int32())
         data = pa.array([part.serialize() for part in parts], pa.binary())

@@ -134,7 +134,7 @@ def encode_deletion_vectors(
 
 
 def pack_records(records: Mapping[str, tuple[bytes, int]]) -> tuple[bytes, tuple[DeletionRange, ...]]:
-    """Return the bytes of an index file of finished records, given with how many rows each deletes, and their places."""
+    """Return the bytes of an index file of finished records, each with how many rows it deletes, and their places."""
     out = bytearray([VERSION])
     ranges = []
     for data_file, (record, cardinality) in records.items():

@@ -264,7 +264,7 @@ class FileStoreTable:
         [{'_ROW_ID': 1, 'n': 2}]
         """
         if _is_spark_frame(ids):
-            return cast("UpdateResult", _spark("row_ids").delete_by_row_id(ids, self))
+            return cast("UpdateResult", _spark().delete_by_row_id(ids, self))
         with naming(self.name):
             return row_ids.delete_by_row_id(self.store, ids)
 
@@ -290,7 +290,7 @@ class FileStoreTable:
         [10, 2, 30]
         """
         if _is_spark_frame(data):
-            return cast("UpdateResult", _spark("row_ids").update_by_row_id(data, self, columns))
+            return cast("UpdateResult", _spark().update_by_row_id(data, self, columns))
         with naming(self.name):
             return row_ids.update_by_row_id(self.store, data, columns)
 
@@ -315,7 +315,7 @@ class FileStoreTable:
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
         """
         if _is_spark_frame(data):
-            return cast("UpdateResult", _spark("merge").upsert(data, self, keys))
+            return cast("UpdateResult", _spark().upsert(data, self, keys))
         with naming(self.name):
             return merge.upsert(self.store, data, keys)
 
@@ -347,7 +347,7 @@ class FileStoreTable:
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 16}, {'id': 4, 'n': 30}]
         """
         if _is_spark_frame(source):
-            return cast("MergeBuilder", _spark("merge").merge(source, self, on))
+            return cast("MergeBuilder", _spark().merge(source, self, on))
         with naming(self.name):
             return merge.merge(self.store, source, on)
 
@@ -496,5 +496,5 @@ def _is_spark_frame(data: object) -> bool:
     return type(data).__module__.startswith("pyspark.sql")
 
 
-def _spark(room: str) -> Any:  # noqa: ANN401 - a module of the engine, which needs an optional package
-    return importlib.import_module(f"lakewright.spark.{room}")
+def _spark() -> Any:  # noqa: ANN401 - the engine, which needs an optional package
+    return importlib.import_module("lakewright.spark")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,13 +16,14 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spark import merging
+from lakewright.spark.groups import apply_on
 from lakewright.spark.sides import Sides, source_schema
 from lakewright.table import FileStoreTable
 from lakewright.update.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from support.spark_writes import assert_tidy
 
-merge_module = importlib.import_module("lakewright.spark.merge")  # its name is that of a function, too
 VECTORS = {"deletion-vectors.enabled": "true"}
 TRACKED = {"row-tracking.enabled": "true"}
 EVOLUTION = {**TRACKED, "data-evolution.enabled": "true"}
@@ -176,14 +176,14 @@ def test_a_merge_that_lost_a_race_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = _table(tmp_path, VECTORS)
-    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), merge_module.apply_on
+    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), apply_on
 
     def overtaken(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever is given
         if len(_rows(table)) == 28:
             lw.write_table(new, table)
         return real(*args, **named)
 
-    monkeypatch.setattr(merge_module, "apply_on", overtaken)
+    monkeypatch.setattr(merging, "apply_on", overtaken)
     result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
     assert result.attempts == 2
     assert _counts(result) == (0, 5, 3)  # 41 is not inserted any more

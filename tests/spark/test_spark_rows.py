@@ -15,7 +15,7 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.spark import rows as verbs
-from lakewright.spark.merge import merge, upsert
+from lakewright.spark.merging import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge import MergeBuilder

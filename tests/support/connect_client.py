@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
 from lakewright.calls import Progress
-from lakewright.spark.merge import merge, upsert
+from lakewright.spark.merging import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spark.rows import delete, update
 from lakewright.spark.streams import read_stream, write_stream

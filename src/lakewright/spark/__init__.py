@@ -2,7 +2,7 @@
 
 from lakewright.distributed import WriteResult
 from lakewright.spark.ingest import pipeline
-from lakewright.spark.merge import merge, upsert
+from lakewright.spark.merging import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spark.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.spark.rows import delete, update

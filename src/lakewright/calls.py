@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import opened
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.lsm.merge import check_merging_kept
@@ -106,7 +106,7 @@ def reading(  # noqa: PLR0913 - each argument is one way to say what to read
     row_kinds: bool = False,
 ) -> ReadBuilder:
     """Return the builder of a read that is described as for `read_table`; engines start from it."""
-    source = open_table(table) if isinstance(table, str) else table
+    source = opened(table)
     between = incremental if incremental is None or isinstance(incremental, str) else ",".join(map(str, incremental))
     travel = {
         "scan.snapshot-id": snapshot_id,
@@ -163,7 +163,7 @@ def write_table(
     >>> lw.read_table(table).to_pylist()
     [{'id': 2, 'n': 2}]
     """
-    target = open_table(table) if isinstance(table, str) else table
+    target = opened(table)
     check_mode(target, mode, schema_mode)
     batches = iter(batches_of(data, target.name))
     if schema_mode == "merge" and (first := next(batches, None)) is not None:

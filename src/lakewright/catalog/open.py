@@ -36,6 +36,11 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> FileStore
     return open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
 
 
+def opened(table: FileStoreTable | str) -> FileStoreTable:
+    """Return a table that is given as such, or by its path."""
+    return open_table(table) if isinstance(table, str) else table
+
+
 def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileStoreTable:
     """Open the table at a layout's root with its newest schema, on the branch that the identifier names."""
     name = identifier.get_full_name()

@@ -92,7 +92,7 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
         first = task.files[0].min_sequence_number
         files = write_whole(output, plan, read_whole(store, split), first_number=first)
         if store.schema.bucket_mode is BucketMode.HASH_FIXED:
-            files = _not_beyond(files, max(file.max_sequence_number for file in task.files))
+            files = not_beyond(files, max(file.max_sequence_number for file in task.files))
     return CommitMessage(
         partition_bytes=task.partition,
         bucket=task.bucket,
@@ -107,7 +107,7 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
     )
 
 
-def _not_beyond(files: Iterable[DataFile], highest: int) -> tuple[DataFile, ...]:
+def not_beyond(files: Iterable[DataFile], highest: int) -> tuple[DataFile, ...]:
     """Keep the numbers of new files below those of the files that come after them in the bucket.
 
     Some writers give a whole file one number, of which there are then fewer than rows.

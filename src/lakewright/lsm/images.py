@@ -38,7 +38,7 @@ _PREFIX_ROWS_MIN = 1 << 10  # fewer are sorted before their common beginning is 
 _MANY = 8  # one row of so many is many
 _ALL_BITS = (1 << WORD_BITS) - 1
 _LEADING = np.array([_ALL_BITS ^ (_ALL_BITS >> 8 * kept) for kept in range(WORD_BYTES + 1)], np.uint64)
-_INTEGERS = {
+INTEGERS = {
     "TINYINT": "<i1",
     "SMALLINT": "<i2",
     "INT": "<i4",
@@ -119,8 +119,8 @@ def _raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[_Values]
     root = dtype.root
     if root == "BOOLEAN":
         return [fixed_values(column.cast(pa.uint8()), np.uint8)]
-    if root in _INTEGERS:
-        return [fixed_values(column, _INTEGERS[root])]
+    if root in INTEGERS:
+        return [fixed_values(column, INTEGERS[root])]
     if root in FLOAT_ROOTS:
         return [_float_image(fixed_values(column, "<f4" if root == "FLOAT" else "<f8"))]
     if root == "DECIMAL":

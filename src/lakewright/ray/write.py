@@ -34,7 +34,7 @@ from ray.data.dataset import MaterializedDataset
 from ray.exceptions import RayError
 
 from lakewright.calls import ProgressCallback, merged_table
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import opened
 from lakewright.distributed import (
     Publication,
     WriteResult,
@@ -109,7 +109,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     for them. `progress` is a callback, or False for no bars of Ray.
     """
     _check_dataset(dataset)
-    target = open_table(table) if isinstance(table, str) else table
+    target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency)
     manner = Manner(concurrency, ray_remote_args, progress)
     publication = new_publication(target, mode, partitions=partitions, job_id=job_id)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import opened
 from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
@@ -68,7 +68,7 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
     `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`.
     """
     check_frame(df)
-    return FrameMerge(store=_opened(table).store, source=df, on=on)
+    return FrameMerge(store=opened(table).store, source=df, on=on)
 
 
 def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | None = None) -> UpdateResult:
@@ -78,16 +78,12 @@ def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | Non
     written as always: its keys are its own, and all rows count as inserted, as nobody looks what was there.
     """
     check_frame(df)
-    store = _opened(table).store
+    store = opened(table).store
     names = upsert_keys(store, keys)
     if store.schema.primary_keys:
         return change(store, preparing_upsert(df, store), operation="WRITE", run=compacting_on(df.sparkSession))
     plan = plan_upsert(store, source_schema(df, store.name), names)
     return change(store, partial(_prepare, Sides.of(store, df, plan, last_of_keys=True)), operation="MERGE")
-
-
-def _opened(table: FileStoreTable | str) -> FileStoreTable:
-    return open_table(table) if isinstance(table, str) else table
 
 
 # ---- on the driver ---------------------------------------------------------------------------------------------------

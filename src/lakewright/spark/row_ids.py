@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.functions import arrow_udf
 
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import opened
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_ID
@@ -65,7 +65,7 @@ def update_by_row_id(df: DataFrame, table: FileStoreTable | str, columns: Sequen
 
 def _checked(df: DataFrame, table: FileStoreTable | str) -> tuple[TableStore, pa.Schema]:
     check_frame(df)
-    store = (open_table(table) if isinstance(table, str) else table).store
+    store = opened(table).store
     return store, arrow_schema_of(df.schema)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import opened
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import changing_on
 from lakewright.spark.keyed import changing_buckets_on
@@ -28,7 +28,7 @@ from lakewright.update.run import change
 
 def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str | None) -> UpdateResult:
     """Delete the rows that fulfil a condition; None means all of them."""
-    store = _opened(table).store
+    store = opened(table).store
     predicate = condition(store, where)
     verbs.check_delete(store)
     prepare = partial(
@@ -44,7 +44,7 @@ def update(
     where: Predicate | str | None = None,
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows."""
-    store = _opened(table).store
+    store = opened(table).store
     predicate = condition(store, where)
     checked = verbs.checked_update(store, assignments)
     prepare = partial(
@@ -56,7 +56,3 @@ def update(
         run_buckets=changing_buckets_on(spark),
     )
     return change(store, prepare, operation="UPDATE", run=compacting_on(spark))
-
-
-def _opened(table: FileStoreTable | str) -> FileStoreTable:
-    return open_table(table) if isinstance(table, str) else table

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.calls import ProgressCallback, merged_table
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import opened
 from lakewright.distributed import (
     Publication,
     WriteResult,
@@ -84,7 +84,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     `progress` a callback, or False for no bar.
     """
     check_frame(df)
-    target = open_table(table) if isinstance(table, str) else table
+    target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency)
     publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
     if job_id is not None:
@@ -131,7 +131,7 @@ def write_micro_batch(
     complete mode wants it.
     """
     check_frame(df)
-    target = open_table(table) if isinstance(table, str) else table
+    target = opened(table)
     check_call(target, mode, concurrency=concurrency)
     # What is published after this look is found by the commit.
     since = target.store.snapshots.latest_id() or 0

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
-from lakewright.compact.append_rewrite import carried_fields
+from lakewright.compact.append_rewrite import carried_fields, not_beyond
 from lakewright.compact.output import BucketOutput
 from lakewright.formats.rolling import FilePlan, SequenceNumbers
 from lakewright.read.projection import ROW_ID, plan_projection
@@ -25,7 +25,7 @@ from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.datafile import APPEND, DataFile
+from lakewright.spec.datafile import APPEND
 from lakewright.spec.keyed import SEQUENCE_NUMBER
 from lakewright.update import vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, kept, substituted, updated_in
@@ -129,7 +129,7 @@ class _Copying:
         last = max(file.max_sequence_number for file in part.files)
         files = sink.finish()
         if not store.options.row_tracking_enabled():
-            files = tuple(_not_beyond(file, last) for file in files)
+            files = not_beyond(files, last)
         message = self.job.message(bucket_of(part), new_files=files, deleted_files=part.files)
         return Applied((message,), vectors.forget(part), deleted=len(change.deleted), updated=len(change.updated))
 
@@ -177,9 +177,3 @@ def _without_numbers(rows: pa.Table, at: np.ndarray) -> pa.Table:
     changed[at] = True
     values = rows.column(number).to_numpy()
     return rows.set_column(number, SEQUENCE_NUMBER.name, pa.array(values, pa.int64(), mask=changed))
-
-
-def _not_beyond(file: DataFile, last: int) -> DataFile:
-    """Keep the numbers of a new file below those of the files after it: some writers give a whole file one number."""
-    low, high = min(file.min_sequence_number, last), min(file.max_sequence_number, last)
-    return replace(file, min_sequence_number=low, max_sequence_number=high)

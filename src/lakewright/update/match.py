@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
+from lakewright.lsm.images import INTEGERS
 from lakewright.spec.arrow import from_arrow_type, to_arrow_type
 from lakewright.spec.comparison import common_type, is_float
 from lakewright.spec.literals import check_comparable
@@ -44,14 +45,7 @@ _LISTED_MAX = 1000  # so many keys are asked for by name, more by their bounds
 _COMPACT_DECIMAL_MAX = 18  # decimals up to this precision fit 64 bits
 _WIDTHS = {
     "BOOLEAN": "<u1",
-    "TINYINT": "<i1",
-    "SMALLINT": "<i2",
-    "INT": "<i4",
-    "BIGINT": "<i8",
-    "DATE": "<i4",
-    "TIME": "<i4",
-    "TIMESTAMP": "<i8",
-    "TIMESTAMP_LTZ": "<i8",
+    **INTEGERS,
     "FLOAT": "<f4",
     "DOUBLE": "<f8",
 }

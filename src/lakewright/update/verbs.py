@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import naming
@@ -20,8 +19,9 @@ from lakewright.read.split import DataSplit
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update import columns, keyed
-from lakewright.update.change import ChangeJob, GroupChange, Positions, no_positions
+from lakewright.update.change import ChangeJob, GroupChange
 from lakewright.update.find import Located, condition, groups, hidden_fields, locate
+from lakewright.update.match import joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments
@@ -84,7 +84,7 @@ def prepare_delete(
 
     def decide(part: DataSplit) -> GroupChange:
         found = [located.positions for located in locate(store, part, (), predicate, schemas=schemas)]
-        return GroupChange(part, _joined(found))
+        return GroupChange(part, joined(found))
 
     prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
     return replace(prepared, reads=tuple(predicate.columns()))
@@ -109,7 +109,7 @@ def prepare_update(
     def decide(part: DataSplit) -> GroupChange:
         found = list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
         values = [_values(checked, located) for located in found]
-        positions = _joined([located.positions for located in found])
+        positions = joined(located.positions for located in found)
         return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
 
     prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
@@ -119,7 +119,3 @@ def prepare_update(
 def _values(assignments: Assignments, located: Located) -> pa.Table:
     """Return the new values of rows that were found."""
     return assignments.evaluate(len(located.positions), pa.Table.from_batches([located.rows]))
-
-
-def _joined(positions: list[Positions]) -> Positions:
-    return np.concatenate(positions) if positions else no_positions()

@@ -6,11 +6,15 @@ import argparse
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
+from lakewright.catalog.system import AuditLog, SystemTable, system_table
 from lakewright.cli.output import Output
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import CoreOptions
 from lakewright.table import FileStoreTable
 
 WAREHOUSE = "LAKEWRIGHT_WAREHOUSE"  # the variable that stands for --warehouse
@@ -58,7 +62,13 @@ def common() -> argparse.ArgumentParser:
     )
     place.add_argument("--json", action="store_true", help="write the result as JSON")
     place.add_argument("--quiet", "-q", action="store_true", help="write nothing but the result and errors")
+    place.add_argument("--debug", action="store_true", help="show where in the program an error arose")
     return parser
+
+
+def one_table(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of commands that look at one table."""
+    parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path")
 
 
 def catalog_of(args: argparse.Namespace) -> FileSystemCatalog | None:
@@ -69,15 +79,44 @@ def catalog_of(args: argparse.Namespace) -> FileSystemCatalog | None:
 
 
 def need_catalog(args: argparse.Namespace) -> FileSystemCatalog:
-    """Return the catalog, or say how to name one."""
+    """Return the catalog; an error says how to name one, or that nothing is at the place that was named."""
     catalog = catalog_of(args)
     if catalog is None:
         raise InvalidInputError(f"give --warehouse, or set ${WAREHOUSE}: the directory of the databases")
+    if not _is_there(catalog):
+        raise NotFoundError(
+            f"there is no warehouse {catalog.warehouse}: check the path (--warehouse or ${WAREHOUSE})",
+            warehouse=catalog.warehouse,
+        )
     return catalog
+
+
+def _is_there(catalog: FileSystemCatalog) -> bool:
+    """Say whether a warehouse exists: a directory, or on an object store a prefix of at least one object."""
+    if "://" not in catalog.warehouse:
+        return Path(catalog.warehouse).is_dir()
+    found = (catalog.storage.list_directories(catalog.warehouse), catalog.storage.list(catalog.warehouse))
+    return any(True for listing in found for _ in listing)
 
 
 def table_of(args: argparse.Namespace) -> FileStoreTable:
     """Return the table that the argument `table` names: a path, or `db.t` of the catalog."""
-    if "/" in args.table:
-        return open_table(args.table, dict(args.catalog_option))
-    return need_catalog(args).get_table(args.table)
+    found = table_or_view_of(args)
+    if not isinstance(found, FileStoreTable):
+        raise InvalidInputError(
+            f"{found.name} is a system table, which can only be described and read; name the table itself",
+            table=found.name,
+        )
+    return found
+
+
+def table_or_view_of(args: argparse.Namespace) -> FileStoreTable | SystemTable | AuditLog:
+    """Return the table that the argument `table` names, or a system table such as `db.t$files`."""
+    if "/" not in args.table:
+        return need_catalog(args).get_table(args.table)
+    path, _, last = args.table.rstrip("/").rpartition("/")
+    name = Identifier.from_string(f"`d`.{last}") if "$" in last else Identifier.create("d", last)
+    branch, view = name.get_branch_name(), name.get_system_table_name()
+    options = {**dict(args.catalog_option), **({} if branch is None else {CoreOptions.BRANCH.key(): branch})}
+    table = open_table(f"{path}/{name.get_table_name()}", options)
+    return table if view is None else system_table(table, view)

@@ -10,6 +10,7 @@ import argparse
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,14 +38,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args.command.run(args, output)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever listened has heard enough
-        except (LakewrightError, OSError) as error:
-            fail(str(error))
-            return REFUSED
+            # Whoever read our output has closed it, as `head` does; Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             fail("interrupted")
             return INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - a user of a command gets one line; --debug shows the rest
+            if args.debug:
+                traceback.print_exc()
+            fail(_said(error))
+            return REFUSED
     return OK
+
+
+def _said(error: Exception) -> str:
+    """Return what a user should read of an error."""
+    if isinstance(error, LakewrightError | OSError):
+        return str(error)
+    return f"{type(error).__name__}: {error}; this is a defect of lakewright, run again with --debug to see where"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -53,8 +53,17 @@ class Output:
 
 
 def fail(message: str) -> None:
-    """Say why a command did not do what it was told to."""
-    sys.stderr.write(f"lakewright: {message}\n")
+    """Say in one line why a command did not do what it was told to."""
+    sys.stderr.write(f"lakewright: {' '.join(message.split())}\n")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which is given in the singular.
+
+    >>> counted(1, "snapshot"), counted(1200, "file")
+    ('1 snapshot', '1,200 files')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

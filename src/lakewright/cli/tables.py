@@ -7,8 +7,11 @@ import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from lakewright.cli.command import Command, need_catalog, table_of
-from lakewright.cli.output import Output, plain
+from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
+from lakewright.cli.output import Output, counted, plain
+from lakewright.errors import CorruptTableError, LakewrightError
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table import FileStoreTable
 
@@ -20,27 +23,41 @@ def _tables_arguments(parser: argparse.ArgumentParser) -> None:
 def _tables(args: argparse.Namespace, output: Output) -> None:
     catalog = need_catalog(args)
     databases = catalog.list_databases() if args.database is None else [args.database]
-    tables = [catalog.get_table(f"`{db}`.`{name}`") for db in databases for name in catalog.list_tables(db)]
-    output.table([_overview(table) for table in tables], empty=f"there are no tables in {catalog.warehouse}")
+    names = [(db, name) for db in databases for name in catalog.list_tables(db)]
+    rows = [_overview(catalog, db, name) for db, name in names]
+    bad = [row for row in rows if row["error"] is not None]
+    shown = rows if bad or output.as_json else [{k: v for k, v in row.items() if k != "error"} for row in rows]
+    output.table(shown, empty=f"there are no tables in {catalog.warehouse}")
+    if bad:
+        raise CorruptTableError(f"{counted(len(bad), 'table')} of {len(rows):,} cannot be read; see the column 'error'")
 
 
-def _overview(table: FileStoreTable) -> dict[str, object]:
-    newest = table.snapshot()
-    return {
-        "table": table.name,
-        "primary_key": table.primary_keys,
-        "partitions": table.partition_keys,
-        "snapshot": None if newest is None else newest.id,
-        "written": None if newest is None else instant(newest.time_millis),
-    }
-
-
-def _one_table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path")
+def _overview(catalog: FileSystemCatalog, database: str, name: str) -> dict[str, object]:
+    """Describe one table in a row; one that cannot be read has an error there, so that the others are still listed."""
+    row: dict[str, object] = dict.fromkeys(("table", "primary_key", "partitions", "snapshot", "written", "error"))
+    row["table"] = f"{database}.{name}"
+    try:
+        table = catalog.get_table(f"`{database}`.`{name}`")
+        newest = table.snapshot()
+    except (LakewrightError, OSError) as error:
+        return row | {"error": " ".join(str(error).split())}
+    row |= {"table": table.name, "primary_key": table.primary_keys, "partitions": table.partition_keys}
+    return row if newest is None else row | {"snapshot": newest.id, "written": instant(newest.time_millis)}
 
 
 def _describe(args: argparse.Namespace, output: Output) -> None:
-    table = table_of(args)
+    table = table_or_view_of(args)
+    facts, options = _facts(table) if isinstance(table, FileStoreTable) else (_view_facts(table), {})
+    columns = [{"column": f.name, "type": str(f.type), "comment": f.description} for f in table.fields]
+    lines = [f"{name:<12} {_shown(value)}" for name, value in facts.items() if value not in (None, [])]
+    lines += ["", *plain(columns)]
+    if options:
+        lines += ["", *plain([{"option": key, "value": value} for key, value in options.items()])]
+    output.result({**facts, "columns": columns, "options": options}, "\n".join(lines))
+
+
+def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
+    """Return what describes a table besides its columns, and its options."""
     newest = table.snapshot()
     facts: dict[str, object] = {
         "table": table.name,
@@ -50,16 +67,15 @@ def _describe(args: argparse.Namespace, output: Output) -> None:
         "primary_key": table.primary_keys,
         "partitions": table.partition_keys,
         "snapshot": None if newest is None else newest.id,
+        # Of all data files: with a primary key a row counts once for every file that has a version of it.
         "records": None if newest is None else newest.total_record_count,
         "tags": table.list_tags(),
     }
-    columns = [{"column": f.name, "type": str(f.type), "comment": f.description} for f in table.fields]
-    options = dict(sorted(table.options.to_map().items()))
-    lines = [f"{name:<12} {_shown(value)}" for name, value in facts.items() if value not in (None, [])]
-    lines += ["", *plain(columns)]
-    if options:
-        lines += ["", *plain([{"option": key, "value": value} for key, value in options.items()])]
-    output.result({**facts, "columns": columns, "options": options}, "\n".join(lines))
+    return facts, dict(sorted(table.options.to_map().items()))
+
+
+def _view_facts(view: SystemTable | AuditLog) -> dict[str, object]:
+    return {"table": view.name, "system table of": view.table.name, "primary_key": view.primary_keys()}
 
 
 def _shown(value: object) -> str:
@@ -67,7 +83,7 @@ def _shown(value: object) -> str:
 
 
 def _snapshots_arguments(parser: argparse.ArgumentParser) -> None:
-    _one_table(parser)
+    one_table(parser)
     parser.add_argument("--limit", "-n", type=int, default=20, metavar="N", help="the newest so many (20)")
 
 
@@ -103,6 +119,12 @@ def instant(millis: int) -> str:
     return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+_RECORDS = (
+    "List the snapshots of a table, newest first. 'records' counts what the data files hold: with a primary key a row "
+    "counts once for every file that has a version of it."
+)
 TABLES = Command("tables", "list the tables of a warehouse", _tables_arguments, _tables)
-DESCRIBE = Command("describe", "show the columns, keys and options of a table", _one_table, _describe)
-SNAPSHOTS = Command("snapshots", "list the snapshots of a table, newest first", _snapshots_arguments, _snapshots)
+DESCRIBE = Command("describe", "show the columns, keys and options of a table", one_table, _describe)
+SNAPSHOTS = Command(
+    "snapshots", "list the snapshots of a table, newest first", _snapshots_arguments, _snapshots, _RECORDS
+)

@@ -5,26 +5,47 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 
-from lakewright.cli.command import Command, pair, table_of
-from lakewright.cli.output import Output
+from lakewright.cli.command import Command, one_table, pair, table_of
+from lakewright.cli.output import Output, counted
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import parse_duration_millis
+from lakewright.maintenance.expire import Retention
+from lakewright.spec.options import MAX_INT, parse_duration_millis
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _age(text: str) -> int:
+def _time(text: str) -> int:
+    """Return the time, in epoch milliseconds, that an age (`7d`) or an ISO time says.
+
+    >>> _time("1970-01-02"), _time("1970-01-01T01:00:00+01:00")
+    (86400000, 0)
+    """
+    now = time.time_ns() // 1_000_000
     try:
-        return parse_duration_millis(text)
-    except InvalidInputError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _one_table(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path")
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None and text.strip().isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} has no unit: write an age such as 7d or '12 hours'")
+    if moment is None:
+        try:
+            return now - parse_duration_millis(text)
+        except InvalidInputError:
+            message = (
+                f"{text!r} is neither an age such as 7d or '12 hours' nor an ISO time such as 2026-01-31T12:00:00Z"
+            )
+            raise argparse.ArgumentTypeError(message) from None
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    millis = (aware - _EPOCH) // timedelta(milliseconds=1)
+    if millis > now:
+        raise argparse.ArgumentTypeError(f"{text!r} is in the future")
+    return millis
 
 
 def _compact_arguments(parser: argparse.ArgumentParser) -> None:
-    _one_table(parser)
+    one_table(parser)
     parser.add_argument(
         "--full",
         action="store_true",
@@ -41,44 +62,55 @@ def _compact(args: argparse.Namespace, output: Output) -> None:
     text = (
         "there was nothing to compact"
         if done.is_empty
-        else f"snapshot {done.snapshot_id}: {done.files_before:,} files became {done.files_after:,}, "
+        else f"snapshot {done.snapshot_id}: {counted(done.files_before, 'file')} became {done.files_after:,}, "
         f"{done.bytes / 1e6:,.1f} MB, {done.seconds:,.1f} s"
     )
     output.result(asdict(done), text)
 
 
 def _expire_arguments(parser: argparse.ArgumentParser) -> None:
-    _one_table(parser)
+    one_table(parser)
     parser.add_argument("--retain-max", type=int, metavar="N", help="at most so many snapshots stay")
     parser.add_argument("--retain-min", type=int, metavar="N", help="at least so many stay")
-    parser.add_argument("--older-than", type=_age, metavar="AGE", help="only what is older, such as '1 h' or '7 d'")
+    parser.add_argument(
+        "--older-than",
+        type=_time,
+        metavar="AGE",
+        help="only what is older than this goes, whatever --retain-max says: 7d, '12 hours', or an ISO time (UTC)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="remove nothing, say what would go")
 
 
 def _expire(args: argparse.Namespace, output: Output) -> None:
-    limit = None if args.older_than is None else int(time.time() * 1000) - args.older_than
-    gone = table_of(args).expire_snapshots(args.retain_max, args.retain_min, limit, dry_run=args.dry_run)
+    table = table_of(args)
+    least, most = args.retain_min, args.retain_max
+    if args.older_than is not None:
+        # The numbers alone would let go of young snapshots beyond the maximum, so here they only say what must stay.
+        least = Retention.of_options(table.options, 0, retain_max=most, retain_min=least).count_min
+        most = MAX_INT
+    gone = table.expire_snapshots(most, least, args.older_than, dry_run=args.dry_run)
     verb = "would remove" if gone.dry_run else "removed"
     ids = gone.snapshot_ids
     which = f" ({ids[0]} to {ids[-1]})" if ids else ""
-    output.result(asdict(gone), f"{verb} {len(ids):,} snapshots{which} and {gone.files:,} files")
+    output.result(asdict(gone), f"{verb} {counted(len(ids), 'snapshot')}{which} and {counted(gone.files, 'file')}")
 
 
 def _orphans_arguments(parser: argparse.ArgumentParser) -> None:
-    _one_table(parser)
+    one_table(parser)
     parser.add_argument(
-        "--older-than", type=_age, metavar="AGE", help="only files older than this ('1 d'); beyond the longest write"
+        "--older-than", type=_time, metavar="AGE", help="only files older than this (1d); beyond the longest write"
     )
     parser.add_argument("--delete", action="store_true", help="remove them; without this they are only listed")
 
 
 def _orphans(args: argparse.Namespace, output: Output) -> None:
-    limit = None if args.older_than is None else int(time.time() * 1000) - args.older_than
-    found = table_of(args).remove_orphan_files(older_than_millis=limit, dry_run=not args.delete)
+    found = table_of(args).remove_orphan_files(older_than_millis=args.older_than, dry_run=not args.delete)
     for path in found.paths:
         output.say(path)
     verb = "removed" if args.delete else "found (--delete removes them):"
-    output.result(asdict(found), f"{verb} {found.count:,} files that nothing names, {found.bytes / 1e6:,.1f} MB")
+    output.result(
+        asdict(found), f"{verb} {counted(found.count, 'file')} that nothing names, {found.bytes / 1e6:,.1f} MB"
+    )
 
 
 COMPACT = Command("compact", "merge small files, and drop deleted rows", _compact_arguments, _compact)

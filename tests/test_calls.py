@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.commit.message import CommitMessage
+from lakewright.testing.enumerator import stray_files
+from lakewright.write.builder import BatchTableWrite
 
 
 @pytest.fixture
@@ -90,3 +94,51 @@ def test_options_that_data_depends_on_cannot_be_laid_over(table: lw.FileStoreTab
         table.copy({"bucket": "4"})
     with pytest.raises(lw.InvalidInputError, match=r"scan\.snapshot-id"):
         table.copy({"scan.snapshot-id": "first"})
+
+
+def test_a_job_is_committed_once(table: lw.FileStoreTable) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int32())})
+    first = lw.write_table(rows, table, job_id="monday")
+    again = lw.write_table(pa.table({"id": ["not even looked at"]}), table, job_id="monday")
+    assert (first.replayed, again.replayed) == (False, True)
+    assert (again.snapshot_id, again.rows, again.files, again.bytes) == (1, 2, 1, first.bytes)
+    assert lw.write_table(rows, table, job_id="tuesday").snapshot_id == 2
+    assert lw.write_table(rows, table, "overwrite", job_id="wednesday").snapshot_id == 3
+    assert lw.write_table(rows, table, "overwrite", job_id="wednesday").replayed
+    assert lw.read_table(table).num_rows == 2
+    for wrong in ("", 7):
+        with pytest.raises(lw.InvalidInputError, match="job id"):
+            lw.write_table(rows, table, job_id=wrong)  # type: ignore[arg-type]
+
+
+def test_of_two_runs_of_a_job_at_once_one_commits(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int32())})
+    prepare = BatchTableWrite.prepare_commit
+
+    def overtaken(write: BatchTableWrite) -> list[CommitMessage]:
+        monkeypatch.setattr(BatchTableWrite, "prepare_commit", prepare)
+        assert lw.write_table(rows, table, job_id="monday").snapshot_id == 1
+        return prepare(write)
+
+    monkeypatch.setattr(BatchTableWrite, "prepare_commit", overtaken)
+    slower = lw.write_table(rows, table, job_id="monday")
+    assert (slower.snapshot_id, slower.rows, slower.replayed) == (1, 2, True)
+    assert lw.read_table(table).num_rows == 2
+    assert stray_files(table.store) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"concurrency": 2}, "write-threads"),
+        ({"partitions": {"id": 1}}, "overwrite replaces"),
+        ({"mode": "overwrite", "partitions": {"id": 1}}, "not a partition column"),
+        ({"mode": "overwrite", "partitions": ["id"]}, "mapping"),
+    ],
+)
+def test_arguments_are_checked_before_the_data_is_taken(
+    table: lw.FileStoreTable, arguments: dict[str, Any], said: str
+) -> None:
+    batches = pa.RecordBatchReader.from_batches(pa.schema({"id": pa.int32()}), map(pytest.fail, ["the data was taken"]))
+    with pytest.raises(lw.InvalidInputError, match=said):
+        lw.write_table(batches, table, **arguments)

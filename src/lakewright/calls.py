@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
 from lakewright.catalog.open import opened
+from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.table_commit import CommitResult
+from lakewright.compact.task import selected
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.lsm.merge import check_merging_kept
 from lakewright.read.builder import ReadBuilder
@@ -21,7 +23,10 @@ from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.table import FileStoreTable
+from lakewright.write.builder import BatchWriteBuilder
+from lakewright.write.frames import engine_verb
 from lakewright.write.kinds import kind_column
+from lakewright.write.once import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
 
 _MODES = ("append", "overwrite", "upsert", "delete")
@@ -133,21 +138,30 @@ def reading(  # noqa: PLR0913 - each argument is one way to say what to read
     return builder
 
 
-def write_table(
+def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     data: ArrowData,
     table: FileStoreTable | str,
     mode: str = "append",
     *,
     partitions: Mapping[str, object] | None = None,
     schema_mode: str | None = None,
-    progress: bool | ProgressCallback = False,
+    progress: bool | ProgressCallback | None = None,
+    concurrency: int | None = None,
+    job_id: str | None = None,
 ) -> CommitResult:
     """Write Arrow data (a table, a stream, a polars or pandas frame, ...) and commit it in one snapshot.
+
+    A Spark frame is written by Spark's workers and a Ray dataset by Ray's, as by `lakewright.spark.write_table` and
+    `lakewright.ray.write_table`; `concurrency` is the largest number of their tasks. Named levels of the index of a
+    pandas frame are columns.
 
     On a table with a primary key `append` and `upsert` are the same: a row replaces the row with its key. `delete`
     takes the keys of rows to delete.
     `overwrite` replaces the partitions of the data, or those that `partitions` names, or the whole unpartitioned table.
     `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
+
+    A write with a `job_id` is committed once: if it is run again, after a crash or by another process, it finds its
+    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -163,8 +177,16 @@ def write_table(
     >>> lw.read_table(table).to_pylist()
     [{'id': 2, 'n': 2}]
     """
+    if (on_workers := engine_verb(data, "write_table")) is not None:
+        options = {"partitions": partitions, "schema_mode": schema_mode, "concurrency": concurrency}
+        return cast("CommitResult", on_workers(data, table, mode, **options, job_id=job_id, progress=progress))
     target = opened(table)
     check_mode(target, mode, schema_mode)
+    check_partitions(target, mode, partitions)
+    _refuse_tasks(target, concurrency)
+    run = None if job_id is None else JobRun.begin(target.store, job_id)
+    if run is not None and run.earlier is not None:
+        return earlier_result(target.store, run.earlier)
     batches = iter(batches_of(data, target.name))
     if schema_mode == "merge" and (first := next(batches, None)) is not None:
         target = merged_table(target, first.schema)
@@ -174,14 +196,42 @@ def write_table(
     builder = target.new_batch_write_builder()
     if mode == "overwrite":
         builder = builder.overwrite(dict(partitions) if partitions is not None else None)
-    report = _reporter(progress, time.monotonic)
+    return _written(builder, batches, run, deletes=mode == "delete", report=_reporter(progress, time.monotonic))
+
+
+def _refuse_tasks(table: FileStoreTable, concurrency: int | None) -> None:
+    if concurrency is not None:
+        raise InvalidInputError(
+            f"{table.name}: 'concurrency' is a number of tasks of Spark or Ray; data in this process is written by "
+            "threads, as many as the table option 'lakewright.write-threads' says",
+            table=table.name,
+        )
+
+
+def _written(
+    builder: BatchWriteBuilder,
+    batches: Iterable[pa.Table | pa.RecordBatch],
+    run: JobRun | None,
+    *,
+    deletes: bool,
+    report: Callable[[int, int], None],
+) -> CommitResult:
+    """Write batches, or delete the rows with their keys, and commit; of several runs of a job one commits."""
+    if run is not None:
+        builder = builder.with_job(run)
     with builder.new_write() as write, builder.new_commit() as commit:
         rows = size = 0
         for batch in batches:
-            write.delete_arrow(batch) if mode == "delete" else write.write_arrow(batch)
+            write.delete_arrow(batch) if deletes else write.write_arrow(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             report(rows, size)
-        return commit.commit(write.prepare_commit())
+        messages = write.prepare_commit()
+        store = write.job.store
+        result = commit.commit(messages, None if run is None else run.properties())
+    if run is None or result.snapshot_id is None or run.made(found := store.snapshots.get(result.snapshot_id)):
+        return result
+    delete_written(store, files_of(store, messages))
+    return earlier_result(store, found)
 
 
 class HasKeys(Protocol):
@@ -208,6 +258,24 @@ def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
             "or use append and overwrite",
             table=table.name,
         )
+
+
+def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, object] | None) -> None:
+    """Refuse a partition spec that no overwrite of this table could replace."""
+    if partitions is None:
+        return
+    if mode != "overwrite":
+        raise InvalidInputError(
+            f"{table.name}: 'partitions' says what an overwrite replaces; leave it out of mode {mode!r}",
+            table=table.name,
+        )
+    if not isinstance(partitions, Mapping):
+        raise InvalidInputError(
+            f"{table.name}: 'partitions' is a mapping such as {{'dt': '2026-01-01'}}, not {partitions!r}",
+            table=table.name,
+        )
+    with naming(table.name):
+        selected(table.store, [partitions])
 
 
 def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
@@ -243,7 +311,7 @@ def _is_wider(new: DataType, old: DataType) -> bool:
     return sizes[0] != sizes[1] and all(small <= large for small, large in zip(*sizes, strict=True))
 
 
-def _reporter(progress: bool | ProgressCallback, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001
+def _reporter(progress: bool | ProgressCallback | None, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001
     """Return what is called after every batch."""
     started = clock()
     if callable(progress):

@@ -15,15 +15,16 @@ import uuid
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from lakewright.calls import check_mode
+from lakewright.calls import check_mode, check_partitions
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit, CommitResult, StreamTableCommit
 from lakewright.compact.job import RunTasks, after_commit
+from lakewright.compact.task import selected
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -35,20 +36,19 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table import FileStoreTable
 from lakewright.write.builder import BatchTableWrite, TableWrite
 from lakewright.write.leftovers import remove_leftovers
+from lakewright.write.once import earlier_result, user_of_job
 from lakewright.write.writer import WriteJob
 
 SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in place
 # The bucket of a key is decided while it is written, by the one who writes all rows of the key.
 ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 
-_NAMESPACE = uuid.UUID("0b7c5a1e-9f43-4c06-8a52-6f1c3c8e2d94")
 _NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError)
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 _QUIET_SECONDS = 0.5  # a worker whose task was killed may close one more file
@@ -57,18 +57,11 @@ _LENGTH = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult:
+class WriteResult(CommitResult):
     """What a write by an engine brought into the table, and how."""
 
-    snapshot_id: int | None  # None: there was nothing to commit
-    rows: int
-    files: int
-    bytes: int
-    seconds: float
-    partitions: int
-    tasks: int
-    way: str  # how the rows reached the tasks that wrote them
-    replayed: bool = False  # an earlier run, or another driver, had committed the same job already
+    tasks: int = 0
+    way: str = ""  # how the rows reached the tasks that wrote them
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +97,7 @@ def check_call(
 ) -> None:
     """Refuse what no engine can do, before anything runs."""
     check_mode(table, mode, schema_mode)
-    if partitions is not None and mode != "overwrite":
-        raise InvalidInputError(f"'partitions' says what an overwrite replaces; leave it out of mode {mode!r}")
+    check_partitions(table, mode, partitions)
     check_concurrency(concurrency)
 
 
@@ -123,7 +115,7 @@ def new_publication(
     if job_id is None:
         return Publication(replaced=replaced)
     since = table.store.snapshots.latest_id() or 0  # what is published after this look is found by the commit
-    return Publication(_user_of(table.store, job_id), replaced=replaced, once_since=since)
+    return Publication(user_of_job(table.store, job_id), replaced=replaced, once_since=since)
 
 
 def new_job(table: FileStoreTable, mode: str, *, partitions: Mapping[str, object] | None = None) -> WriteJob:
@@ -141,6 +133,8 @@ def job_of_builder(write: TableWrite, *, overwrite: bool, instead: str) -> tuple
             table=store.name,
         )
     replaced = write.purpose.static_partition
+    if replaced:
+        selected(store, [replaced])
     if overwrite and replaced is None:
         replaced = {}
     # Files of this job must not be mistaken for those of the writer, so it gets an id of its own.
@@ -229,8 +223,8 @@ def publish(
         committed.bytes,
         time.monotonic() - written.started,
         committed.partitions,
-        written.tasks,
-        written.way,
+        tasks=written.tasks,
+        way=written.way,
     )
 
 
@@ -276,34 +270,12 @@ def committed_job(table: FileStoreTable, job_id: str, *, run: RunTasks) -> Write
 
 def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
     """Return the snapshot that a job committed, None where there is none, or none any more."""
-    return table.store.snapshots.of_user(_user_of(table.store, job_id))
+    return table.store.snapshots.of_user(user_of_job(table.store, job_id))
 
 
 def replayed(store: TableStore, found: Snapshot, *, run: RunTasks) -> WriteResult:
     """Return what an earlier run brought into the table, and do what it may not have come to: the compaction."""
-    started = time.monotonic()
-    added = [entry for entry in store.manifests.delta(found) if entry.kind == ADD]
-    places = frozenset((entry.partition, entry.bucket) for entry in added)
-    if places and store.schema.primary_keys:
-        after_commit(store, found, places, run=run)
-    return WriteResult(
-        found.id,
-        sum(entry.file.row_count for entry in added),
-        len(added),
-        sum(entry.file.file_size for entry in added),
-        time.monotonic() - started,
-        len({partition for partition, _ in places}),
-        tasks=0,
-        way="an earlier run had committed it",
-        replayed=True,
-    )
-
-
-def _user_of(store: TableStore, job_id: str) -> str:
-    """Return the commit user of a job: the same for every run of it, and another one for every table."""
-    if not job_id:
-        raise InvalidInputError(f"{store.name}: a job id cannot be empty", table=store.name)
-    return str(uuid.uuid5(_NAMESPACE, f"{store.identity}\n{job_id}"))
+    return WriteResult(**asdict(earlier_result(store, found, run=run)), way="an earlier run had committed it")
 
 
 # ---- what tasks leave behind -----------------------------------------------------------------------------------------

@@ -5,11 +5,10 @@ A table is a small value that can be pickled and sent to a worker; it pins no sn
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
@@ -34,6 +33,7 @@ from lakewright.update.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
 from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
+from lakewright.write.frames import engine_verb
 from lakewright.write.writer import ArrowData
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
@@ -263,8 +263,8 @@ class FileStoreTable:
         >>> lw.read_table(table, columns=["_ROW_ID", "n"]).to_pylist()
         [{'_ROW_ID': 1, 'n': 2}]
         """
-        if _is_spark_frame(ids):
-            return cast("UpdateResult", _spark().delete_by_row_id(ids, self))
+        if (on_workers := engine_verb(ids, "delete_by_row_id")) is not None:
+            return cast("UpdateResult", on_workers(ids, self))
         with naming(self.name):
             return row_ids.delete_by_row_id(self.store, ids)
 
@@ -289,8 +289,8 @@ class FileStoreTable:
         >>> lw.read_table(table)["n"].to_pylist()
         [10, 2, 30]
         """
-        if _is_spark_frame(data):
-            return cast("UpdateResult", _spark().update_by_row_id(data, self, columns))
+        if (on_workers := engine_verb(data, "update_by_row_id")) is not None:
+            return cast("UpdateResult", on_workers(data, self, columns))
         with naming(self.name):
             return row_ids.update_by_row_id(self.store, data, columns)
 
@@ -314,8 +314,8 @@ class FileStoreTable:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
         """
-        if _is_spark_frame(data):
-            return cast("UpdateResult", _spark().upsert(data, self, keys))
+        if (on_workers := engine_verb(data, "upsert")) is not None:
+            return cast("UpdateResult", on_workers(data, self, keys))
         with naming(self.name):
             return merge.upsert(self.store, data, keys)
 
@@ -346,8 +346,8 @@ class FileStoreTable:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 16}, {'id': 4, 'n': 30}]
         """
-        if _is_spark_frame(source):
-            return cast("MergeBuilder", _spark().merge(source, self, on))
+        if (on_workers := engine_verb(source, "merge")) is not None:
+            return cast("MergeBuilder", on_workers(source, self, on))
         with naming(self.name):
             return merge.merge(self.store, source, on)
 
@@ -490,11 +490,3 @@ class FileStoreTable:
         now = int(time.time() * 1000)
         limit = now - _DAY_MILLIS if older_than_millis is None else older_than_millis
         return remove_orphans(self.store, older_than_millis=limit, dry_run=dry_run)
-
-
-def _is_spark_frame(data: object) -> bool:
-    return type(data).__module__.startswith("pyspark.sql")
-
-
-def _spark() -> Any:  # noqa: ANN401 - the engine, which needs an optional package
-    return importlib.import_module("lakewright.spark")

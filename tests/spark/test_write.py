@@ -201,7 +201,7 @@ def test_what_a_schema_tells_is_refused_before_a_job_starts(
         write_table(frame, table, partitions={"day": "x"})
     with pytest.raises(InvalidInputError, match="at least 1"):
         write_table(frame, table, concurrency=0)
-    with pytest.raises(InvalidInputError, match="empty"):
+    with pytest.raises(InvalidInputError, match="job id"):
         write_table(frame, table, job_id="")
     assert_tidy(table)
 

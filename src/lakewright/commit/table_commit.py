@@ -33,6 +33,7 @@ class CommitResult:
     bytes: int
     seconds: float
     partitions: int
+    replayed: bool = False  # an earlier run, or another process, had committed the same job already
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ from lakewright.compact.job import RunTasks
 from lakewright.compact.rewrite import run_task
 from lakewright.compact.task import CompactTask
 from lakewright.distributed import pack, remove_all_but, sweep, unpack
-from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.write.assign import Assigner
+from lakewright.write.frames import from_pandas
 from lakewright.write.sender import Receivers, send
 from lakewright.write.writer import WriteJob
 
@@ -251,16 +252,9 @@ def _fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
 def rows_of(blocks: Iterable[Any], job: WriteJob) -> Iterator[pa.Table]:
     """Yield blocks of any kind as Arrow tables, without the empty ones: those may lack their columns."""
     for block in blocks:
-        rows = block if isinstance(block, pa.Table) else _from_pandas(block, job.store.name)
+        rows = block if isinstance(block, pa.Table) else from_pandas(block, job.store.name)
         if rows.num_rows:
             yield rows
-
-
-def _from_pandas(block: Any, table: str) -> pa.Table:  # noqa: ANN401 - a frame of an optional package
-    try:
-        return pa.Table.from_pandas(block, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInputError(f"{table}: a block cannot become Arrow data: {error}", table=table) from error
 
 
 def new_attempt() -> int:

@@ -28,6 +28,7 @@ from lakewright.update.conditions import Condition, parse
 from lakewright.update.match import JoinPair, Longs, Matcher, Pairs, joined, true_rows
 from lakewright.update.values import Assignments, Scope, Side, check_assignments, source_col, target_col
 from lakewright.write.align import Aligner, align
+from lakewright.write.frames import in_process
 from lakewright.write.writer import ArrowData, batches_of
 
 On: TypeAlias = str | Sequence[str]
@@ -239,6 +240,7 @@ def read_source(data: ArrowData, table: str) -> pa.Table:
 
 def _whole(data: ArrowData, table: str) -> pa.Table:
     """Return a source as one table; a stream has columns even if there is no batch in it."""
+    data = in_process(data, table)
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):

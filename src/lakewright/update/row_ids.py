@@ -34,6 +34,7 @@ from lakewright.update.run import Prepared, change, change_groups
 from lakewright.update.values import without_defaults
 from lakewright.update.ways import Way, way_of
 from lakewright.write.align import Aligner
+from lakewright.write.frames import in_process
 from lakewright.write.writer import ArrowData, batches_of
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -134,7 +135,7 @@ def to_ids(store: TableStore, given: RowIds) -> Ids:
     """Return row ids that a caller gives, ascending and each once: a list, an array, or Arrow data with `_ROW_ID`."""
     _check_tracked(store)
     try:
-        column = _as_column(given)
+        column = _as_column(in_process(given, store.name))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"table {store.name}: these are no row ids: {error}", table=store.name) from error
     if pa.types.is_struct(column.type):

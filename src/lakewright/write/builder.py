@@ -22,7 +22,9 @@ from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.schema import BucketMode
+from lakewright.write.frames import from_pandas, in_process
 from lakewright.write.kinds import RowKinds
+from lakewright.write.once import JobRun
 from lakewright.write.writer import ArrowData, TableWriter, WriteJob
 
 
@@ -121,14 +123,9 @@ class TableWrite:
         return self
 
     def write_pandas(self, dataframe: object) -> Self:
-        """Write a pandas frame; its index is left out."""
-        try:
-            table = pa.Table.from_pandas(dataframe, preserve_index=False)
-        except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
-            raise InvalidInputError(
-                f"table {self._store.name}: the frame cannot become Arrow data: {error}", table=self._store.name
-            ) from error
-        return self.write_arrow(table)
+        """Write a pandas frame; named levels of its index are columns, levels without a name are left out."""
+        given = in_process(dataframe, self._store.name)
+        return self.write_arrow(given if isinstance(given, pa.Table) else from_pandas(given, self._store.name))
 
     def write_spark(
         self,
@@ -231,6 +228,7 @@ class BatchWriteBuilder:
         self._store = store
         self._commit_user: str | None = None
         self._static_partition: dict[str, object] | None = None
+        self._job: JobRun | None = None
 
     @property
     def commit_user(self) -> str | None:
@@ -241,6 +239,11 @@ class BatchWriteBuilder:
         """Record the commit under a name of your own. It must not be used by two batch commits."""
         self._commit_user = commit_user
         return self
+
+    def with_job(self, job: JobRun) -> Self:
+        """Commit as one run of a job, of which one is committed."""
+        self._job = job
+        return self.with_commit_user(job.user)
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
         """Replace what is there: the partitions of the new rows, or those that a partition spec names."""
@@ -269,6 +272,7 @@ class BatchWriteBuilder:
             self._store,
             commit_user=self._commit_user,
             overwrite=self._static_partition,
+            committer=None if self._job is None else self._job.committer(self._store),
             after_commit=_compaction_of(self._store),
         )
 

@@ -32,6 +32,7 @@ from lakewright.spec.schema import BucketMode
 from lakewright.spec.supported import check_supported_for_write
 from lakewright.write.assign import Assigner
 from lakewright.write.buffer import Written
+from lakewright.write.frames import in_process
 from lakewright.write.intake import Intake, KeyedIntake
 from lakewright.write.kinds import GivenKinds, RowKinds
 from lakewright.write.parts import buffer_of, router_of
@@ -435,6 +436,7 @@ def _live_buckets(job: WriteJob) -> LiveBuckets | None:
 
 def batches_of(data: object, table: str) -> Iterator[pa.Table | pa.RecordBatch]:
     """Return the data as Arrow batches, one at a time where it is a stream."""
+    data = in_process(data, table)
     if isinstance(data, pa.Table | pa.RecordBatch):
         return iter((data,))
     if isinstance(data, pa.RecordBatchReader):

@@ -1,0 +1,87 @@
+"""Jobs that commit once: the id of a job in, what its commit needs, or the snapshot of an earlier run, out.
+
+    look for the snapshot of the job -> there is one: its result -> else commit under the user of the job
+
+All runs of a job on one table commit under one user, so that any of them finds the snapshot of the first. Two runs at
+the same time may both look before either commits; the commit looks again (`Committer.once_since`), and each run leaves
+a token of its own in its snapshot, by which the slower one sees that the snapshot is not its own.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakewright.commit.committer import Committer
+from lakewright.commit.table_commit import CommitResult
+from lakewright.compact.job import RunTasks, after_commit
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ADD
+from lakewright.spec.snapshot import Snapshot
+
+_NAMESPACE = uuid.UUID("0b7c5a1e-9f43-4c06-8a52-6f1c3c8e2d94")
+_TOKEN = "lakewright.run"  # noqa: S105 - the key of a snapshot property, no secret
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One run of a job that commits once."""
+
+    user: str  # of all runs of the job
+    since: int  # the newest snapshot before the look; the commit looks at all that were published after it
+    earlier: Snapshot | None  # of a run before this one
+    token: str  # of this run alone
+
+    @classmethod
+    def begin(cls, store: TableStore, job_id: str) -> JobRun:
+        """Look for what earlier runs of a job committed."""
+        user = user_of_job(store, job_id)
+        since = store.snapshots.latest_id() or 0
+        return cls(user, since, store.snapshots.of_user(user), str(uuid.uuid4()))
+
+    def committer(self, store: TableStore) -> Committer:
+        """Return what commits this run, unless another one has committed since it began."""
+        return Committer(store, commit_user=self.user, once_since=self.since)
+
+    def properties(self, facts: Mapping[str, object] | None = None) -> dict[str, str]:
+        """Return what the snapshot of this run says of it: whose it is, and facts for runs that come later."""
+        return {_TOKEN: self.token, **{f"lakewright.{key}": str(value) for key, value in (facts or {}).items()}}
+
+    def made(self, snapshot: Snapshot) -> bool:
+        """Say whether a snapshot is of this run, not of another one of the same job."""
+        return snapshot.properties.get(_TOKEN) == self.token
+
+
+def user_of_job(store: TableStore, job_id: str) -> str:
+    """Return the commit user of a job: the same for every run of it, and another one for every table."""
+    if not isinstance(job_id, str) or not job_id:
+        raise InvalidInputError(
+            f"{store.name}: a job id is a text that names one piece of work, not {job_id!r}", table=store.name
+        )
+    return str(uuid.uuid5(_NAMESPACE, f"{store.identity}\n{job_id}"))
+
+
+def fact(snapshot: Snapshot, key: str) -> str | None:
+    """Return a fact that the run which made a snapshot has left in it."""
+    return snapshot.properties.get(f"lakewright.{key}")
+
+
+def earlier_result(store: TableStore, found: Snapshot, *, run: RunTasks | None = None) -> CommitResult:
+    """Return what an earlier run brought into the table, and do what it may not have come to: the compaction."""
+    started = time.monotonic()
+    added = [entry for entry in store.manifests.delta(found) if entry.kind == ADD]
+    places = frozenset((entry.partition, entry.bucket) for entry in added)
+    if places and store.schema.primary_keys:
+        after_commit(store, found, places, run=run)
+    return CommitResult(
+        found.id,
+        sum(entry.file.row_count for entry in added),
+        len(added),
+        sum(entry.file.file_size for entry in added),
+        time.monotonic() - started,
+        len({partition for partition, _ in places}),
+        replayed=True,
+    )

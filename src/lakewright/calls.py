@@ -16,7 +16,7 @@ from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.table_commit import CommitResult
 from lakewright.compact.task import selected
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
-from lakewright.lsm.merge import check_merging_kept
+from lakewright.maintenance.alter import alter
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
@@ -293,11 +293,8 @@ def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
     if not changes:
         return table
     store = table.store
-    has_snapshot = store.snapshots.latest_id() is not None
     with naming(table.name):
-        evolved = store.schemas.evolve(
-            changes, has_snapshot=has_snapshot, time_millis=int(time.time() * 1000), check=check_merging_kept
-        )
+        evolved = alter(store, changes, time_millis=int(time.time() * 1000))
     return FileStoreTable(table.identifier, store.with_schema(evolved.with_options(table.schema.options)))
 
 

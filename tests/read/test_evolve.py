@@ -16,7 +16,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.casts import cast_array
 from lakewright.read.evolve import plan_evolution, stats_safe
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
-from lakewright.spec.evolution import Cast, cast_between
+from lakewright.spec.type_changes import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from lakewright.spec.values import to_array, to_text
 from support.values import SCALARS, values_of
@@ -213,6 +213,24 @@ def test_text_that_names_no_value_is_an_error(text: str, target: str) -> None:
     with pytest.raises(InvalidInputError, match="'c' was STRING") as caught:
         plan_evolution(old, new).apply(batch(old, c=[text]))
     assert caught.value.column == "c"
+
+
+def test_rows_lists_and_maps_become_text() -> None:
+    inner = RowType(True, [DataField(1, "x", INT), DataField(2, "y", TEXT)])  # noqa: FBT003 - nullable
+    pairs = MapType(True, TEXT, array_of(INT))  # noqa: FBT003
+    old = [DataField(0, "r", inner), DataField(3, "a", array_of(inner)), DataField(4, "m", pairs)]
+    new = [DataField(field.id, field.name, TEXT) for field in old]
+    rows = [{"x": 1, "y": "x"}, None, {"x": None, "y": ""}]
+    lists = [[{"x": 1, "y": "a"}, None], [], None]
+    maps: list[Any] = [[("k", [7, None])], None, [("a", None), ("b", [])]]
+    whole = batch(old, r=[rows[0], *rows], a=[lists[0], *lists], m=[maps[0], *maps])
+    got = plan_evolution(old, new).apply(whole.slice(1))
+    got.validate(full=True)
+    assert got.to_pydict() == {
+        "r": ["{1, x}", None, "{null, }"],
+        "a": ["[{1, a}, null]", "[]", None],
+        "m": ["{k -> [7, null]}", None, "{a -> null, b -> []}"],
+    }
 
 
 def test_impossible_changes_are_refused() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import ColumnAlreadyExistException, ColumnNotExistException, InvalidInputError, LakewrightError
-from lakewright.spec.evolution import Cast, Move, SchemaChange, apply_changes, cast_between
+from lakewright.spec.evolution import Move, SchemaChange, apply_changes
 from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.type_changes import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType, all_fields, parse_type
 from support.golden import WAREHOUSE
 
@@ -333,7 +334,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], SchemaChange, type[LakewrightError]]] 
     "retype without a cast": ({}, C.update_column_type("a", AtomicType("DATE")), InvalidInputError),
     "retype a blob": ({}, C.update_column_type("blob", AtomicType("BYTES")), InvalidInputError),
     "retype to a blob": ({}, C.update_column_type("b", AtomicType("BLOB")), InvalidInputError),
-    "retype a row": ({}, C.update_column_type("r", STRING), InvalidInputError),
+    "retype a row": ({}, C.update_column_type("r", INT), InvalidInputError),
     "retype to NOT NULL": ({}, C.update_column_type("a", AtomicType("BIGINT", nullable=False)), InvalidInputError),
     "retype explicitly where forbidden": (
         {"disable_explicit_type_casting": True},

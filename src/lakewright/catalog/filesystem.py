@@ -28,7 +28,8 @@ from lakewright.errors import (
     UnsupportedError,
     naming,
 )
-from lakewright.lsm.merge import check_merging, check_merging_kept
+from lakewright.lsm.merge import check_merging
+from lakewright.maintenance.alter import alter
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.spec.evolution import SchemaChange
@@ -207,16 +208,16 @@ class FileSystemCatalog:
         changes: Sequence[SchemaChange],
         ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
-        """Change the schema: all of the changes in one new schema file, or none."""
+        """Change the schema: all of the changes in one new schema file, or none.
+
+        A new type, or NOT NULL, that some row of the newest snapshot does not fit is refused with an example; see
+        `SchemaChange.update_column_type` for how to ask for a change that loses values.
+        """
         name = _identifier(identifier)
         if ignore_if_not_exists and not self._exists(self._layout(name)):
             return
-        table = self._table(name)
-        has_snapshot = table.store.snapshots.latest_id() is not None
         with naming(name.get_full_name()):
-            table.store.schemas.evolve(
-                list(changes), has_snapshot=has_snapshot, time_millis=_now(), check=check_merging_kept
-            )
+            alter(self._table(name).store, list(changes), time_millis=_now())
 
     # Partitions, tags, branches.
 

@@ -18,13 +18,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.formats.conform import rebuild_list
 from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.types import UNBOUNDED, AtomicType, Value
+from lakewright.spec.types import UNBOUNDED, ArrayType, AtomicType, DataType, MapType, RowType, Value
 from lakewright.spec.values import cast_text as parse_text
 from lakewright.spec.values import from_scalar, to_text
 
 _Cast: TypeAlias = Callable[[pa.Array, AtomicType, AtomicType], pa.Array]
 
+_STRING = AtomicType("STRING")
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")  # from narrow to wide
 _FLOATS = ("FLOAT", "DOUBLE")
 _TEXT = ("CHAR", "VARCHAR")
@@ -60,6 +62,41 @@ def cast_array(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Ar
             f"a column of {source} cannot be read as {target}", source=str(source), target=str(target)
         )
     return cast(array, source, target)
+
+
+def nested_to_text(array: pa.Array, dtype: DataType) -> pa.Array:
+    """Return an array of any type as text: `{1, x}` for a ROW, `[1, 2]` for an ARRAY, `{k -> 7}` for a MAP.
+
+    >>> nested_to_text(pa.array([[1, None], []], pa.list_(pa.int32())), ArrayType(True, AtomicType("INT"))).to_pylist()
+    ['[1, null]', '[]']
+    """
+    match dtype:
+        case AtomicType():
+            return cast_array(array, dtype, _STRING)
+        case RowType():
+            fields = [_part_text(array.field(i), field.type) for i, field in enumerate(dtype.fields)]
+            return _framed(array, pc.binary_join_element_wise(*fields, ", "), "{", "}")
+        case ArrayType():
+            return _framed(array, _joined(array, _part_text(array.values, dtype.element)), "[", "]")
+        case MapType():
+            parts = _part_text(array.keys, dtype.key), _part_text(array.items, dtype.value)
+            return _framed(array, _joined(array, pc.binary_join_element_wise(*parts, " -> ")), "{", "}")
+        case _:
+            raise UnsupportedError(f"a column of {dtype} cannot be read as text", source=str(dtype))
+
+
+def _part_text(array: pa.Array, dtype: DataType) -> pa.Array:
+    return pc.fill_null(nested_to_text(array, dtype), "null")
+
+
+def _joined(array: pa.Array, texts: pa.Array) -> pa.Array:
+    """Put the texts of the parts of each list together."""
+    return pc.binary_join(rebuild_list(array, pa.list_(pa.string()), texts), ", ")
+
+
+def _framed(array: pa.Array, texts: pa.Array, start: str, end: str) -> pa.Array:
+    framed = pc.binary_join_element_wise(start, texts, end, "")
+    return pc.if_else(array.is_valid(), framed, pa.scalar(None, pa.string()))
 
 
 def stats_safe(old: AtomicType, new: AtomicType) -> bool:

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.formats.conform import rebuild_list, rebuild_struct
-from lakewright.read.casts import cast_array
+from lakewright.read.casts import cast_array, nested_to_text
 from lakewright.read.casts import stats_safe as scalar_stats_safe
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
+from lakewright.spec.types import TEXT_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,8 @@ def _convert(array: pa.Array, file: DataType, read: DataType) -> pa.Array:
             return rebuild_list(array, target, entries)
         case AtomicType(), AtomicType():
             return cast_array(array, file, read)
+        case RowType() | ArrayType() | MapType(), AtomicType() if read.root in TEXT_ROOTS:
+            return nested_to_text(array, file)
         case MultisetType(), MultisetType() if file.element == read.element:
             return array
         case _:

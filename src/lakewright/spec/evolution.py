@@ -22,12 +22,8 @@ from lakewright.spec.option_changes import (
 )
 from lakewright.spec.options import CoreOptions, option_text
 from lakewright.spec.schema import TableSchema, check_schema, column_not_found
+from lakewright.spec.type_changes import Cast, cast_between
 from lakewright.spec.types import (
-    BINARY_ROOTS,
-    FLOAT_ROOTS,
-    INTEGER_BITS,
-    TEXT_ROOTS,
-    TIMESTAMP_ROOTS,
     ArrayType,
     AtomicType,
     DataField,
@@ -48,35 +44,6 @@ Path: TypeAlias = tuple[str, ...]
 Siblings: TypeAlias = tuple[DataField, ...]
 
 _PART_DEPTH = 3  # of the path to a field of the rows inside an array or a map: column, `element` or `value`, field
-_INTEGERS = tuple(INTEGER_BITS)
-_NUMERIC = FLOAT_ROOTS | {*_INTEGERS, "DECIMAL"}
-_TEMPORAL = TIMESTAMP_ROOTS | {"DATE", "TIME"}
-_SCALARS = _NUMERIC | TEXT_ROOTS | BINARY_ROOTS | _TEMPORAL | {"BOOLEAN"}
-
-# An implicit cast keeps what the values mean; an explicit one may round, wrap or fail on some values. Old files are
-# cast when they are read, so a pair of types that is not listed here must never get into a schema.
-_IMPLICIT = {
-    *((narrow, wide) for i, narrow in enumerate(_INTEGERS) for wide in _INTEGERS[i:]),
-    *((source, target) for source in _NUMERIC for target in ("DECIMAL", "DOUBLE")),
-    *((source, "FLOAT") for source in (*_INTEGERS, "DECIMAL")),
-    ("CHAR", "VARCHAR"),
-    ("BINARY", "VARBINARY"),
-    ("TIMESTAMP", "DATE"),
-    ("TIMESTAMP", "TIME"),
-    ("TIMESTAMP", "TIMESTAMP_LTZ"),
-    ("TIMESTAMP_LTZ", "TIMESTAMP"),
-}
-_EXPLICIT = {
-    *((source, target) for source in _SCALARS for target in TEXT_ROOTS),
-    *((source, target) for source in TEXT_ROOTS for target in _SCALARS),
-    *((source, target) for source in _NUMERIC for target in _NUMERIC),
-    *(("BOOLEAN", target) for target in _NUMERIC),
-    *((source, "BOOLEAN") for source in _NUMERIC),
-    *((source, target) for source in TIMESTAMP_ROOTS for target in _NUMERIC),
-    *((source, target) for source in _NUMERIC for target in TIMESTAMP_ROOTS),
-    *((source, target) for source in _TEMPORAL for target in _TEMPORAL),
-    ("VARBINARY", "BINARY"),
-}
 
 
 class Position(StrEnum):
@@ -150,9 +117,16 @@ class SchemaChange:
         field_name: FieldName,
         new_data_type: DataType | str,
         keep_nullability: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        *,
+        allow_lossy: bool = False,
     ) -> SchemaChange:
-        """Give a column another type; values in existing files are cast when they are read."""
-        return UpdateType(_path(field_name), _type(new_data_type), keep_nullability)
+        """Give a column another type; values in existing files are cast when they are read.
+
+        A type that does not hold every value of the table's rows is refused, unless `allow_lossy` asks for it: then
+        integers wrap, floats and times are cut, decimals that do not fit read as null, and text that names no value of
+        the new type cannot be read.
+        """
+        return UpdateType(_path(field_name), _type(new_data_type), keep_nullability, allow_lossy)
 
     @staticmethod
     def update_column_nullability(field_name: FieldName, new_nullability: bool) -> SchemaChange:  # noqa: FBT001 - pypaimon's signature
@@ -227,6 +201,7 @@ class UpdateType(SchemaChange):
     path: Path
     data_type: DataType
     keep_nullability: bool
+    allow_lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +267,20 @@ def apply_changes(
     _refuse_named_in_options(schema, changed)
     check_schema(changed)
     return replace(changed, id=schema.id + 1, time_millis=time_millis)
+
+
+def without_lossy(changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+    """Return the changes whose effect on the stored values is to be checked: new types that may lose some are left out.
+
+    What such a change says of nulls stays.
+    """
+    kept: list[SchemaChange] = []
+    for change in changes:
+        if not (isinstance(change, UpdateType) and change.allow_lossy):
+            kept.append(change)
+        elif not change.keep_nullability:
+            kept.append(UpdateNullability(change.path, change.data_type.nullable))
+    return kept
 
 
 def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshot: bool) -> TableSchema:
@@ -461,30 +450,6 @@ def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> Da
         )
         raise InvalidInputError(f"the column {name!r} cannot change from {old} to {new}: {remedy}", column=name)
     return replace(field, type=new)
-
-
-class Cast(StrEnum):
-    """What a change of type means for the values there are."""
-
-    IMPLICIT = "implicit"
-    EXPLICIT = "explicit"
-    IMPOSSIBLE = "impossible"
-
-
-def cast_between(source: DataType, target: DataType) -> Cast:
-    """Say how values of one type become values of another; nullability plays no part.
-
-    >>> cast_between(AtomicType("INT"), AtomicType("BIGINT")).value
-    'implicit'
-    """
-    if with_nullable(source, nullable=True) == with_nullable(target, nullable=True):
-        return Cast.IMPLICIT
-    if not isinstance(source, AtomicType) or not isinstance(target, AtomicType):
-        return Cast.IMPOSSIBLE
-    pair = (source.root, target.root)
-    if pair in _IMPLICIT or (source.root == target.root and source.root in _SCALARS):
-        return Cast.IMPLICIT
-    return Cast.EXPLICIT if pair in _EXPLICIT else Cast.IMPOSSIBLE
 
 
 def _with_nullability(schema: TableSchema, field: DataField, path: Path, *, nullable: bool) -> DataField:

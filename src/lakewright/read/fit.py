@@ -1,0 +1,261 @@
+"""Whether the rows of a table fit a new schema: stored values in, what would become of them out.
+
+A value fits a type if casting it there and back gives the same value; text fits a number if both say the same number,
+and a shorter CHAR or VARCHAR if nothing of it is cut off. What statistics prove is not read: numbers are looked for
+beyond the limits of the new type, and nulls where there are some. Only the rows of one snapshot are looked at, as they
+are after merging: older snapshots and tags are read with schemas of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.casts import cast_array
+from lakewright.read.scan import FileSchemas, entry_pruner
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
+from lakewright.spec.schema import POSTPONE, TableSchema
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.type_changes import exact_below, keeps_all_values
+from lakewright.spec.types import (
+    FLOAT_ROOTS,
+    INTEGER_BITS,
+    TEXT_ROOTS,
+    TIMESTAMP_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+)
+from lakewright.spec.values import from_scalar, to_text
+
+_NUMERIC = FLOAT_ROOTS | {*INTEGER_BITS, "DECIMAL"}
+_TEXT = AtomicType("STRING")
+_FINEST = {"TIMESTAMP": AtomicType("TIMESTAMP(9)"), "TIMESTAMP_LTZ": AtomicType("TIMESTAMP_LTZ(9)")}
+_UNREADABLE_MAX = 1000  # values without a cast are found one by one; so many are enough to refuse a change
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Values of one column that a new type does not hold."""
+
+    column: str
+    old: DataType
+    new: DataType
+    count: int
+    example: str  # a value and what would become of it
+    at_least: bool = False  # there may be more than were counted
+
+
+def check_values_fit(store: TableStore, snapshot: Snapshot, wanted: TableSchema) -> None:
+    """Raise InvalidInputError if a row of a snapshot, read with the store's schema, holds values that would not fit."""
+    now = {field.id: field for field in wanted.fields}
+    for field in store.schema.fields:
+        new = now.get(field.id)
+        if new is None or _fits(field.type, new.type):
+            continue
+        _check_waiting(store, snapshot, field, new.type)
+        found = _find(store, snapshot, field, new.type)
+        if found is not None:
+            raise _refusal(found)
+
+
+def _refusal(found: Misfit) -> InvalidInputError:
+    number = f"{'at least ' if found.at_least else ''}{found.count} value{'' if found.count == 1 else 's'}"
+    if found.example == "null":
+        message = (
+            f"the column {found.column!r} cannot become {found.new}: {number} of it "
+            f"{'is' if found.count == 1 else 'are'} null. Give these rows values first"
+        )
+    else:
+        message = (
+            f"the column {found.column!r} cannot change from {found.old} to {found.new} without loss: {number} would "
+            f"not stay, such as {found.example}. Change these rows first, choose a wider type, or ask for it with "
+            "SchemaChange.update_column_type(..., allow_lossy=True)"
+        )
+    return InvalidInputError(message, column=found.column, count=found.count, example=found.example)
+
+
+def _fits(old: DataType, new: DataType) -> bool:
+    """Say whether every value of a type, nulls among them, fits another."""
+    if old.nullable and not new.nullable:
+        return False
+    match old, new:
+        case RowType(), RowType():
+            now = {field.id: field.type for field in new.fields}
+            return all(_fits(field.type, now[field.id]) for field in old.fields if field.id in now)
+        case ArrayType(), ArrayType():
+            return _fits(old.element, new.element)
+        case MapType(), MapType():
+            return _fits(old.key, new.key) and _fits(old.value, new.value)
+        case _:
+            return keeps_all_values(old, new)
+
+
+def _candidates(field: DataField, new: DataType) -> Predicate:
+    """Return what rows fulfil that may hold a value that does not fit, for statistics to rule out."""
+    old = field.type
+    builder = PredicateBuilder([field])
+    nulls = [builder.is_null(field.name)] if old.nullable and not new.nullable else []
+    if keeps_all_values(old, new):
+        return nulls[0] if nulls else TRUE
+    below = exact_below(old, new) if isinstance(old, AtomicType) and isinstance(new, AtomicType) else None
+    if below is None or old.root == "BOOLEAN":  # type: ignore[union-attr]  # a limit is one of atomic types
+        return TRUE
+    edges = [builder.greater_or_equal(field.name, below), builder.less_or_equal(field.name, -below)]
+    return builder.or_predicates([*edges, *nulls])
+
+
+def _find(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> Misfit | None:
+    pinned = {
+        CoreOptions.SCAN_SNAPSHOT_ID.key(): str(snapshot.id),
+        # Fresh rows that batch reads do not see yet will be seen after a compaction.
+        CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true",
+    }
+    others = {key: text for key, text in store.schema.options.items() if not key.startswith(("scan.", "incremental"))}
+    builder = ReadBuilder(store.with_schema(replace(store.schema, options={**others, **pinned})))
+    builder = builder.with_filter(_candidates(field, new)).with_projection([field.name])
+    with builder.new_read().to_arrow_batch_reader() as batches:
+        return _total(found for batch in batches for found in _misfits(batch.column(0), field.type, new, field.name))
+
+
+def _total(misfits: Iterable[Misfit]) -> Misfit | None:
+    """Put together what was found; not all is looked at where one part has enough of it, or two parts have some."""
+    total: Misfit | None = None
+    for found in misfits:
+        total = found if total is None else replace(total, count=total.count + found.count)
+        if found.at_least or total.column != found.column:
+            return replace(total, at_least=True)
+    return total
+
+
+def _check_waiting(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> None:
+    """Refuse if rows that wait for their bucket, which no batch read sees, may hold a value that does not fit."""
+    waiting = [entry for entry in store.manifests.live(snapshot) if entry.bucket == POSTPONE]
+    pruner, schemas = entry_pruner(store, _candidates(field, new)), FileSchemas(store)
+    if any(pruner.stats_may_match(entry, schemas.fields_of(entry.file.schema_id)) for entry in waiting):
+        raise InvalidInputError(
+            f"the column {field.name!r} cannot change from {field.type} to {new} now: rows that wait for their bucket "
+            "may hold values that do not fit; compact the table first",
+            column=field.name,
+        )
+
+
+def _misfits(array: pa.Array, old: DataType, new: DataType, name: str) -> Iterator[Misfit]:
+    """Yield what does not fit in an array, of the column itself or of parts inside it."""
+    if old.nullable and not new.nullable and array.null_count:
+        yield Misfit(name, old, new, array.null_count, "null")
+    if _fits(old, new):
+        return
+    array = array.drop_null()
+    match old, new:
+        case RowType(), RowType():
+            now = {field.id: field.type for field in new.fields}
+            for place, field in [(i, f) for i, f in enumerate(old.fields) if f.id in now]:
+                yield from _misfits(array.field(place), field.type, now[field.id], f"{name}.{field.name}")
+        case ArrayType(), ArrayType():
+            yield from _misfits(array.flatten(), old.element, new.element, f"{name}.element")
+        case MapType(), MapType():
+            yield from _misfits(_parts(array, array.items), old.value, new.value, f"{name}.value")
+        case AtomicType(), AtomicType():
+            yield from _changed_values(array, old, new, name)
+        case _:
+            return
+
+
+def _parts(array: pa.Array, parts: pa.Array) -> pa.Array:
+    """Return the part of a map's keys or values that its rows speak of."""
+    if not len(array):
+        return parts.slice(0, 0)
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return parts.slice(first, last - first)
+
+
+def _changed_values(array: pa.Array, old: AtomicType, new: AtomicType, name: str) -> Iterator[Misfit]:
+    try:
+        changed = _changed(array, old, new)
+    except (InvalidInputError, pa.ArrowException):
+        unreadable = _unreadable(array, old, new)
+        if unreadable:
+            shown = f"{_shown(unreadable[0], old)}, which is none of its values"
+            count = pc.sum(pc.is_in(array, pa.array(unreadable, array.type))).as_py()
+            yield Misfit(name, old, new, count, shown, at_least=True)
+        return
+    count = pc.sum(changed).as_py() or 0
+    if count:
+        value = array.filter(changed).slice(0, 1)
+        read = cast_array(value, old, new)[0]
+        yield Misfit(name, old, new, count, f"{_shown(value[0], old)}, which would read as {_shown(read, new)}")
+
+
+def _changed(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
+    """Return which values are others after a cast; what cannot be cast at all raises."""
+    cast = cast_array(array, old, new)
+    if new.root in TEXT_ROOTS and not keeps_all_values(old, new):
+        text = cast if old.root not in TEXT_ROOTS else array
+        cut = pc.greater(pc.utf8_length(text), new.length)
+        return cut if old.root in TEXT_ROOTS else pc.or_(cut, _differ(array, cast_array(text, _TEXT, old)))
+    if old.root in TEXT_ROOTS and new.root in _NUMERIC:
+        return _other_numbers(array, old, new)
+    if old.root in TEXT_ROOTS and new.root in TIMESTAMP_ROOTS:
+        finest = _FINEST[new.root]
+        return _differ(cast_array(array, old, finest), cast_array(cast, new, finest))
+    if old.root in TEXT_ROOTS:
+        return pc.is_null(cast)
+    return _differ(array, cast_array(cast, new, old))
+
+
+def _differ(before: pa.Array, after: pa.Array) -> pa.Array:
+    """Say which values differ, a null from a value; NaN equals NaN."""
+    same = pc.equal(before, after)
+    if pa.types.is_floating(before.type):
+        same = pc.or_kleene(same, pc.and_(pc.is_nan(before), pc.is_nan(after)))
+    return pc.invert(pc.fill_null(same, False))  # noqa: FBT003 - the value for nulls
+
+
+def _other_numbers(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
+    """Say which texts name another number than the one they are cast to."""
+    encoded = array.dictionary_encode()
+    numbers = cast_array(encoded.dictionary, old, new)
+
+    def other(text: str, number: pa.Scalar) -> bool:
+        if not number.is_valid:
+            return True
+        named, read = Decimal(text.strip()), Decimal(to_text(from_scalar(number, new), new))
+        return named != read and not (named.is_nan() and read.is_nan())
+
+    flags = [other(text, number) for text, number in zip(encoded.dictionary.to_pylist(), numbers, strict=True)]
+    return pa.array(flags, pa.bool_()).take(encoded.indices)
+
+
+def _unreadable(array: pa.Array, old: AtomicType, new: AtomicType) -> list[pa.Scalar]:
+    """Return distinct values that have no cast, some of them where they are many."""
+    found: list[pa.Scalar] = []
+    left = [array.unique()]
+    while left and len(found) < _UNREADABLE_MAX:
+        part = left.pop()
+        try:
+            cast_array(part, old, new)
+        except (InvalidInputError, pa.ArrowException):
+            middle = len(part) // 2
+            left += [part.slice(middle), part.slice(0, middle)] if middle else []
+            found += [] if middle else [part[0]]
+    return found
+
+
+def _shown(value: pa.Scalar, dtype: AtomicType) -> str:
+    if not value.is_valid:
+        return "null"
+    # The nearest FLOAT prints as the DOUBLE did; as a DOUBLE it shows its own digits.
+    text = to_text(from_scalar(value, dtype), AtomicType("DOUBLE") if dtype.root == "FLOAT" else dtype)
+    return repr(text) if dtype.root in TEXT_ROOTS else text

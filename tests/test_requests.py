@@ -18,9 +18,11 @@ from lakewright.storage.object import ObjectStorage
 from lakewright.testing.storage import FaultyStorage
 from support.s3 import S3Server
 
-COMMIT = 12  # LATEST, is there a next, the newest, schemas, 2 lists; manifest, file size, 2 lists, snapshot, LATEST
-LOST_RACE = 8  # more: the lost put, whose is it, drop a list; the winner, is there a next, 2 lists; a list
-READ_PLAN = 5  # LATEST, is there a next, the newest, 2 lists; and one for each manifest
+# Whoever commits or plans reads the schema file that its handle was opened with once more: no other file tells whether
+# the table was dropped and made again since. A commit does so right before each put of a snapshot.
+COMMIT = 13  # LATEST, next?, the newest, schemas, 2 lists; manifest, file size, 2 lists, schema, snapshot, LATEST
+LOST_RACE = 9  # more: the lost put, whose is it, drop a list; the winner, is there a next, 2 lists; a list, the schema
+READ_PLAN = 6  # LATEST, is there a next, the newest, the schema, 2 lists; and one for each manifest
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=SCHEMA)
 _numbers = itertools.count()

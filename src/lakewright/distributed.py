@@ -33,6 +33,7 @@ from lakewright.errors import (
     LakewrightError,
     LakewrightWarning,
     NotFoundError,
+    TableNotExistException,
     UnsupportedError,
 )
 from lakewright.metadata.store import TableStore
@@ -49,7 +50,7 @@ SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in pla
 # The bucket of a key is decided while it is written, by the one who writes all rows of the key.
 ONE_WRITER = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 
-_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError)
+_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException)
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 _QUIET_SECONDS = 0.5  # a worker whose task was killed may close one more file
 _SWEEPS_MAX = 10

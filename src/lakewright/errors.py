@@ -5,6 +5,7 @@ LakewrightError
 │   ├── AlreadyExistsError                  choose another name, or ask to ignore it
 │   └── InvalidMessageError                 the commit message is foreign, damaged or hostile
 ├── NotFoundError (also KeyError)           no such database, table, snapshot, tag, branch or schema
+│   └── TableReplacedError                  get the table again from its catalog: another one has its place
 ├── CommitContentionError                   try again; nothing was published
 ├── CommitConflictError                     plan again; the inputs changed
 ├── CommitUnknownError                      look again; delete nothing
@@ -122,6 +123,10 @@ class TableAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's
 
 class TableNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
     """There is no such table."""
+
+
+class TableReplacedError(TableNotExistException):
+    """The table was dropped, or renamed, and another one made in its place: get it again from its catalog."""
 
 
 class TagAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name

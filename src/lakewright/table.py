@@ -378,10 +378,12 @@ class FileStoreTable:
 
     def rename_tag(self, old_name: str, new_name: str) -> None:
         """Give a tag another name."""
+        self.store.check_same_table()
         self.store.tags.rename(old_name, new_name)
 
     def delete_tag(self, tag_name: str) -> None:
         """Forget a tag. Files that only it kept alive are left to the removal of orphans."""
+        self.store.check_same_table()
         self.store.tags.delete(tag_name)
 
     def list_tags(self) -> list[str]:
@@ -389,7 +391,9 @@ class FileStoreTable:
         return self.store.tags.list()
 
     def _existing_snapshot(self, snapshot_id: int | None) -> Snapshot:
-        snapshot = self.snapshot(snapshot_id)
+        with self.store.naming_replaced():
+            snapshot = self.snapshot(snapshot_id)
+        self.store.check_same_table()
         if snapshot is None:
             raise NotFoundError(f"{self.name}: there is no snapshot to tag; write something first", table=self.name)
         return snapshot

@@ -156,8 +156,12 @@ class FileSystemCatalog:
         with naming(name.get_full_name()):
             made = new_table_schema(self._with_defaults(schema), time_millis=_now())
             check_merging(made)
-        if not Schemas(self.storage, layout).create(made) and not ignore_if_exists:
+        if not Schemas(self.storage, layout).create(made):
+            if ignore_if_exists:
+                return
             raise _table_exists(name)
+        if _now() == made.time_millis:
+            time.sleep(0.001)  # a table is known by the time it was made: the next one at this place has a later one
 
     def get_table(self, identifier: str | Identifier) -> FileStoreTable:
         """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`.

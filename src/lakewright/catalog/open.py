@@ -50,10 +50,11 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
         if branch not in known:
             raise BranchNotExistException(f"{name}: there is no branch {branch} (branches: {known})", branch=branch)
         layout = layout.for_branch(branch)
-    schema = Schemas(storage, layout).latest()
-    if schema is None:
+    found = Schemas(storage, layout).opened()
+    if found is None:
         raise TableNotExistException(f"there is no table at {layout.root}: it has no schema file", table=name)
-    return FileStoreTable(identifier, TableStore(name, storage, _placed(layout, schema), schema))
+    schema, origin = found
+    return FileStoreTable(identifier, TableStore(name, storage, _placed(layout, schema), schema, origin))
 
 
 def _placed(layout: Layout, schema: TableSchema) -> Layout:

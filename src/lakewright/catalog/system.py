@@ -287,6 +287,7 @@ def _consumers(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
 
 def _files(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
     snapshot = pick_snapshot(table.store)
+    table.store.check_same_table()
     for entry in () if snapshot is None else table.store.manifests.live(snapshot):
         yield _file_row(table, entry)
 

@@ -1,7 +1,8 @@
 """Commit messages in, snapshots out: the verbs of a commit.
 
-A return means published; `CommitConflictError`, `CommitContentionError` and `InvalidInputError` mean that nothing was
-published, and `CommitUnknownError` that nobody can say. Clock, sleep, random and ids come in, so a seed replays a run.
+A return means published; `CommitConflictError`, `CommitContentionError`, `InvalidInputError` and
+`TableNotExistException` (the table was dropped, or another one has its place) mean that nothing was published, and
+`CommitUnknownError` that nobody can say. Clock, sleep, random and ids come in, so a seed replays a run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TypeAlias
 
@@ -27,7 +28,7 @@ from lakewright.commit.changes import (
     schema_ids_of,
 )
 from lakewright.commit.draft import World
-from lakewright.commit.files import WrittenFile, delete_written, files_of
+from lakewright.commit.files import WrittenFile, delete_written, files_of, forget_dropped
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import (
     WHOLE_TABLE,
@@ -46,6 +47,7 @@ from lakewright.errors import (
     CommitContentionError,
     InvalidInputError,
     LakewrightWarning,
+    TableNotExistException,
     naming,
 )
 from lakewright.metadata.store import TableStore
@@ -56,7 +58,7 @@ from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 from lakewright.spec.supported import check_supported_for_write
 
 PartitionSpec: TypeAlias = Mapping[str, object]
-_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError)
+_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException)
 
 
 def _now_millis() -> int:
@@ -190,6 +192,7 @@ class Committer:
         files = files_of(self.store, messages)
         if not self._begun.intersection(files) and not self._may_be_published(messages, files, identifier):
             delete_written(self.store, files)
+            forget_dropped(self.store)
 
     def _may_be_published(
         self, messages: Sequence[CommitMessage], files: Sequence[WrittenFile], identifier: int
@@ -361,6 +364,11 @@ class Committer:
         self._begun.update(files)
         try:
             return self._run(intent, files).publish()
+        except TableNotExistException:
+            with suppress(OSError):
+                delete_written(self.store, files)  # no table can take them any more
+                forget_dropped(self.store)
+            raise
         except _NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise

@@ -17,7 +17,7 @@ from uuid import UUID
 from lakewright.commit.changes import assign_row_ids, order_by_snapshot, record_count
 from lakewright.commit.plan import Intent, Plan
 from lakewright.commit.renumber import Renumbering
-from lakewright.errors import AlreadyExistsError, NotFoundError
+from lakewright.errors import AlreadyExistsError, TableNotExistException
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry, ManifestFile
@@ -294,7 +294,10 @@ class Drafts:
         if self._newest_schema is None:
             ids = self.store.schemas.ids()
             if not ids:
-                raise NotFoundError(f"{self.store.name} has no schema any more; was it dropped?", table=self.store.name)
+                raise TableNotExistException(
+                    f"{self.store.name} has no schema any more: it was dropped or renamed; get it from its catalog",
+                    table=self.store.name,
+                )
             self._newest_schema = ids[-1]
         return self._newest_schema if base is None else max(self._newest_schema, base.schema_id)
 

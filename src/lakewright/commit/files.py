@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from lakewright.commit.changes import written_files, written_index_files
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidMessageError
+from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
+from lakewright.storage.layout import MAIN_BRANCH
 
 _THREADS = 16
 _FEW = 8  # below this starting threads costs more than it saves
@@ -49,6 +51,13 @@ def check_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
 def delete_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
     """Delete files of a commit that never happened."""
     _each(store.storage.delete, [file.path for file in files])
+
+
+def forget_dropped(store: TableStore) -> None:
+    """Remove the empty directories that late writers made again for a table that was dropped or renamed."""
+    main = store.layout.for_branch(MAIN_BRANCH)
+    if store.storage.renames_atomically and not Schemas(store.storage, main).ids():
+        store.storage.prune_directory(main.root)
 
 
 def _files(store: TableStore, message: CommitMessage) -> Iterator[WrittenFile]:

@@ -1,7 +1,7 @@
 """One intent in, one published snapshot out: the bounded loop that every commit goes through.
 
     look for a commit that landed -> plan on the newest snapshot -> renumber rows if need be -> write metadata
-    -> publish -> wait and try again
+    -> check that the table is still the same -> publish -> wait and try again
 
 Always holds: metadata of an attempt is deleted only when the attempt is known to have lost. While any attempt is in
 doubt the loop ends in success or in `CommitUnknownError`, never in an error that says nothing was published.
@@ -10,6 +10,7 @@ doubt the loop ends in success or in `CommitUnknownError`, never in an error tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakewright.commit.draft import Draft, Drafts, World
@@ -17,7 +18,7 @@ from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
 from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
 from lakewright.commit.replay import Search
-from lakewright.errors import CommitContentionError, CommitUnknownError
+from lakewright.errors import CommitContentionError, CommitUnknownError, TableNotExistException
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
@@ -62,6 +63,8 @@ class Run:
             if isinstance(error, OSError):
                 raise self._not_published(f"storage failed before anything was published: {error}") from error
             self.drafts.discard_rest()
+            with suppress(OSError):
+                self.store.check_same_table()  # what goes wrong in another table than ours says nothing of ours
             raise
 
     def _publish(self) -> Snapshot:
@@ -83,6 +86,7 @@ class Run:
             draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
             match self._hand_in(draft):
                 case Published():
+                    self._take_back_if_replaced(draft)
                     self._settle(draft.snapshot, published=True)
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
                     self.drafts.settle(draft.snapshot)
@@ -104,9 +108,33 @@ class Run:
         raise self._not_published(f"other writers were faster {attempt + 1} times")
 
     def _hand_in(self, draft: Draft) -> Outcome:
+        try:
+            self.store.check_same_table()
+        except Exception:
+            self.drafts.discard(draft)
+            raise
         if draft.snapshot.uuid is not None:
             self.search.tried.add(draft.snapshot.uuid)
         return self.publisher.publish(draft.snapshot, draft.base)
+
+    def _take_back_if_replaced(self, draft: Draft) -> None:
+        """Remove the snapshot if the table was dropped and made again between the check and the publishing.
+
+        Only where a look costs next to nothing: on object stores a drop takes longer than the two requests are apart.
+        Whoever has built upon the snapshot meanwhile keeps it.
+        """
+        if not self.store.storage.renames_atomically:
+            return
+        try:
+            with suppress(OSError):
+                self.store.check_same_table()
+        except TableNotExistException:
+            snapshots, snapshot = self.store.snapshots, draft.snapshot
+            there = snapshots.find(snapshot.id)
+            if there is not None and there.uuid == snapshot.uuid and not snapshots.exists(snapshot.id + 1):
+                self.store.storage.delete(self.store.layout.snapshot_file(snapshot.id))
+                self.drafts.discard(draft)
+            raise
 
     def _landed(self, landed: Snapshot) -> Snapshot:
         """Tidy up after a commit that an earlier attempt, or somebody with the same messages, has published."""

@@ -63,6 +63,7 @@ def in_rounds(store: TableStore, produce: Produce, publish: Publish, *, rounds_m
     started = time.monotonic()
     for left in reversed(range(rounds_max)):
         snapshot = store.snapshots.latest()
+        store.check_same_table()
         messages = [] if snapshot is None else produce(snapshot)
         if snapshot is None or not messages:
             break

@@ -112,6 +112,7 @@ def expire_snapshots(
     now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
     retention = retention or Retention.of_options(store.options, now)
     changelogs = retention.of_changelogs(store.options, now)
+    store.check_same_table()
     ids = store.snapshots.ids()
     if not ids:
         return Expired(dry_run=dry_run)
@@ -134,6 +135,7 @@ def expire_snapshots(
     result = replace(doomed.counts(), snapshot_ids=tuple(snapshot.id for snapshot in going), dry_run=dry_run)
     if dry_run:
         return result
+    store.check_same_table()  # the numbers of snapshots are the same in every table
     _remove_snapshots(store, going, kept_id, keep_changelogs=changelogs is not None)
     doomed.spare_new()  # somebody may have given a name to a snapshot while it was still there
     doomed.delete()

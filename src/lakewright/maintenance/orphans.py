@@ -56,6 +56,7 @@ def remove_orphans(
             f"{store.name}: older_than_millis {limit} lies in the future; files of writers at work would be removed",
             table=store.name,
         )
+    store.check_same_table()
     # List first and read the snapshots afterwards: what a commit publishes in between is then seen as used.
     candidates = [info for info in _candidates(store) if info.modified_millis < limit]
     used = _used_names(store) if candidates else frozenset()
@@ -63,6 +64,7 @@ def remove_orphans(
     for info in orphans:
         check_inside(store, info.path)
     if not dry_run:
+        store.check_same_table()
         for info in orphans:
             store.storage.delete(info.path)
     return Orphans(tuple(info.path for info in orphans), sum(info.size for info in orphans), dry_run)

@@ -2,15 +2,27 @@
 
 A schema file is written once, by atomic creation, and never changed or removed; the newest one is the one with the
 highest number. So whoever creates `schema-<n+1>` first has changed the table, and everybody else starts again from it.
+
+A schema file also tells its table from every other: it says when it was made, so that a table that is dropped and made
+again has another one, even with the same columns. A handle remembers the file that it was opened with, its origin.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakewright.errors import CommitContentionError, CommitUnknownError, CorruptTableError, NotFoundError
+from lakewright.errors import (
+    CommitContentionError,
+    CommitUnknownError,
+    CorruptTableError,
+    NotFoundError,
+    TableNotExistException,
+    TableReplacedError,
+)
 from lakewright.spec.evolution import SchemaChange, apply_changes
 from lakewright.spec.schema import TableSchema
 from lakewright.storage.base import Storage
@@ -22,11 +34,20 @@ _ATTEMPTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The schema file that a table was opened with: its number, and a digest of its bytes and of the table's place."""
+
+    schema_id: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Schemas:
-    """The schema files of one branch of one table."""
+    """The schema files of one branch of one table; with an origin, only of the table that has that schema file."""
 
     storage: Storage
     layout: Layout
+    origin: Origin | None = None
 
     def ids(self) -> list[int]:
         """Return the numbers of all schema files, in order."""
@@ -38,17 +59,52 @@ class Schemas:
         ids = self.ids()
         return self.get(ids[-1]) if ids else None
 
+    def opened(self) -> tuple[TableSchema, Origin] | None:
+        """Return the newest schema and its file as the origin of a handle, None where there is no table."""
+        ids = self.ids()
+        if not ids:
+            return None
+        data = self._read(ids[-1])
+        return self._parsed(ids[-1], data), Origin(ids[-1], self.digest(data))
+
+    def digest(self, data: bytes) -> str:
+        """Return the SHA-256 of the table's place and the bytes of a schema file, in hexadecimal."""
+        return hashlib.sha256(self.layout.branch_root.encode() + b"\0" + data).hexdigest()
+
+    def check_origin(self) -> None:
+        """Raise TableReplacedError if the table is another one than that of the origin, TableNotExistException if none.
+
+        Whoever changes a table asks this right before the step that makes the change visible.
+        """
+        origin, place = self.origin, self.layout.branch_root
+        if origin is None:
+            return
+        path = self.layout.schema_file(origin.schema_id)
+        with suppress(FileNotFoundError):
+            if self.digest(self.storage.read(path)) == origin.digest:
+                return
+            raise _replaced(place, path)
+        if self.ids():
+            raise _replaced(place, path)
+        raise _gone(place)
+
     def get(self, schema_id: int) -> TableSchema:
         """Return one schema."""
+        return self._parsed(schema_id, self._read(schema_id))
+
+    def _read(self, schema_id: int) -> bytes:
         path = self.layout.schema_file(schema_id)
         try:
-            data = self.storage.read(path)
+            return self.storage.read(path)
         except FileNotFoundError as cause:
             raise NotFoundError(
                 f"the table at {self.layout.root} has no schema {schema_id}: there is no file {path}",
                 schema_id=schema_id,
                 path=path,
             ) from cause
+
+    def _parsed(self, schema_id: int, data: bytes) -> TableSchema:
+        path = self.layout.schema_file(schema_id)
         schema = TableSchema.from_json(data, path=path)
         if schema.id != schema_id:
             raise CorruptTableError(f"the schema file {path} says that it is schema {schema.id}", path=path)
@@ -95,15 +151,51 @@ class Schemas:
         """
         for _ in range(attempts):
             latest = self.latest()
+            self.check_origin()
             if latest is None:
-                raise NotFoundError(f"there is no table at {self.layout.root}", path=self.layout.root)
+                raise _gone(self.layout.branch_root)
             changed = apply_changes(latest, changes, has_snapshot=has_snapshot, time_millis=time_millis)
             if check is not None and changed is not latest:
                 check(latest, changed)
-            if changed is latest or self._created(changed):
+            if changed is latest:
+                return changed
+            if self._created(changed):
+                self._take_back_if_replaced(changed)
                 return changed
         raise CommitContentionError(
             f"others changed the schema of the table at {self.layout.root} {attempts} times in a row: try again",
             path=self.layout.root,
             attempts=attempts,
         )
+
+    def _take_back_if_replaced(self, made: TableSchema) -> None:
+        """Remove a new schema if the table was dropped and made again between the check and the creation.
+
+        Only where a look costs next to nothing: on object stores a drop takes longer than the two requests are apart.
+        """
+        if not self.storage.renames_atomically:
+            return
+        try:
+            with suppress(OSError):
+                self.check_origin()
+        except TableNotExistException:
+            path = self.layout.schema_file(made.id)
+            if self.ids()[-1:] == [made.id] and self.storage.read(path) == made.to_json().encode():
+                self.storage.delete(path)
+                if not self.ids():
+                    self.storage.prune_directory(self.layout.root)
+            raise
+
+
+def _gone(place: str) -> TableNotExistException:
+    return TableNotExistException(
+        f"there is no table at {place} any more: it was dropped or renamed; get it from its catalog", path=place
+    )
+
+
+def _replaced(place: str, path: str) -> TableReplacedError:
+    return TableReplacedError(
+        f"the table at {place} is not the one that this handle was opened on: that one was dropped, or renamed, and "
+        "another made in its place; get the table again from its catalog",
+        path=path,
+    )

@@ -1,33 +1,35 @@
 """One table as seen by a worker: where it is, how to reach it, its schema and options. Small, frozen, serialisable.
 
-Writers, readers and committers all start from this value; it holds no session, no catalog and no open file. A commit
-message carries the identity of the table it was written for, so that it cannot be committed to another one: a table
-that was dropped and made again at the same place has another schema-0, and is another table.
+Writers, readers and committers all start from this value; it holds no session, no catalog and no open file. It knows
+from the moment it was opened which table it stands for: a table that was dropped and made again at the same place is
+another one, and whoever reads or changes it through an old handle gets TableReplacedError. A commit message carries the
+identity of the table it was written for, so that it cannot be committed to another one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from lakewright.errors import NotFoundError
+from lakewright.errors import NotFoundError, TableNotExistException, naming
 from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
-from lakewright.metadata.schemas import Schemas
+from lakewright.metadata.schemas import Origin, Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import DataType, Value
 from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout, partition_text
+from lakewright.storage.layout import MAIN_BRANCH, Layout, partition_text
 
 _IDENTITIES_MAX = 4096
-_identities: dict[tuple[object, ...], str] = {}
+_identities: dict[Origin, str] = {}
 _lock = threading.Lock()
 
 
@@ -39,20 +41,42 @@ class TableStore:
     storage: Storage
     layout: Layout
     schema: TableSchema  # the schema to read and write with; its options are the effective ones
+    origin: Origin | None = None  # which table it is; None: one that is only planned, of which nothing is checked
 
     @property
     def identity(self) -> str:
         """The SHA-256 of the table's location and its first schema file, in hexadecimal."""
-        # The schema's own time and columns are part of the key: a table made anew at this place has others.
-        key = (self.layout.root, self.layout.branch, self.schema.id, self.schema.time_millis, self.schema.fields)
-        found = _identities.get(key)
+        origin = self.origin
+        if origin is None:
+            return _first_digest(self)
+        if origin.schema_id == 0:
+            return origin.digest
+        found = _identities.get(origin)
         if found is None:
-            found = _digest(self)
+            found = _first_digest(self)
+            self.check_same_table()  # after the look at the first schema, which may be one of another table by now
             with _lock:
                 if len(_identities) >= _IDENTITIES_MAX:
                     _identities.clear()
-                _identities[key] = found
+                _identities[origin] = found
         return found
+
+    def check_same_table(self) -> None:
+        """Raise TableReplacedError if another table has taken this one's place, TableNotExistException if it is gone.
+
+        One small file is read.
+        """
+        with naming(self.name):
+            self.schemas.check_origin()
+
+    @contextmanager
+    def naming_replaced(self) -> Iterator[None]:
+        """Where a snapshot, tag or schema is missing because another table is there, raise that instead."""
+        try:
+            yield
+        except NotFoundError:
+            self.check_same_table()
+            raise
 
     @property
     def options(self) -> CoreOptions:
@@ -62,7 +86,7 @@ class TableStore:
     @property
     def schemas(self) -> Schemas:
         """The table's schema files."""
-        return Schemas(self.storage, self.layout)
+        return Schemas(self.storage, self.layout, self.origin)
 
     @property
     def snapshots(self) -> Snapshots:
@@ -118,23 +142,16 @@ def _decode(partition: bytes, types: tuple[DataType, ...]) -> tuple[Value, ...]:
     return decode_row(partition, types)
 
 
-def _digest(store: TableStore) -> str:
-    path = store.layout.schema_file(0)
-    try:
-        first = store.storage.read(path)
-    except FileNotFoundError:
-        first = _root_schema(store)
-    return hashlib.sha256(store.layout.branch_root.encode() + b"\0" + first).hexdigest()
-
-
-def _root_schema(store: TableStore) -> bytes:
-    """Return the first schema of the table itself: a branch keeps only those schemas that it was made with."""
-    path = store.layout.for_branch("main").schema_file(0)
-    try:
-        return store.storage.read(path)
-    except FileNotFoundError:
-        raise NotFoundError(
-            f"table {store.name}: its first schema is missing at {path}; was the table dropped?",
-            table=store.name,
-            path=path,
-        ) from None
+def _first_digest(store: TableStore) -> str:
+    """Return the digest of the first schema: of the branch, or of the table itself where the branch lacks it."""
+    for layout in (store.layout, store.layout.for_branch(MAIN_BRANCH)):
+        path = layout.schema_file(0)
+        try:
+            return store.schemas.digest(store.storage.read(path))
+        except FileNotFoundError:
+            continue
+    raise TableNotExistException(
+        f"table {store.name}: its first schema is missing at {path}; was the table dropped?",
+        table=store.name,
+        path=path,
+    )

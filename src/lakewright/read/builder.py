@@ -98,6 +98,7 @@ class TableScan:
             return self._plan(changes.snapshot, list(changes.splits), changes.funnel)
         snapshot = pick_snapshot(self._store)
         if snapshot is None:
+            self._store.check_same_table()
             return Plan(None, ())
         result = scan_snapshot(self._store, snapshot, self._predicate)
         index = [] if snapshot.index_manifest is None else self._store.manifests.read_index(snapshot.index_manifest)

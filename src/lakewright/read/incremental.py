@@ -79,9 +79,11 @@ def asks_for_changes(options: CoreOptions) -> bool:
 
 def plan_between(store: TableStore, predicate: Predicate = TRUE) -> ChangePlan:
     """Plan the reading of what changed in the range that the options name."""
-    between = resolve_between(store)
+    with store.naming_replaced():
+        between = resolve_between(store)
     if between.mode is ChangeMode.DIFF:
         if between.after is None:
+            store.check_same_table()
             return ChangePlan(None, (), Funnel())
         return plan_difference(store, between.before, between.after, predicate)
     _refuse_no_changelog(store, between)
@@ -284,6 +286,7 @@ def plan_events(
     keep_bucket: KeepBucket | None = None,
 ) -> ChangePlan:
     """Plan the reading of the rows that snapshots wrote, oldest snapshot first; rows of a bucket stay in order."""
+    store.check_same_table()
     wanted = [snapshot for snapshot in snapshots if has_events(snapshot, mode)]
     pruner = entry_pruner(store, predicate)
     schemas = FileSchemas(store)

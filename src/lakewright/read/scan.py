@@ -68,7 +68,8 @@ def pick_snapshot(store: TableStore) -> Snapshot | None:
     mode = options.get(CoreOptions.SCAN_MODE)
     _check_mode(store.name, mode, given[0] if given else None)
     if given:
-        return _travel(store)
+        with store.naming_replaced():
+            return _travel(store)
     return _last_compacted(store) if mode == "compacted-full" else store.snapshots.latest()
 
 
@@ -145,6 +146,7 @@ def _last_compacted(store: TableStore) -> Snapshot | None:
 def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> ScanResult:
     """Return the live files of a snapshot that may hold rows fulfilling a predicate."""
     check_readable(store)
+    store.check_same_table()  # after the snapshot was read, so that it is one of this table
     pruner = entry_pruner(store, predicate)
     partitions = project(predicate, store.schema.partition_keys)
     partition_fields = store.schema.partition_fields

@@ -101,6 +101,7 @@ class StreamScan:
         """Record that everything before a snapshot was processed; without a consumer id nothing is recorded."""
         if self._consumer_id is None or next_snapshot is None or next_snapshot == self._recorded:
             return
+        self._store.check_same_table()
         self._store.consumers.record(self._consumer_id, next_snapshot)
         self._recorded = next_snapshot
 
@@ -222,6 +223,7 @@ class StreamScan:
     def _check_not_rolled_back(self, next_snapshot: int) -> None:
         newest = self._store.snapshots.latest_id() or 0
         if next_snapshot > newest + 1:
+            self._store.check_same_table()
             raise NotFoundError(
                 f"{self._store.name}: the stream has read up to snapshot {next_snapshot - 1}, but the newest is "
                 f"{newest or 'none'}: the table was rolled back. Read the whole table anew, with a new consumer id",

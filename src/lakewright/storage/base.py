@@ -94,5 +94,8 @@ class Storage(Protocol):
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it, never following links out of it."""
 
+    def prune_directory(self, directory: str) -> None:
+        """Remove a directory, and those below it, as far as they hold no file. On object stores there are none."""
+
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory. The target must not exist. Atomic on local disks only."""

@@ -169,6 +169,12 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 _sync_directory(os.path.dirname(path.rstrip("/")))
 
+    def prune_directory(self, directory: str) -> None:
+        """Remove a directory, and those below it, as far as they hold no file; never through a link."""
+        for path, _, _ in os.walk(_plain(directory), topdown=False):
+            with suppress(OSError):  # it holds something, or somebody else was faster
+                os.rmdir(path)  # noqa: PTH106 - paths are text here
+
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory in one step; a target that exists is a FileExistsError, even an empty one."""
         old, new = _plain(source), _plain(target)

@@ -134,6 +134,9 @@ class ObjectStorage:
             except FileNotFoundError:  # somebody else deletes too
                 self._delete_each(batch)
 
+    def prune_directory(self, directory: str) -> None:
+        """Do nothing: what looks like a directory is there only while it holds something."""
+
     def rename_directory(self, source: str, target: str) -> None:
         """Copy a directory and delete the old one. NOT atomic: nobody may write to either meanwhile.
 

@@ -185,6 +185,17 @@ class MemoryStorage:
                 self._disk.remove(path, synced=self.durable)
             self._disk.directories -= {path for path in self._disk.directories if _prefix(path).startswith(prefix)}
 
+    def prune_directory(self, directory: str) -> None:
+        """Forget a directory, and those below it, as far as they hold no file."""
+        prefix = _prefix(self._checked(directory))
+        with self._disk.lock:
+            empty = {
+                path
+                for path in self._disk.directories
+                if _prefix(path).startswith(prefix) and next(self._disk.visible(_prefix(path)), None) is None
+            }
+            self._disk.directories -= empty
+
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory at once; a target that exists is a FileExistsError."""
         old, new = _prefix(self._checked(source)), _prefix(self._checked(target))
@@ -451,6 +462,10 @@ class FaultyStorage:
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it."""
         self.run("delete_directory", directory, lambda: self.inner.delete_directory(directory))
+
+    def prune_directory(self, directory: str) -> None:
+        """Remove directories that hold no file."""
+        self.run("prune_directory", directory, lambda: self.inner.prune_directory(directory))
 
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory."""

@@ -198,6 +198,20 @@ class StorageContract:
         assert sorted(info.path for info in storage.walk(root)) == [f"{root}/t.db/e", f"{root}/tt/d"]
         assert list(storage.list_directories(root)) == [f"{root}/t.db", f"{root}/tt"]
 
+    def test_prune_directory_removes_what_holds_no_file(self, storage: Storage, root: str) -> None:
+        """Directories with a file somewhere below them stay, and so does the file."""
+        storage.create(f"{root}/t/x/a", b"1")
+        storage.make_directory(f"{root}/t/empty/inner")
+        storage.prune_directory(f"{root}/t")
+        assert [info.path for info in storage.walk(root)] == [f"{root}/t/x/a"]
+        if storage.renames_atomically:
+            assert list(storage.list_directories(f"{root}/t")) == [f"{root}/t/x"]
+        storage.delete(f"{root}/t/x/a")
+        storage.prune_directory(f"{root}/t")
+        storage.prune_directory(f"{root}/absent")
+        if storage.renames_atomically:
+            assert list(storage.list_directories(root)) == []
+
     def test_delete_directory_refuses_to_climb(self, storage: Storage, root: str) -> None:
         """A path with `..` is no directory's name."""
         storage.create(f"{root}/t/a", b"1")

@@ -76,6 +76,7 @@ def change(store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks
     timeout = store.options.get(CoreOptions.COMMIT_TIMEOUT)
     for attempt in itertools.count(1):
         base = store.snapshots.latest()
+        store.check_same_table()
         prepared = prepare(base)
         messages = prepared.planned_on(base)
         committer = Committer(store)

@@ -218,7 +218,7 @@ def test_what_a_schema_tells_is_refused_before_anything_runs(tmp_path: Path, mon
         write_table(_dataset(), table, partitions={"day": "x"})
     with pytest.raises(InvalidInputError, match="at least 1"):
         write_table(_dataset(), table, concurrency=0)
-    with pytest.raises(InvalidInputError, match="empty"):
+    with pytest.raises(InvalidInputError, match="job id"):
         write_table(_dataset(), table, job_id="")
 
 
@@ -411,3 +411,15 @@ def test_peers_read_what_ray_wrote(tmp_path: Path, peers: Peers, kind: str) -> N
         read = peers.read(peer, tmp_path / "warehouse", "d.t")
         assert read is not None, peer
         assert sorted_rows(read.select(table.field_names)) == rows, peer
+
+
+def test_one_call_writes_datasets_with_the_workers(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
+    first = lw.write_table(_dataset(), table, job_id="one")
+    assert isinstance(first, WriteResult)
+    assert lw.write_table(_dataset(), table.table_path, job_id="one").replayed
+    with table.new_batch_write_builder().new_write() as writer:
+        for call in (writer.write_arrow, writer.write_pandas):
+            with pytest.raises(InvalidInputError, match=r"write_ray.*to_arrow_refs"):
+                call(cast("Any", _dataset()))
+    assert table.store.snapshots.latest_id() == first.snapshot_id

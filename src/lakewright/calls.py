@@ -24,7 +24,7 @@ from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.table import FileStoreTable
 from lakewright.write.builder import BatchWriteBuilder
-from lakewright.write.frames import engine_verb
+from lakewright.write.frames import RayDataset, engine_verb
 from lakewright.write.kinds import kind_column
 from lakewright.write.once import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
@@ -139,7 +139,7 @@ def reading(  # noqa: PLR0913 - each argument is one way to say what to read
 
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
-    data: ArrowData,
+    data: ArrowData | RayDataset,
     table: FileStoreTable | str,
     mode: str = "append",
     *,

@@ -12,11 +12,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+
+
+class RayDataset(Protocol):
+    """A dataset of Ray, as a type checker without Ray knows it."""
+
+    def to_arrow_refs(self) -> Any:  # noqa: ANN401 - references to blocks, of an optional package
+        """Return references to the blocks as Arrow tables."""
 
 
 class _Engine(NamedTuple):

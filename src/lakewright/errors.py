@@ -64,6 +64,17 @@ def naming(table: str) -> Iterator[None]:
         raise
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which is given in the singular.
+
+    >>> counted(1, "snapshot"), counted(1200, "file"), counted(2, "entry")
+    ('1 snapshot', '1,200 files', '2 entries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1]}ies" if noun.endswith("ry") else f"{number:,} {noun}s"
+
+
 def _rebuild(kind: type[LakewrightError], message: str, facts: dict[str, object]) -> LakewrightError:
     """Make an error again in another process."""
     return kind(message, **facts)

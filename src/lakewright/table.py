@@ -457,8 +457,10 @@ class FileStoreTable:
         """Remove old snapshots and the files that only they name; what is not said is as the table's options say.
 
         At least `retain_min` snapshots stay and at most `retain_max`; in between one goes when its successor is older
-        than `older_than` (epoch milliseconds). Tags, other branches and consumers keep what they need. Expiry happens
-        only when asked for: commits honour no `snapshot.num-retained.*`.
+        than the table's `snapshot.time-retained`. With `older_than` (epoch milliseconds) only what is older goes, even
+        if more than `retain_max` stay. All of it goes in one call, unless `max_deletes` limits it. Tags, other branches
+        and consumers keep what they need: the result's `held_by` names them, `left` counts what waits for them. Expiry
+        happens only when asked for: commits honour no `snapshot.num-retained.*`.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -470,8 +472,11 @@ class FileStoreTable:
         >>> for n in range(4):
         ...     _ = lw.write_table(pa.table({"id": [1], "n": [n]}), table)
         >>> table.create_tag("kept", snapshot_id=1)
-        >>> table.expire_snapshots(retain_max=2, retain_min=1).snapshot_ids
-        (1, 2)
+        >>> expired = table.expire_snapshots(retain_max=2, retain_min=1)
+        >>> expired.snapshot_ids, expired.left
+        ((1, 2), 0)
+        >>> expired.held_by[1]
+        "tag 'kept' keeps files of snapshot 1"
         >>> lw.read_table(table, tag="kept")["n"].to_pylist()
         [0]
         """

@@ -19,7 +19,7 @@ from lakewright.maintenance.expire import Expired, Retention, _first_kept, expir
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import MAX_INT, CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from support.commits import NOW, Ticks, committer, data_file, live_names, message, metadata_names, new_store
 from support.golden import WAREHOUSE, expected
@@ -105,12 +105,55 @@ def test_what_stays(ids: list[int], change: dict[str, int], wanted: int | None, 
 
 def test_options_and_arguments() -> None:
     options = CoreOptions({"snapshot.time-retained": "2 h", "snapshot.num-retained.max": "30"})
-    assert Retention.of_options(options, LATER) == Retention(10, 30, LATER - 2 * HOUR, 50)
+    assert Retention.of_options(options, LATER) == Retention(10, 30, LATER - 2 * HOUR)
     given = Retention.of_options(options, LATER, retain_max=5, older_than=7, max_deletes=3)
-    assert given == Retention(5, 5, 7, 3)
+    assert given == Retention(5, MAX_INT, 7, 3), "what is younger than the time that is named stays"
+    assert Retention.of_options(CoreOptions({"snapshot.expire.limit": "7"}), LATER).limit == 7
     for bad in ({"retain_min": 0}, {"retain_min": 5, "retain_max": 4}, {"max_deletes": -1}):
         with pytest.raises(InvalidInputError):
             Retention.of_options(options, LATER, **bad)
+
+
+def test_all_that_may_go_goes_in_one_call(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    for hour in range(60):
+        append(store, f"f{hour}", hour=hour)
+    some = expire(store, limit=4, dry_run=True)
+    assert (len(some.snapshot_ids), some.left) == (4, 55)
+    assert "no more than 4 snapshots go at once (max_deletes): expire again" in some.held_by
+    rules = Retention.of_options(CoreOptions({}), LATER, retain_max=1)
+    gone = expire_snapshots(store, rules, now_millis=LATER)
+    assert (len(gone.snapshot_ids), gone.left) == (59, 0)
+    assert gone.held_by == ("the newest 1 snapshot must stay (retain_min)",)
+
+
+def test_what_holds_an_expiry_back_is_named(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    for hour in range(6):
+        append(store, f"f{hour}", hour=hour)
+    compact(store, "all")
+    Consumers(store.storage, store.layout).record("forgotten", 3)
+    Consumers(store.storage, store.layout).record("reader", 7)
+    store.tags.create("first", store.snapshots.get(1))
+    held = expire(store)
+    assert (held.snapshot_ids, held.left) == ((1, 2), 4)
+    assert held.held_by == (
+        "consumer 'forgotten' reads snapshot 3 next; if it is no longer used, delete it",
+        "the newest 1 snapshot must stay (retain_min)",
+        "tag 'first' keeps files of snapshot 1",
+    )
+    assert "forgotten" in repr(held)
+    Consumers(store.storage, store.layout).delete("forgotten")
+    young = expire(store, old_millis=NOW + 3 * HOUR)
+    assert young.held_by[0] == "snapshot 3 is not old enough (older_than, snapshot.time-retained)"
+
+
+def test_a_time_protects_what_is_younger(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    for hour in range(6):
+        append(store, f"f{hour}", hour=hour)
+    rules = Retention.of_options(CoreOptions({}), LATER, retain_max=1, older_than=NOW + 3 * HOUR)
+    assert expire_snapshots(store, rules, now_millis=LATER).snapshot_ids == (1, 2)
 
 
 def test_appends_keep_all_data_and_lose_old_metadata(tmp_path: Path) -> None:

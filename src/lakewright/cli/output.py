@@ -57,15 +57,6 @@ def fail(message: str) -> None:
     sys.stderr.write(f"lakewright: {' '.join(message.split())}\n")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, which is given in the singular.
-
-    >>> counted(1, "snapshot"), counted(1200, "file")
-    ('1 snapshot', '1,200 files')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def plain(rows: Sequence[Row]) -> list[str]:
     """Return a table as lines of text, numbers to the right.
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.system import AuditLog, SystemTable
 from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
-from lakewright.cli.output import Output, counted, plain
-from lakewright.errors import CorruptTableError, LakewrightError
+from lakewright.cli.output import Output, plain
+from lakewright.errors import CorruptTableError, LakewrightError, counted
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table import FileStoreTable
 

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from lakewright.cli.command import Command, one_table, pair, table_of
-from lakewright.cli.output import Output, counted
-from lakewright.errors import InvalidInputError
-from lakewright.maintenance.expire import Retention
-from lakewright.spec.options import MAX_INT, parse_duration_millis
+from lakewright.cli.output import Output
+from lakewright.errors import InvalidInputError, counted
+from lakewright.spec.options import parse_duration_millis
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -82,17 +81,16 @@ def _expire_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _expire(args: argparse.Namespace, output: Output) -> None:
-    table = table_of(args)
-    least, most = args.retain_min, args.retain_max
-    if args.older_than is not None:
-        # The numbers alone would let go of young snapshots beyond the maximum, so here they only say what must stay.
-        least = Retention.of_options(table.options, 0, retain_max=most, retain_min=least).count_min
-        most = MAX_INT
-    gone = table.expire_snapshots(most, least, args.older_than, dry_run=args.dry_run)
+    gone = table_of(args).expire_snapshots(args.retain_max, args.retain_min, args.older_than, dry_run=args.dry_run)
     verb = "would remove" if gone.dry_run else "removed"
     ids = gone.snapshot_ids
     which = f" ({ids[0]} to {ids[-1]})" if ids else ""
-    output.result(asdict(gone), f"{verb} {counted(len(ids), 'snapshot')}{which} and {counted(gone.files, 'file')}")
+    left = f"; {counted(gone.left, 'more snapshot')} could go" if gone.left else ""
+    for reason in gone.held_by:
+        output.say(reason)
+    output.result(
+        asdict(gone), f"{verb} {counted(len(ids), 'snapshot')}{which} and {counted(gone.files, 'file')}{left}"
+    )
 
 
 def _orphans_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,9 @@
 """Snapshot expiry: old snapshots go away, and with them the files that nothing else names.
 
 At least `retain_min` snapshots stay, those beyond `retain_max` go, and in between a snapshot goes once its successor is
-old enough. Tags, other branches and consumers protect what they need.
+old enough. A time that the caller names (`older_than`) protects whatever is younger, also beyond `retain_max`: who says
+"older than a week" does not expect to lose what was written today. The time of the table's options does not.
+Tags, other branches and consumers protect what they need, and the result says which of them do.
 
 Always holds: if anything that stays cannot be read, nothing is deleted. The snapshot files go first, oldest first, so a
 reader of a snapshot that is going finds that it expired, and never a snapshot with holes; whoever is interrupted leaves
@@ -13,13 +15,13 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError
+from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, counted
 from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own
 from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.consumers import Consumers
@@ -27,7 +29,7 @@ from lakewright.metadata.refs import Tags
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import MAX_INT, CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 
 _THREADS = 16
@@ -41,7 +43,7 @@ class Retention:
     count_min: int
     count_max: int
     old_millis: int  # a snapshot is old when its successor was there before this time (epoch milliseconds)
-    limit: int  # how many go in one run
+    limit: int = MAX_INT  # how many go in one run
 
     @classmethod
     def of_options(
@@ -58,6 +60,7 @@ class Retention:
         get = options.get
         count_min = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MIN) if retain_min is None else retain_min
         count_max = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MAX) if retain_max is None else retain_max
+        limited = CoreOptions.SNAPSHOT_EXPIRE_LIMIT.key() in options.values
         if retain_min is None and retain_max is not None:
             count_min = min(count_min, retain_max)
         if count_min < 1 or count_max < count_min or (max_deletes is not None and max_deletes < 0):
@@ -66,12 +69,11 @@ class Retention:
                 "at least one must stay, and the maximum cannot be below the minimum"
             )
         kept_millis = get(CoreOptions.SNAPSHOT_TIME_RETAINED)
-        return cls(
-            count_min,
-            count_max,
-            now_millis - kept_millis if older_than is None else older_than,
-            get(CoreOptions.SNAPSHOT_EXPIRE_LIMIT) if max_deletes is None else max_deletes,
-        )
+        if max_deletes is None:
+            max_deletes = get(CoreOptions.SNAPSHOT_EXPIRE_LIMIT) if limited else MAX_INT
+        if older_than is None:
+            return cls(count_min, count_max, now_millis - kept_millis, max_deletes)
+        return cls(count_min, MAX_INT, older_than, max_deletes)
 
     def of_changelogs(self, options: CoreOptions, now_millis: int) -> Retention | None:
         """Return how much of the changelog stays where that is more than of the snapshots, else None."""
@@ -98,6 +100,8 @@ class Expired:
     index_files: int = 0
     metadata_files: int = 0  # manifests, manifest lists, index manifests and statistics
     dry_run: bool = False
+    left: int = 0  # snapshots that are too many or old enough, and stay because of a limit or a consumer
+    held_by: tuple[str, ...] = ()  # what keeps more snapshots, or their files, from going, in words
 
     @property
     def files(self) -> int:
@@ -117,8 +121,8 @@ def expire_snapshots(
     if not ids:
         return Expired(dry_run=dry_run)
     times = _times(store, ids)
-    wanted = None if _ignores_consumers(store, changelogs) else _first_wanted(store, now, dry_run=dry_run)
-    kept_id = _first_kept(ids, retention, wanted, times)
+    consumers = {} if _ignores_consumers(store, changelogs) else _waiting(store, now, dry_run=dry_run)
+    kept_id = _first_kept(ids, retention, min(consumers.values(), default=None), times)
     place = bisect_left(ids, kept_id)
     going = _read_all(store, ids[:place])
     doomed = _Doomed(store)
@@ -132,7 +136,14 @@ def expire_snapshots(
         doomed.gather_changelogs(_old_changelogs(store, changelogs, going, ids[-1]))
     doomed.spare_new()
     doomed.check()
-    result = replace(doomed.counts(), snapshot_ids=tuple(snapshot.id for snapshot in going), dry_run=dry_run)
+    left, held_by = _held_back(ids, kept_id, retention, consumers, times)
+    result = replace(
+        doomed.counts(),
+        snapshot_ids=tuple(snapshot.id for snapshot in going),
+        dry_run=dry_run,
+        left=left,
+        held_by=(*held_by, *doomed.sparers()),
+    )
     if dry_run:
         return result
     store.check_same_table()  # the numbers of snapshots are the same in every table
@@ -183,13 +194,37 @@ def _ignores_consumers(store: TableStore, changelogs: Retention | None) -> bool:
     return changelogs is not None and store.options.get(CoreOptions.CONSUMER_CHANGELOG_ONLY)
 
 
-def _first_wanted(store: TableStore, now: int, *, dry_run: bool) -> int | None:
-    """Return the oldest snapshot that a consumer still has to read; consumers that went silent are forgotten."""
+def _waiting(store: TableStore, now: int, *, dry_run: bool) -> dict[str, int]:
+    """Return the snapshot that each consumer reads next; consumers that went silent are forgotten."""
     consumers = Consumers(store.storage, store.layout)
     patience = store.options.get(CoreOptions.CONSUMER_EXPIRATION_TIME)
     if patience is not None and not dry_run:
         consumers.expire(older_than_millis=now - patience)
-    return consumers.min_next_snapshot()
+    return consumers.all()
+
+
+def _held_back(
+    ids: Sequence[int],
+    kept_id: int,
+    retention: Retention,
+    consumers: Mapping[str, int],
+    time_of: Callable[[int], int],
+) -> tuple[int, list[str]]:
+    """Return how many more snapshots the numbers and the age let go, and what keeps the oldest one that stays."""
+    free_id = _first_kept(ids, replace(retention, limit=MAX_INT), None, time_of)
+    left = bisect_left(ids, free_id) - bisect_left(ids, kept_id)
+    reasons = [
+        f"consumer {name!r} reads snapshot {number} next; if it is no longer used, delete it"
+        for name, number in sorted(consumers.items(), key=lambda item: (item[1], item[0]))
+        if number < free_id
+    ]
+    if left and kept_id >= ids[0] + retention.limit:
+        reasons.append(f"no more than {counted(retention.limit, 'snapshot')} go at once (max_deletes): expire again")
+    if free_id > ids[-1] - retention.count_min:
+        reasons.append(f"the newest {counted(retention.count_min, 'snapshot')} must stay (retain_min)")
+    elif len(ids) > 1:
+        reasons.append(f"snapshot {free_id} is not old enough (older_than, snapshot.time-retained)")
+    return left, reasons
 
 
 def _old_changelogs(
@@ -234,6 +269,7 @@ class _Doomed:
     metadata: dict[str, str] = field(default_factory=dict)
     _spared: set[str] = field(default_factory=set)  # names that something needs which stays
     _seen: set[tuple[str, str, int]] = field(default_factory=set)  # tags and snapshots of branches looked at
+    _sparers: dict[str, None] = field(default_factory=dict)  # the tags and branches that keep some of the files
 
     def gather(self, going: Sequence[Snapshot], staying: Sequence[Snapshot], *, keep_changelogs: bool) -> None:
         """Note what only the snapshots that go need, both oldest first."""
@@ -267,6 +303,10 @@ class _Doomed:
         for group in self._groups():
             for path in [path for path, name in group.items() if name in self._spared]:
                 del group[path]
+
+    def sparers(self) -> tuple[str, ...]:
+        """Return the tags and branches that keep files which nothing else needs, in words."""
+        return tuple(self._sparers)
 
     def check(self) -> None:
         """Refuse to go on if a file lies outside the table."""
@@ -369,11 +409,18 @@ class _Doomed:
             yield self.store.layout.extra_file(place, entry.bucket, entry.file, name)
 
     def _spare_once(self, key: tuple[str, str, int], snapshot: Snapshot) -> None:
-        if key not in self._seen:
-            self._seen.add(key)
-            _note_metadata(self.store, snapshot, self._spared)
-            for entry in (*self.store.manifests.live(snapshot), *self.store.manifests.changelog(snapshot)):
-                self._spared.add(entry.file.file_name)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        needed: set[str] = set()
+        _note_metadata(self.store, snapshot, needed)
+        for entry in (*self.store.manifests.live(snapshot), *self.store.manifests.changelog(snapshot)):
+            needed.add(entry.file.file_name)
+        self._spared |= needed
+        if any(name in needed for group in self._groups() for name in group.values()):
+            branch, tag, snapshot_id = key
+            what = f"tag {tag!r}" if tag else f"branch {branch!r}"
+            self._sparers[f"{what} keeps files of snapshot {snapshot_id}"] = None
 
 
 def _note_metadata(store: TableStore, snapshot: Snapshot, names: set[str]) -> None:

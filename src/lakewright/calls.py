@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 
@@ -23,6 +23,7 @@ from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.table import FileStoreTable
+from lakewright.update.upsert import check_same_columns, needs_lookup, upsert
 from lakewright.write.builder import BatchWriteBuilder
 from lakewright.write.frames import RayDataset, engine_verb
 from lakewright.write.kinds import kind_column
@@ -155,8 +156,9 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     `lakewright.ray.write_table`; `concurrency` is the largest number of their tasks. Named levels of the index of a
     pandas frame are columns.
 
-    On a table with a primary key `append` and `upsert` are the same: a row replaces the row with its key. `delete`
-    takes the keys of rows to delete.
+    Into a table with a primary key `append` and `upsert` write rows that replace those with their keys; columns that
+    the data lacks become null, or their default, with `append`, and stay as they are with `upsert`, which looks them up
+    for that. `delete` takes the keys of rows to delete.
     `overwrite` replaces the partitions of the data, or those that `partitions` names, or the whole unpartitioned table.
     `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
 
@@ -188,9 +190,13 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     if run is not None and run.earlier is not None:
         return earlier_result(target.store, run.earlier)
     batches = iter(batches_of(data, target.name))
-    if schema_mode == "merge" and (first := next(batches, None)) is not None:
-        target = merged_table(target, first.schema)
+    if (schema_mode == "merge" or mode == "upsert") and (first := next(batches, None)) is not None:
+        target = merged_table(target, first.schema) if schema_mode == "merge" else target
         batches = itertools.chain([first], batches)
+        if mode == "upsert":
+            batches = _of_same_columns(target, batches)
+            if needs_lookup(target.store, first.schema.names):
+                return _upserted(target, batches, run, report=_reporter(progress, time.monotonic))
     if mode == "overwrite" and partitions is not None:
         target = target.copy({"dynamic-partition-overwrite": "false"})
     builder = target.new_batch_write_builder()
@@ -232,6 +238,36 @@ def _written(
         return result
     delete_written(store, files_of(store, messages))
     return earlier_result(store, found)
+
+
+def _of_same_columns(
+    table: FileStoreTable, batches: Iterator[pa.Table | pa.RecordBatch]
+) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Yield batches, and refuse one that lacks columns which others have."""
+    first: pa.Schema | None = None
+    for batch in batches:
+        if first is None:
+            first = batch.schema
+        elif batch.schema is not first:
+            check_same_columns(table.store, first.names, batch.schema.names)
+        yield batch
+
+
+def _upserted(
+    table: FileStoreTable,
+    batches: Iterable[pa.Table | pa.RecordBatch],
+    run: JobRun | None,
+    *,
+    report: Callable[[int, int], None],
+) -> CommitResult:
+    """Upsert rows that lack columns, which stay as they are in the rows that are there."""
+    parts = list(batches)
+    with naming(table.name):
+        done = upsert(table.store, parts, job=run)
+    report(sum(part.num_rows for part in parts), sum(part.nbytes for part in parts))
+    if done.replayed and done.snapshot_id is not None:
+        return earlier_result(table.store, table.store.snapshots.get(done.snapshot_id))
+    return CommitResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions)
 
 
 class HasKeys(Protocol):

@@ -27,7 +27,7 @@ from lakewright.spec.predicate import Predicate
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
-from lakewright.update import merge, row_ids, verbs
+from lakewright.update import merge, row_ids, upsert, verbs
 from lakewright.update.clauses import On
 from lakewright.update.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
@@ -298,8 +298,9 @@ class FileStoreTable:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
         `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
-        lacks stay as they are. Where the table tracks its rows, updated ones keep their ids. A Spark frame is brought
-        in by Spark's workers.
+        lacks stay as they are, and are null or their default in new rows. Data with all columns of a primary-key table
+        is written without a look at what is there, and the counts are None. Where the table tracks its rows, updated
+        ones keep their ids. A Spark frame is brought in by Spark's workers.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -317,7 +318,7 @@ class FileStoreTable:
         if (on_workers := engine_verb(data, "upsert")) is not None:
             return cast("UpdateResult", on_workers(data, self, keys))
         with naming(self.name):
-            return merge.upsert(self.store, data, keys)
+            return upsert.upsert(self.store, data, keys)
 
     def merge(self, source: ArrowData, on: On) -> MergeBuilder:
         """Begin a merge of a source into the table: add clauses, then `execute()`.

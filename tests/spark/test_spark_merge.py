@@ -71,7 +71,7 @@ def _said(builder: MergeBuilder) -> MergeBuilder:
     )
 
 
-def _counts(result: UpdateResult) -> tuple[int, int, int]:
+def _counts(result: UpdateResult) -> tuple[int | None, int | None, int | None]:
     return result.deleted, result.updated, result.inserted
 
 

@@ -18,7 +18,7 @@ import lakewright as lw
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 
-Row = tuple[int, int, str]  # k, a, b
+Row = tuple[int, int | None, str | None]  # k, a, b
 Rows = tuple[Row, ...]
 START: Rows = ((1, 1, "s"), (2, 2, "s"), (3, 1, "s"), (4, 2, "s"))
 FIELDS = [
@@ -77,6 +77,15 @@ def _merged(rows: Rows, k: int, a: int, who: str) -> Rows:
     return changed + tuple((key, a, who) for key in (1, k) if key not in keys)
 
 
+def _with(rows: Rows, a: int | None = None, b: str | None = None) -> Rows:
+    """Return the rows after an upsert of k = 1 and k = 10 that has one of the other columns."""
+    known = {row[0]: row for row in rows}
+    for k in (1, 10):
+        _, old_a, old_b = known.get(k, (k, None, None))
+        known[k] = (k, old_a if a is None else a, old_b if b is None else b)
+    return tuple(known.values())
+
+
 def _source(k: int, who: str) -> pa.Table:
     return table_of(((1, 5, who), (k, 5, who)))
 
@@ -103,7 +112,7 @@ VERBS = [
     Verb(
         "update",
         lambda t, who: t.update({"a": pc.add(pc.field("a"), 1), "b": who}, "k <= 2"),
-        lambda rows, who: tuple((k, a + 1, who) if k <= 2 else (k, a, b) for k, a, b in rows),
+        lambda rows, who: tuple((k, a if a is None else a + 1, who) if k <= 2 else (k, a, b) for k, a, b in rows),
     ),
     Verb(
         "update-b",
@@ -114,6 +123,16 @@ VERBS = [
         "upsert",
         lambda t, who: t.upsert(_source(10, who), None if t.primary_keys else ["k"]),
         lambda rows, who: (*(r for r in rows if r[0] not in {1, 10}), (1, 5, who), (10, 5, who)),
+    ),
+    Verb(
+        "upsert-a",
+        lambda t, who: t.upsert(_source(10, who).select(["k", "a"]), None if t.primary_keys else ["k"]),
+        lambda rows, _: _with(rows, a=5),
+    ),
+    Verb(
+        "upsert-b",
+        lambda t, who: t.upsert(_source(10, who).select(["k", "b"]), None if t.primary_keys else ["k"]),
+        lambda rows, who: _with(rows, b=who),
     ),
     Verb("merge", _merge, lambda rows, who: _merged(rows, _new(who), 5, who)),
     Verb(

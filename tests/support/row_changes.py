@@ -158,7 +158,7 @@ class Model:
             self.rows = self.rows.join(new, on=self.keys, how="anti")
         self.rows = pl.concat([self.rows, new])
 
-    def forget_ids(self, deleted: int) -> None:
+    def forget_ids(self, deleted: int | None) -> None:
         """Where data evolution has no vectors, groups with deleted rows are rewritten and their rows get new ids."""
         if deleted and "evolution" in self.kind and "vectors" not in self.kind:
             self.ids = {}
@@ -203,8 +203,7 @@ class Model:
         """Upsert by the primary key, or by some columns; the data may lack columns."""
         new = self.new_rows(self.random.randint(1, 10), tagged=False)
         if self.keys:
-            self.table.upsert(new)
-            self.put(new)
+            self.upsert_by_key(new)
             return
         keys = self.random.choice([["id"], ["id", "p"], ["name", "id"]])
         if self.partition_keys and "evolution" in self.kind:
@@ -214,6 +213,23 @@ class Model:
         wanted = upserted(self.rows, new, keys)
         result = self.table.upsert(new, keys)
         assert result.inserted == wanted.height - self.rows.height
+        self.rows = wanted
+
+    def upsert_by_key(self, new: pl.DataFrame) -> None:
+        """Upsert by the primary key rows with any of the other columns; with all of them nobody looks what is there."""
+        others = [name for name in SCHEMA.names if name not in self.keys]
+        given = self.random.sample(others, self.random.randint(0, len(others)))
+        new = new.select([*self.keys, *given])
+        wanted = upserted(self.rows, new, self.keys)
+        if self.random.random() < 0.5:
+            result = self.table.upsert(new)
+            inserted = wanted.height - self.rows.height
+            hit = last_of_each(new, self.keys).height - inserted
+            exact = (0, hit if given else 0, inserted)
+            known = len(given) < len(others)
+            assert (result.deleted, result.updated, result.inserted) == (exact if known else (None, None, None))
+        else:
+            lw.write_table(new, self.table, mode="upsert")
         self.rows = wanted
 
     def merge(self) -> None:

@@ -32,6 +32,9 @@ LAST: Final = "last_value"
 RETRACTABLE: Final = frozenset(
     {"sum", "product", LAST, LAST_NON_NULL, "collect", "merge_map", "nested_update"}
 )  # the others cannot take a value back
+REPEATABLE: Final = frozenset(
+    {LAST, LAST_NON_NULL, "first_value", "first_non_null_value", "max", "min", "bool_and", "bool_or", "merge_map"}
+)  # folding the value that is there in once more changes nothing
 
 _NUMERIC = frozenset(INTEGER_BITS) | FLOAT_ROOTS | {"DECIMAL"}
 _INCOMPARABLE = frozenset({"BOOLEAN", "VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY"})

@@ -38,9 +38,10 @@ from lakewright.update.change import ChangeJob, GroupChange, Positions
 from lakewright.update.clauses import MergePlan, On
 from lakewright.update.find import groups, locate
 from lakewright.update.match import Pairs, joined
-from lakewright.update.merge import MergeBuilder, chunks, plan_upsert, scope_of_absence, upsert_keys
+from lakewright.update.merge import MergeBuilder, chunks, scope_of_absence
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, check_assigned, concluded, knowing_all
+from lakewright.update.upsert import plan_upsert, upsert_keys
 from lakewright.update.ways import way_of
 
 

@@ -32,9 +32,10 @@ from lakewright.update import row_ids, verbs
 from lakewright.update.change import Applied, ChangeJob, GroupChange, Positions
 from lakewright.update.clauses import Clause, When
 from lakewright.update.find import condition, groups, hidden_fields, locate
-from lakewright.update.merge import merge, upserting
+from lakewright.update.merge import merge
 from lakewright.update.row_ids import NewValues, RowIds
 from lakewright.update.run import Prepare, Prepared
+from lakewright.update.upsert import upserting
 from lakewright.update.values import source_col, target_col, without_defaults
 from lakewright.write.align import Aligner
 from lakewright.write.writer import ArrowData, batches_of

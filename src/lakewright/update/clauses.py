@@ -51,6 +51,7 @@ class Clause:
     action: str  # update, delete or insert
     assignments: Mapping[str, object] | None = None
     condition: ConditionText = None
+    may_lack: bool = False  # an insert without columns that rows need: an error only where there are rows to insert
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ class Decision:
     """What becomes of some rows of the target, by their numbers; all others stay as they are."""
 
     deleted: Longs  # ascending
-    updated: Longs  # ascending, none of them deleted
+    updated: Longs  # ascending, none of them deleted; a row several times only where the plan folds
     values: pa.Table | None  # the columns that are set, a row for each of `updated`
 
 
@@ -87,6 +88,8 @@ class MergePlan:
     matched: tuple[Rule, ...] = ()
     not_matched: tuple[Rule, ...] = ()
     by_source: tuple[Rule, ...] = ()
+    upserts: bool = False  # rows are brought as by a write: see `update.keyed.KeyedRules`
+    folds: bool = False  # the engine folds all source rows of a key in, so that there may be several
 
     def matcher(self, source: pa.Table) -> Matcher:
         """Index the source."""
@@ -130,7 +133,8 @@ class MergePlan:
     def decide(self, target: pa.Table, source: pa.Table, pairs: Pairs) -> Decision:
         """Return what becomes of rows of the target, given which of them belong to which rows of the source."""
         chosen = list(_choose(self.matched, target, source, pairs))
-        self._refuse_twice(target, [found.target for _, found in chosen])
+        if not self.folds:
+            self._refuse_twice(target, [found.target for _, found in chosen])
         if self.by_source:
             alone = np.ones(target.num_rows, np.bool_)
             alone[pairs.target] = False
@@ -354,6 +358,8 @@ class _Checker:
         if given is None:
             given = {f.name: source_col(f.name) for f in self.fields if f.name in source.names}
         missing = [f for f in self.fields if f.name not in given and not f.type.nullable and f.default_value is None]
+        if clause.may_lack:
+            return given
         if missing and clause.assignments is None:
             self._need(clause, missing)
         if missing:

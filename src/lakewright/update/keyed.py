@@ -10,7 +10,7 @@ whoever changes a row changes its newest version. Rows that wait for a bucket ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeAlias
 
@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 
 from lakewright.compact.postpone import distribute
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.lsm.images import layers_of
-from lakewright.lsm.keys import table_parts
+from lakewright.lsm.aggregation import Aggregation
+from lakewright.lsm.column_functions import LAST, REPEATABLE, ColumnFunction
+from lakewright.lsm.images import Flags
+from lakewright.lsm.keys import sorted_rows
 from lakewright.lsm.merge import MergeSpec
 from lakewright.lsm.partial_update import PartialUpdate
-from lakewright.lsm.sorting import sort_layers
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.plan import deletions_of, plan_splits
@@ -35,6 +36,7 @@ from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataField
 from lakewright.update.find import Located
 from lakewright.update.run import Prepared
 from lakewright.update.values import Assignments, without_defaults
@@ -48,15 +50,20 @@ _REPLACE = "write the rows again with mode='overwrite'"
 
 @dataclass(frozen=True, slots=True)
 class KeyedRules:
-    """What the merge engine of a primary-key table can express, and which columns it needs for that."""
+    """What the merge engine of a primary-key table can express, and which columns it needs for that.
+
+    An update replaces values, so that an engine which folds rows refuses it. An upsert (`upserts`) brings rows as a
+    write does: the engine folds what they have, and of two versions the one with the newer `sequence.field` wins.
+    """
 
     store: TableStore
     spec: MergeSpec
+    upserts: bool = False
 
     @classmethod
-    def of(cls, store: TableStore) -> KeyedRules:
+    def of(cls, store: TableStore, *, upserts: bool = False) -> KeyedRules:
         """Read the rules from the schema of a table."""
-        return cls(store, MergeSpec.of_schema(store.schema, table=store.name))
+        return cls(store, MergeSpec.of_schema(store.schema, table=store.name), upserts)
 
     @property
     def _keys(self) -> frozenset[str]:
@@ -98,8 +105,53 @@ class KeyedRules:
             return self.store.schema.field_names
         return self._in_order(self._keys | self._sequence | self._removing)
 
+    @property
+    def folds(self) -> bool:
+        """Say whether the engine computes a row from all rows of a key, so that none of them may be left out."""
+        return self.spec.function is not None
+
+    @property
+    def _functions(self) -> Mapping[str, ColumnFunction]:
+        function = self.spec.function
+        return function.functions if isinstance(function, PartialUpdate | Aggregation) else {}
+
+    def to_keep(self, given: Collection[str]) -> frozenset[str]:
+        """Return the columns that an upsert of others writes again: without them the engine would change them."""
+        schema = self.store.schema
+        known = {*given, *schema.primary_keys, self.kind_field}
+        left = [field for field in schema.fields if field.name not in known]
+        if self.spec.engine is MergeEngine.FIRST_ROW:
+            return frozenset()
+        if not self.folds:
+            return frozenset(field.name for field in left)
+        kept = self._sequence | {*schema.partition_keys}
+        return frozenset(f.name for f in left if f.name in kept or not f.type.nullable or self._takes_null(f, given))
+
+    def _takes_null(self, field: DataField, given: Collection[str]) -> bool:
+        """Say whether a folding engine takes null for a value of a column, in a row that has the given columns."""
+        function = self._functions.get(field.name)
+        if function is not None and function.name != LAST:
+            return False
+        if self._partial is None:
+            return function is not None
+        return any(
+            field.name in group.columns and not {*given}.isdisjoint(group.names) for group in self._partial.groups
+        )
+
+    def needs_lookup(self, given: Collection[str]) -> bool:
+        """Say whether an upsert of some columns must know the rows that are there, to leave their others as they are.
+
+        An engine that folds rows leaves what a row lacks as it is; but a default is only for rows that are new.
+        """
+        if self.to_keep(given):
+            return True
+        left = (field for field in self.store.schema.fields if field.name not in given)
+        return self.folds and any(field.default_value is not None for field in left)
+
     def to_update(self, assigned: Collection[str]) -> tuple[str, ...]:
         """Return the columns of a row that must be known to give it new values in some of them."""
+        if self.upserts:
+            return self._in_order(self._keys | self._sequence | self.to_keep(assigned) | {*assigned})
         if self.writes_whole_rows:
             return self.store.schema.field_names
         required = {field.name for field in self.store.schema.fields if not field.type.nullable}
@@ -125,6 +177,9 @@ class KeyedRules:
 
     def check_update(self, assigned: Collection[str]) -> None:
         """Refuse to assign columns that find the row, or that the merge engine computes."""
+        if self.upserts:
+            self._check_upsert(assigned)
+            return
         telling = {*self._keys, self.kind_field}
         fixed = tuple(name for name in self.store.schema.field_names if name in telling and name in assigned)
         if fixed:
@@ -150,6 +205,24 @@ class KeyedRules:
         function = self._partial.functions.get(name)
         if function is not None and function.name != "last_non_null_value":
             raise self._refused(f"update {name!r} of", function.option, "write rows that the function folds in")
+
+    def _check_upsert(self, given: Collection[str]) -> None:
+        """Refuse to upsert some columns where the engine cannot leave the others as they are."""
+        for group in () if self._partial is None else self._partial.groups:
+            missing = [name for name in group.names if name not in given]
+            touched = [name for name in (*group.names, *sorted(group.columns)) if name in given]
+            if touched and missing:
+                option = f"fields.{','.join(group.names)}.sequence-group"
+                advice = f"add {missing[0]!r} to the data, which says whether {touched[0]!r} is newer"
+                raise self._refused(f"upsert {touched[0]!r} without {missing[0]!r} into", option, advice)
+        kept = self.to_keep(given)
+        for field in self.store.schema.fields:
+            function = self._functions.get(field.name)
+            if field.name in given or function is None or function.name in REPEATABLE:
+                continue
+            if field.name in kept or field.default_value is not None:
+                advice = f"{function.name!r} would count a value of it once more; add the column to the data"
+                raise self._refused(f"upsert without {field.name!r} into", function.option, advice)
 
     def _refused(self, verb: str, option: str, advice: str) -> UnsupportedError:
         value = self.store.schema.options.get(option, "true")
@@ -183,16 +256,8 @@ class KeyedRules:
                         column=name,
                         option="merge-engine",
                     )
-        moved = [name for name in values.column_names if name in self._sequence]
-        if not moved or not old.num_rows:
-            return
-        names = [field.name for field in self.spec.sequence_fields]
-        before = old.select(names)
-        both = pa.concat_tables([before, _with_values(before, values.select(moved))])
-        found = sort_layers(layers_of(table_parts(both, self.spec.sequence)), len(both))
-        ranks = np.empty(len(both), np.int64)
-        ranks[found.order] = np.cumsum(found.new)
-        if bool((ranks[old.num_rows :] < ranks[: old.num_rows]).any()):
+        if self.older(old, values).any():
+            moved = [name for name in values.column_names if name in self._sequence]
             raise InvalidInputError(
                 f"{self.store.name}: {', '.join(map(repr, moved))} would become older than it is, and of two rows with "
                 "one key the one with the newer 'sequence.field' wins; assign a value that is not older",
@@ -200,6 +265,19 @@ class KeyedRules:
                 columns=tuple(moved),
                 option="sequence.field",
             )
+
+    def older(self, old: pa.Table, values: pa.Table) -> Flags:
+        """Return which rows would get older sequence fields than they have, so that what is there would win."""
+        moved = [name for name in values.column_names if name in self._sequence]
+        if not moved or not old.num_rows:
+            return np.zeros(old.num_rows, np.bool_)
+        names = [field.name for field in self.spec.sequence_fields]
+        before = old.select(names)
+        both = pa.concat_tables([before, _with_values(before, values.select(moved))])
+        found = sorted_rows(both, self.spec.sequence)
+        ranks = np.empty(len(both), np.int64)
+        ranks[found.order] = np.cumsum(found.new)
+        return ranks[old.num_rows :] < ranks[: old.num_rows]
 
 
 class RowSink(Protocol):
@@ -213,10 +291,10 @@ class RowSink(Protocol):
 
 
 class KeyedRows:
-    """Makes rows with kinds of what becomes of rows, and hands them on."""
+    """Makes rows with kinds of what becomes of rows, and hands them on; `upserts` is that of `KeyedRules`."""
 
-    def __init__(self, store: TableStore, sink: RowSink) -> None:
-        self.rules = KeyedRules.of(store)
+    def __init__(self, store: TableStore, sink: RowSink, *, upserts: bool = False) -> None:
+        self.rules = KeyedRules.of(store, upserts=upserts)
         self.counts = {DELETE: 0, UPDATE_AFTER: 0, INSERT: 0}
         self._sink = sink
         self._schema = store.schema.arrow_schema
@@ -229,13 +307,21 @@ class KeyedRows:
         self.counts[DELETE] += old.num_rows
 
     def update(self, old: pa.Table, values: pa.Table) -> None:
-        """Give rows new values in some columns; `old` has at least the columns that `rules.to_update` names."""
+        """Give rows new values in some columns; `old` has at least the columns that `rules.to_update` names.
+
+        Rows of an upsert that are older than what is there change nothing, as in a write.
+        """
         old = old.select(self.rules.to_update(values.column_names))
-        self.rules.check_updated(old, values)
+        if not self.rules.upserts:
+            self.rules.check_updated(old, values)
+        elif not self.rules.folds and (older := self.rules.older(old, values)).any():
+            newer = pa.array(~older)
+            old, values = old.filter(newer), values.filter(newer)
         new = self._whole(_with_values(old, values))
         if self.rules.writes_old_rows:
-            kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), old.num_rows)
-            self._write(pa.concat_tables([old, new]), kinds)
+            before = self._whole(old).filter(self._staying(old, new))
+            kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), (before.num_rows, new.num_rows))
+            self._write(pa.concat_tables([before, new]), kinds)
         else:
             self._write(new, np.full(new.num_rows, UPDATE_AFTER, np.int8))
         self.counts[UPDATE_AFTER] += old.num_rows
@@ -244,6 +330,15 @@ class KeyedRows:
         """Add rows whose keys are not there; columns that are left out get their defaults."""
         self._write(self._new_rows.align(rows), np.full(rows.num_rows, INSERT, np.int8))
         self.counts[INSERT] += rows.num_rows
+
+    def _staying(self, old: pa.Table, new: pa.Table) -> pa.Array:
+        """Return which rows stay in their partition: the writer itself deletes those that leave one."""
+        stay = np.ones(old.num_rows, np.bool_)
+        for name in self.rules.store.schema.partition_keys:
+            both = (old.column(name), new.column(name))
+            same = pc.or_kleene(pc.equal(*both), pc.and_(pc.is_null(both[0]), pc.is_null(both[1])))
+            stay &= pc.fill_null(same, fill_value=False).to_numpy()
+        return pa.array(stay)
 
     def _whole(self, rows: pa.Table) -> pa.Table:
         """Return rows with all columns of the table; those that were left out hold nothing, and stay as they are."""
@@ -264,11 +359,19 @@ class KeyedRows:
 class KeyedWriter(KeyedRows):
     """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
 
-    def __init__(self, store: TableStore, job: WriteJob | None = None, task: int = 0, attempt: int = 0) -> None:
+    def __init__(
+        self,
+        store: TableStore,
+        job: WriteJob | None = None,
+        task: int = 0,
+        attempt: int = 0,
+        *,
+        upserts: bool = False,
+    ) -> None:
         """Open the writer of the whole job, or of one attempt at one task of it."""
         self._mode = store.schema.bucket_mode
         self._writer = (job or keyed_job(store)).open_writer(task, attempt)
-        super().__init__(store, self._writer)
+        super().__init__(store, self._writer, upserts=upserts)
 
     def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> Prepared:
         """Finish the files; nobody may have written rows as far as `unchanged` says, or further where keys move."""

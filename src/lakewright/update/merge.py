@@ -1,4 +1,4 @@
-"""Merge and upsert: a source in memory and clauses in, one snapshot and its counts out.
+"""Merge: a source in memory and clauses in, one snapshot and its counts out.
 
 The target is read group by group, only the columns that decide; a group is matched, decided of and changed before the
 next one is read, in as many threads as the table writes with. Rows of the source that met no row are inserted last.
@@ -9,7 +9,7 @@ partition, or to the table where the keys do not name the partition, since the s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
@@ -32,9 +32,8 @@ from lakewright.update.keyed import KeyedRules, KeyedWriter, rows_of, settled
 from lakewright.update.match import Matcher, joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
-from lakewright.update.values import source_col
 from lakewright.update.ways import way_of
-from lakewright.write.writer import ArrowData, WriteJob, batches_of
+from lakewright.write.writer import ArrowData, WriteJob
 
 T = TypeVar("T")
 _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
@@ -113,7 +112,7 @@ class ArrowMerge(MergeBuilder):
 
     def prepare(self) -> Prepare:
         """Check the merge, and return what does it on a snapshot without committing it."""
-        return _merging(self.store, self.plan(self.source.schema), self.source)
+        return merging(self.store, self.plan(self.source.schema), self.source)
 
 
 def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
@@ -121,83 +120,12 @@ def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
     return ArrowMerge(store=store, source=read_source(source, store.name), on=on)
 
 
-def upsert(store: TableStore, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:
-    """Update the rows whose keys the data has, and insert the rest of it; of equal keys in the data the last counts.
-
-    Columns that the data lacks stay as they are, or are null or their default in new rows. A primary-key table is
-    written as always: its keys are its own, and all rows count as inserted, as nobody looks what was there.
-    """
-    return change(store, upserting(store, data, keys), operation="WRITE" if store.schema.primary_keys else "MERGE")
-
-
-def upserting(
-    store: TableStore, data: ArrowData, keys: Sequence[str] | None = None, columns: Sequence[str] | None = None
-) -> Prepare:
-    """Check an upsert, and return what does it on a snapshot without committing it.
-
-    `columns` are those that rows which are there get; without them all that the data has.
-    """
-    names = upsert_keys(store, keys)
-    if store.schema.primary_keys:
-        return _upserting_by_key(store, data)
-    source = read_source(data, store.name)
-    plan = plan_upsert(store, source.schema, names, columns)
-    last = plan.matcher(source).last_rows()
-    return _merging(store, plan, source if len(last) == source.num_rows else source.take(pa.array(last)))
-
-
-def plan_upsert(
-    store: TableStore, source: pa.Schema, keys: Sequence[str], columns: Sequence[str] | None = None
-) -> MergePlan:
-    """Check an upsert into an append table; `columns` are those that rows which are there get, else all."""
-    unknown = [name for name in source.names if name not in store.schema.field_names]
-    if unknown:
-        raise InvalidInputError(
-            f"{store.name}: there is no column {unknown[0]!r} to write; drop it from the input or add it to the table",
-            table=store.name,
-            column=unknown[0],
-        )
-    clauses = [Clause(When.NOT_MATCHED, "insert")]
-    given = {name: source_col(name) for name in (source.names if columns is None else columns) if name not in keys}
-    if given:
-        clauses.append(Clause(When.MATCHED, "update", given))
-    return plan_merge(store.name, store.schema.fields, source, keys, clauses)
-
-
-def upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
-    """Return the columns that the rows of an upsert are found by."""
-    own = list(store.schema.primary_keys)
-    names = [keys] if isinstance(keys, str) else own if keys is None else list(keys)
-    if own and set(names) != set(own):
-        raise InvalidInputError(
-            f"{store.name}: rows are found by the primary key ({', '.join(own)}), not by {', '.join(names)}; leave the "
-            "keys out, or use merge",
-            table=store.name,
-        )
-    if not names:
-        raise InvalidInputError(
-            f"{store.name} has no primary key: name the columns that rows are found by, as in upsert(data, ['id'])",
-            table=store.name,
-        )
-    return names
-
-
-def _upserting_by_key(store: TableStore, data: ArrowData) -> Prepare:
-    parts = list(batches_of(data, store.name))  # a stream can be read once, but an attempt may have to be repeated
-    rows = sum(part.num_rows for part in parts)
-
-    def prepare(_base: Snapshot | None) -> Prepared:
-        return Prepared(tuple(_written(store, parts)), inserted=rows, way=way_of(store))
-
-    return prepare
-
-
-def _merging(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepare:
+def merging(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepare:
     """Return what carries out a merge that was checked."""
     matcher = plan.matcher(source)
     if not store.schema.primary_keys:
         return lambda base: _prepare(store, base, plan, matcher)
-    rules = KeyedRules.of(store)
+    rules = KeyedRules.of(store, upserts=plan.upserts)
     if plan.deletes:
         rules.check_delete()
     if plan.assigned:
@@ -215,7 +143,7 @@ def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher:
         prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
     try:
         rows = plan.inserts(matcher.source, np.flatnonzero(~met))
-        messages = [] if rows is None else _written(store, rows)
+        messages = [] if rows is None else written(store, rows)
     except BaseException:
         delete_written(store, files_of(store, prepared.messages))
         raise
@@ -232,7 +160,7 @@ def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, ma
     """Merge into a snapshot of a primary-key table."""
     base = settled(store, base)
     met = np.zeros(matcher.source.num_rows, np.bool_)
-    with KeyedWriter(store) as writer:
+    with KeyedWriter(store, upserts=plan.upserts) as writer:
         needed = {*plan.target_columns}
         needed |= {*writer.rules.to_delete()} if plan.deletes else set()
         needed |= {*writer.rules.to_update(plan.assigned)} if plan.assigned else set()
@@ -249,7 +177,8 @@ def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, ma
         new = plan.inserts(matcher.source, np.flatnonzero(~met))
         if new is not None:
             writer.insert(new)
-        return writer.finish(unchanged="bucket" if new is None else scope_of_absence(store, plan))
+        prepared = writer.finish(unchanged="bucket" if new is None else scope_of_absence(store, plan))
+        return replace(prepared, counted=not plan.folds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +244,7 @@ def scope_of_absence(store: TableStore, plan: MergePlan) -> str:
     return "partition" if schema.partition_keys and keys >= set(schema.partition_keys) else "table"
 
 
-def _written(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
+def written(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
     """Write new rows."""
     with WriteJob.new(store).open_writer() as writer:
         writer.write(rows)

@@ -32,6 +32,7 @@ from lakewright.spec.supported import check_supported_for_write
 from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
+from lakewright.write.once import JobRun
 
 _DOUBLINGS_MAX = 10
 
@@ -47,6 +48,7 @@ class Prepared:
     way: str = ""
     unchanged: str | None = None  # where nobody may have written rows since: "bucket", "partition" or "table"
     reads: tuple[str, ...] = ()  # the columns that conditions and expressions saw
+    counted: bool = True  # False: nobody looked what was there, so nobody knows how many rows were changed or added
 
     def planned_on(self, base: Snapshot | None) -> tuple[CommitMessage, ...]:
         """Return the messages, to be committed only if what was read of a snapshot still holds."""
@@ -62,11 +64,13 @@ Decide: TypeAlias = Callable[[DataSplit], GroupChange | None]
 RunGroups: TypeAlias = Callable[[ChangeJob, Sequence[DataSplit], Decide], Sequence[Applied]]  # decides and applies
 
 
-def change(store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks | None = None) -> UpdateResult:
+def change(
+    store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks | None = None, job: JobRun | None = None
+) -> UpdateResult:
     """Prepare a change on the newest snapshot and commit it, as often as others change the same rows first.
 
     `operation` is what the snapshot says of itself: DELETE, UPDATE, MERGE or WRITE. An engine may hand in how to run
-    the compactions that follow.
+    the compactions that follow. Of several runs of a job one commits; the others remove what they wrote.
     """
     with naming(store.name):
         check_supported_for_write(store.schema)
@@ -79,9 +83,10 @@ def change(store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks
         store.check_same_table()
         prepared = prepare(base)
         messages = prepared.planned_on(base)
-        committer = Committer(store)
+        committer = Committer(store) if job is None else job.committer(store)
+        properties = None if job is None else job.properties()
         try:
-            published = committer.commit(messages, operation=operation) if messages else None
+            published = committer.commit(messages, operation=operation, properties=properties) if messages else None
         except (CommitConflictError, CommitContentionError, InvalidInputError) as error:
             committer.abort(messages)  # nothing was published, and nobody else knows these files
             late = timeout is not None and (time.monotonic() - started) * 1000 >= timeout
@@ -90,6 +95,9 @@ def change(store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks
             time.sleep(_wait_seconds(store, attempt))
             continue
         break
+    if job is not None and published is not None and not job.made(published):
+        delete_written(store, files_of(store, messages))
+        return UpdateResult(published.id, None, None, None, replayed=True)
     if published is not None and store.schema.primary_keys:
         places = frozenset((m.partition_bytes, m.bucket) for m in messages)
         after_commit(store, published, places, run=run)
@@ -118,9 +126,10 @@ def _result(published: Snapshot | None, prepared: Prepared, attempts: int, secon
     files = [file for message in prepared.messages for file in message.new_files]
     return UpdateResult(
         snapshot_id=None if published is None else published.id,
-        deleted=prepared.deleted,
-        updated=prepared.updated,
-        inserted=prepared.inserted,
+        deleted=prepared.deleted if prepared.counted else None,
+        updated=prepared.updated if prepared.counted else None,
+        inserted=prepared.inserted if prepared.counted else None,
+        written=sum(file.row_count for file in files),
         files=len(files),
         bytes=sum(file.file_size for file in files),
         seconds=seconds,

@@ -189,20 +189,22 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     run = None if job_id is None else JobRun.begin(target.store, job_id)
     if run is not None and run.earlier is not None:
         return earlier_result(target.store, run.earlier)
-    batches = iter(batches_of(data, target.name))
-    if (schema_mode == "merge" or mode == "upsert") and (first := next(batches, None)) is not None:
+    report = _reporter(progress, time.monotonic)
+    batches = _of_same_columns(target, data) if mode == "upsert" else iter(batches_of(data, target.name))
+    if {mode, schema_mode} & {"upsert", "merge"} and (first := next(batches, None)) is not None:
         target = merged_table(target, first.schema) if schema_mode == "merge" else target
         batches = itertools.chain([first], batches)
-        if mode == "upsert":
-            batches = _of_same_columns(target, batches)
-            if needs_lookup(target.store, first.schema.names):
-                return _upserted(target, batches, run, report=_reporter(progress, time.monotonic))
-    if mode == "overwrite" and partitions is not None:
-        target = target.copy({"dynamic-partition-overwrite": "false"})
-    builder = target.new_batch_write_builder()
-    if mode == "overwrite":
-        builder = builder.overwrite(dict(partitions) if partitions is not None else None)
-    return _written(builder, batches, run, deletes=mode == "delete", report=_reporter(progress, time.monotonic))
+        if mode == "upsert" and needs_lookup(target.store, first.schema.names):
+            return _upserted(target, batches, run, report=report)
+    builder = _overwriting(target, partitions) if mode == "overwrite" else target.new_batch_write_builder()
+    return _written(builder, batches, run, deletes=mode == "delete", report=report)
+
+
+def _overwriting(table: FileStoreTable, partitions: Mapping[str, object] | None) -> BatchWriteBuilder:
+    """Begin a write that replaces the partitions of its rows, or those that a spec names."""
+    if partitions is None:
+        return table.new_batch_write_builder().overwrite()
+    return table.copy({"dynamic-partition-overwrite": "false"}).new_batch_write_builder().overwrite(dict(partitions))
 
 
 def _refuse_tasks(table: FileStoreTable, concurrency: int | None) -> None:
@@ -240,12 +242,10 @@ def _written(
     return earlier_result(store, found)
 
 
-def _of_same_columns(
-    table: FileStoreTable, batches: Iterator[pa.Table | pa.RecordBatch]
-) -> Iterator[pa.Table | pa.RecordBatch]:
+def _of_same_columns(table: FileStoreTable, data: object) -> Iterator[pa.Table | pa.RecordBatch]:
     """Yield batches, and refuse one that lacks columns which others have."""
     first: pa.Schema | None = None
-    for batch in batches:
+    for batch in batches_of(data, table.name):
         if first is None:
             first = batch.schema
         elif batch.schema is not first:

@@ -57,3 +57,22 @@ def test_java_reads_rows_changed_by_their_ids(
     table.delete_by_row_id([5, 6, 21])
     table.update({"v": 77}, "k < 3")
     assert len(agreed()) == 20
+
+
+def test_java_reads_rows_lists_and_maps_as_the_same_text(java: Java, catalog: lw.FileSystemCatalog) -> None:
+    inner = pa.struct([("x", pa.int32()), ("y", pa.string()), ("d", pa.float64()), ("t", pa.timestamp("us"))])
+    columns = pa.schema(
+        [("k", pa.int64()), ("r", inner), ("a", pa.list_(inner)), ("m", pa.map_(pa.string(), pa.list_(pa.date32())))]
+    )
+    catalog.create_table("d.text", lw.Schema.from_pyarrow_schema(columns))
+    row = {"x": 1, "y": "x", "d": 1e10, "t": 1_500_000}
+    rows = [
+        {"k": 1, "r": row, "a": [row, None], "m": [("k", [20000, None])]},
+        {"k": 2, "r": None, "a": None, "m": None},
+        {"k": 3, "r": {"x": None, "y": "", "d": None, "t": None}, "a": [], "m": [("a", None), ("b", [])]},
+    ]
+    lw.write_table(pa.Table.from_pylist(rows, schema=columns), catalog.get_table("d.text"))
+    catalog.alter_table("d.text", [lw.SchemaChange.update_column_type(name, "STRING") for name in "ram"])
+    ours = [list(row.values()) for row in lw.read_table(catalog.get_table("d.text")).to_pylist()]
+    assert sorted(java.read(Path(catalog.warehouse), "d.text")) == ours
+    assert ours[2][1:] == ["{null, , null, null}", "[]", "{a -> null, b -> []}"]

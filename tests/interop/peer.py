@@ -138,7 +138,10 @@ def create(command: dict[str, Any]) -> dict[str, Any]:
     database = command["table"].split(".")[0]
     catalog.create_database(database, ignore_if_exists=True)
     schema = peer.Schema.from_pyarrow_schema(
-        load(command["data"]).schema, partition_keys=command.get("partition_keys"), options=command.get("options")
+        load(command["data"]).schema,
+        partition_keys=command.get("partition_keys"),
+        primary_keys=command.get("primary_keys"),
+        options=command.get("options"),
     )
     catalog.create_table(command["table"], schema, False)  # noqa: FBT003 - the peer's signature
     return {}

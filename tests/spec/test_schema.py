@@ -27,7 +27,7 @@ from lakewright.spec.schema import (
     check_schema,
     new_table_schema,
 )
-from lakewright.spec.supported import check_supported_for_read, check_supported_for_write
+from lakewright.spec.supported import check_supported_for_read, check_supported_for_write, doubtful_keys
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,
@@ -484,6 +484,9 @@ def test_combinations_that_only_others_create_are_not_written(options: dict[str,
 def test_fixed_buckets_without_a_key_as_others_create_them() -> None:
     schema = replace(created(), options={"bucket": "2"})
     check_supported_for_read(schema)
+    check_supported_for_write(schema)
+    assert "all rows of a partition go into one bucket" in doubtful_keys(schema)[0]
+    schema = replace(schema, options={"bucket": "2", "bucket-function.type": "mod"})
     with pytest.raises(UnsupportedError, match="bucket-key"):
         check_supported_for_write(schema)
 

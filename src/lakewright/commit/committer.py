@@ -55,7 +55,7 @@ from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import POSTPONE
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
-from lakewright.spec.supported import check_supported_for_write
+from lakewright.spec.supported import check_supported_for_write, doubtful_keys
 
 PartitionSpec: TypeAlias = Mapping[str, object]
 _NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException)
@@ -215,6 +215,8 @@ class Committer:
     def _check(self, messages: Sequence[CommitMessage]) -> None:
         with naming(self.store.name):
             check_supported_for_write(self.store.schema)
+        for doubt in doubtful_keys(self.store.schema):
+            warnings.warn(f"table {self.store.name}: {doubt}", LakewrightWarning, stacklevel=2)
         check_messages(messages, self._receiver(messages))
 
     def _receiver(self, messages: Sequence[CommitMessage]) -> Receiver:

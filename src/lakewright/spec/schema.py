@@ -489,8 +489,9 @@ def check_partition_types(schema: TableSchema) -> None:
     for column in schema.partition_fields:
         if isinstance(column.type, AtomicType) and column.type.root in {"BINARY", "VARBINARY"}:
             raise UnsupportedError(
-                f"the column {column.name!r} of type {column.type} cannot be a partition key: no other reader would "
-                "find its directories; partition by its hexadecimal text",
+                f"the column {column.name!r} of type {column.type} cannot be a partition key: every implementation "
+                "names the directories its own way and does not find those of others; read such a table with its "
+                "writer, and partition by the hexadecimal text of the column",
                 column=column.name,
             )
 

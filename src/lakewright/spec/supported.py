@@ -30,10 +30,8 @@ def check_supported_for_write(schema: TableSchema) -> None:
     _refuse_others("file compression", codecs, COMPRESSIONS)
     if schema.bucket_mode is BucketMode.HASH_FIXED:
         _refuse_others("bucket function", {options.get(CoreOptions.BUCKET_FUNCTION_TYPE)}, BUCKET_FUNCTIONS)
-        if not schema.bucket_keys:
-            raise UnsupportedError(
-                "the table has fixed buckets but no 'bucket-key': nobody can say where a row belongs"
-            )
+        if not schema.bucket_keys and options.get(CoreOptions.BUCKET_FUNCTION_TYPE) != "default":
+            raise UnsupportedError("a 'bucket-function.type' needs a 'bucket-key': make the table again with one")
     if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) and (
         options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none"
     ):
@@ -46,6 +44,26 @@ def check_supported_for_write(schema: TableSchema) -> None:
             "a key that moves to another partition is deleted from the old one, and 'ignore-delete' would leave it in "
             "both: remove the option, or add the partition columns to the primary key"
         )
+
+
+def doubtful_keys(schema: TableSchema) -> list[str]:
+    """Return what a writer should know of keys that only pypaimon lets a table have; rows go where it puts them."""
+    if schema.bucket_mode is not BucketMode.HASH_FIXED:
+        return []
+    found = []
+    if not schema.bucket_keys:
+        found.append(
+            "the table has fixed buckets and no 'bucket-key', so all rows of a partition go into one bucket; make the "
+            "table again with a 'bucket-key', or with 'bucket' = -1"
+        )
+    if schema.crosses_partitions:
+        missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
+        found.append(
+            f"the buckets are fixed and the primary key lacks the partition columns {missing}, so a key is unique in "
+            "its partition only, and stays there when it is written to another; make the table again with them in the "
+            "primary key, or with 'bucket' = -1"
+        )
+    return found
 
 
 def _check_keyed_write(options: CoreOptions) -> None:
@@ -74,6 +92,7 @@ def _check_keyed_write(options: CoreOptions) -> None:
 def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
     """Refuse a table whose rows lakewright would return wrongly; `columns` are the ones to be read, None for all."""
     _check_table_type(schema)
+    check_partition_types(schema)
     _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
     clustered = schema.core_options.get(CoreOptions.PK_CLUSTERING_OVERRIDE)
     if clustered and schema.primary_keys:

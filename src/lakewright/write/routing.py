@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.buckets import bucket_ids
+from lakewright.spec.buckets import bucket_ids, bucket_of
 from lakewright.spec.datafile import EMPTY_ROW, IndexFile
 from lakewright.spec.gather import gather
 from lakewright.spec.options import CoreOptions
@@ -252,6 +252,9 @@ def _memoised(values: tuple[Value, ...], types: Sequence[DataType], routing: Rou
 
 
 def _buckets(table: pa.Table, routing: Routing) -> Codes:
+    if not routing.bucket_fields:  # all rows have the same key, which is empty
+        bucket = bucket_of((), (), function=routing.function, buckets=routing.buckets)
+        return np.full(table.num_rows, bucket, dtype=np.int64)
     columns = [_whole(table.column(key.name)) for key in routing.bucket_fields]
     types = [key.type for key in routing.bucket_fields]
     return bucket_ids(columns, types, function=routing.function, buckets=routing.buckets).astype(np.int64)

@@ -286,7 +286,7 @@ def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
     """Refuse a way of writing that there is not, or not for this table."""
     if mode not in _MODES:
         raise InvalidInputError(f"{table.name}: mode {mode!r} is none of {', '.join(_MODES)}", table=table.name)
-    if schema_mode not in {None, "merge"}:
+    if schema_mode not in (None, "merge"):
         raise InvalidInputError(f"{table.name}: schema_mode {schema_mode!r} is neither None nor 'merge'")
     if mode in {"upsert", "delete"} and not table.primary_keys:
         raise UnsupportedError(

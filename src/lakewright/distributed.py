@@ -95,17 +95,26 @@ def check_call(
     partitions: Mapping[str, object] | None = None,
     schema_mode: str | None = None,
     concurrency: int | None = None,
+    progress: object = None,
 ) -> None:
     """Refuse what no engine can do, before anything runs."""
     check_mode(table, mode, schema_mode)
     check_partitions(table, mode, partitions)
     check_concurrency(concurrency)
+    check_progress(progress)
 
 
 def check_concurrency(concurrency: int | None) -> None:
-    """Refuse a number of tasks that is none."""
-    if concurrency is not None and concurrency < 1:
+    """Raise InvalidInputError unless concurrency is a whole number of at least 1, or not given."""
+    whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
+    if concurrency is not None and (not whole or concurrency < 1):
         raise InvalidInputError(f"concurrency is a number of tasks, at least 1, not {concurrency!r}")
+
+
+def check_progress(progress: object) -> None:
+    """Raise InvalidInputError unless progress is a function, or says whether there is a bar."""
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise InvalidInputError(f"progress is a function that gets a Progress, True or False, not {progress!r}")
 
 
 def new_publication(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import lakewright as lw
@@ -56,4 +57,130 @@ def test_builders_refuse_frames_with_the_remedy(spark: SparkSession, tmp_path: P
         for call in calls:
             with pytest.raises(InvalidInputError, match=r"write_spark.*toArrow"):
                 call(df)
+    assert table.snapshot() is None
+
+
+def test_compaction_runs_on_the_workers(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2", "write-only": "true"})
+    for first in range(3):
+        lw.write_table(pa.table({"id": [first, first + 1], "n": [first, first]}), table)
+    before, jobs = rows_of(table), _jobs(spark)
+    result = lws.compact(spark, table.table_path, full=True)
+    assert (result.files_before > result.files_after, result.rows) == (True, 4)
+    assert rows_of(table) == before
+    assert _jobs(spark) > jobs
+    assert lws.compact(spark, table, full=True).is_empty
+    assert_tidy(table)
+
+
+def _jobs(spark: SparkSession) -> int:
+    """Return how many jobs a session has started so far."""
+    return int(spark._jsparkSession.sparkContext().dagScheduler().numTotalJobs())
+
+
+_WRITE: dict[str, tuple[dict[str, Any], str]] = {
+    "a mode": ({"mode": "merge"}, "mode 'merge'"),
+    "a schema mode": ({"schema_mode": ["merge"]}, "schema_mode"),
+    "no overwrite": ({"partitions": {"day": "x"}}, "overwrite replaces"),
+    "no column": ({"mode": "overwrite", "partitions": {"n": 1}}, "'n' in the partition spec"),
+    "no spec": ({"mode": "overwrite", "partitions": "day=x"}, "mapping"),
+    "no tasks": ({"concurrency": 0}, "at least 1"),
+    "tasks as text": ({"concurrency": "2"}, "at least 1"),
+    "a distribution": ({"distribution": "everywhere", "schema_mode": "merge"}, "write-distribution"),
+    "a distribution that is no text": ({"distribution": 3}, "distribution takes"),
+    "a job id": ({"job_id": 7}, "job id"),
+    "progress": ({"progress": "yes"}, "progress is a function"),
+}
+
+
+@pytest.mark.parametrize("name", _WRITE)
+def test_wrong_arguments_of_a_write_start_no_job(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = new_table(tmp_path, partitions=["day"])
+    arguments, said = _WRITE[name]
+    df = spark.sql("select 1L as id, 'x' as day, 1 as more")
+    before = _jobs(spark)
+    with pytest.raises(InvalidInputError, match=said):
+        lws.write_table(df, table, **arguments)
+    assert _jobs(spark) == before
+    assert table.snapshot() is None
+    assert lw.open_table(table.table_path).schema.id == 0, "the schema is as it was"
+
+
+def test_wrong_arguments_of_other_verbs_start_no_job(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {"append": {}, "keyed": {"keys": ["id"], "options": {"bucket": "1"}}}
+    tables = [new_table(tmp_path, name=name, **kind) for name, kind in kinds.items()]  # type: ignore[arg-type]
+    df, session = spark.sql("select 1L as id, 'x' as day"), cast("Any", spark)
+    for table in tables:
+        lw.write_table(pa.table({"id": [1], "day": ["x"], "n": [1]}), table)
+        builder = table.new_batch_write_builder().overwrite({"n": 1})
+        before = _jobs(spark)
+        calls: list[Any] = [
+            lambda table=table: lws.delete(table, session, "id = 1"),
+            lambda table=table: lws.delete(spark, table, "no_such = 1"),
+            lambda table=table: lws.delete(spark, table, "id +"),
+            lambda table=table: lws.update(table, session, {"n": 1}),
+            lambda table=table: lws.update(spark, table, {"no_such": 1}),
+            lambda table=table: lws.update(spark, table, {"n": lw.lit("text")}),
+            lambda table=table: lws.update(spark, table, {}),
+            lambda table=table: lws.update(spark, table, {"n": 1}, "no_such = 1"),
+            lambda table=table: lws.upsert(df, table, ["no_such"]),
+            lambda table=table: lws.upsert(df.selectExpr("*", "1 as no_such"), table, ["id"]),
+            lambda table=table: lws.merge(df, table, on="no_such").when_matched_delete().execute(),
+            lambda table=table: lws.merge(df, table, on="t.id > s.id").when_matched_delete().execute(),
+            lambda table=table: lws.merge(df, table, on="id").execute(),
+            lambda table=table: lws.merge(df, table, on="id").when_matched_update({"n": lw.lit("x")}).execute(),
+            lambda table=table: lws.merge(df, table, on="id").when_matched_delete("s.no_such = 1").execute(),
+            lambda table=table: lws.compact(table, session),
+            lambda table=table: lws.compact(spark, table, partitions=[{"n": 1}]),
+            lambda table=table: table.new_batch_write_builder().new_write().write_spark(df, concurrency="x"),
+            lambda table=table: table.new_batch_write_builder().new_write().write_spark(df, spark_options="x"),
+            lambda builder=builder: builder.new_write().write_spark(df),
+            lambda table=table: lws.foreach_batch(table, checkpoint=""),
+            lambda table=table: lws.foreach_batch(table, checkpoint="x", concurrency=0),
+            lambda table=table: lws.write_stream(df, table, checkpoint="x"),
+        ]
+        for number, call in enumerate(calls):
+            with pytest.raises(lw.LakewrightError):
+                pytest.fail(f"call {number} of {table.name} returned {call()}")
+        assert _jobs(spark) == before
+        assert table.store.snapshots.latest_id() == 1
+        assert_tidy(table)
+
+
+def test_streams_are_checked_before_the_query_starts(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    stream = spark.readStream.format("rate").load()
+    for df, more, said in (
+        (stream, {}, "timestamp"),
+        (stream.selectExpr("value as id"), {"trigger": "now"}, "trigger is a mapping"),
+        (stream.selectExpr("value as id"), {"mode": "merge"}, "mode 'merge'"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            lws.write_stream(df, table, checkpoint=str(tmp_path / "checkpoint"), **more)  # type: ignore[arg-type]
+    assert not (tmp_path / "checkpoint").exists()
+    assert spark.streams.active == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "said"),
+    [
+        ("append", {"partitions": "day=x"}, "overwrite replaces"),
+        ("overwrite", {"partitions": "n=1"}, "partition column"),
+        ("overwrite", {"partitions": "day"}, "JSON object or"),
+        ("overwrite", {"partitionOverwriteMode": "some"}, "static or dynamic"),
+        ("append", {"mergeSchema": "maybe"}, "true or false"),
+        ("append", {"merge-schema": "true"}, "no option"),
+        ("append", {"snapshot_id": "1"}, "cannot be written"),
+        ("append", {"file.format": "text"}, "file.format"),
+    ],
+)
+def test_options_of_the_format_are_checked_before_a_job_starts(
+    spark: SparkSession, tmp_path: Path, mode: str, options: dict[str, str], said: str
+) -> None:
+    table = new_table(tmp_path, partitions=["day"])
+    df = spark.sql("select 1L as id, 'x' as day")
+    before = _jobs(spark)
+    with pytest.raises(AnalysisException, match=said):
+        df.write.format("lakewright").options(**options).mode(mode).save(table.table_path)
+    assert _jobs(spark) == before
     assert table.snapshot() is None

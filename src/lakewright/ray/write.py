@@ -110,7 +110,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     """
     _check_dataset(dataset)
     target = opened(table)
-    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency)
+    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
     manner = Manner(concurrency, ray_remote_args, progress)
     publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
     if job_id is not None:

@@ -1,6 +1,7 @@
 """The Spark engine: distributed writes with one atomic commit, reads at Spark's own speed, streams and SQL."""
 
 from lakewright.distributed import WriteResult
+from lakewright.spark.compaction import compact
 from lakewright.spark.ingest import pipeline
 from lakewright.spark.merging import merge, upsert
 from lakewright.spark.read import read_table
@@ -14,6 +15,7 @@ from lakewright.spark.write import write_table
 __all__ = [
     "WriteResult",
     "attach",
+    "compact",
     "delete",
     "delete_by_row_id",
     "foreach_batch",

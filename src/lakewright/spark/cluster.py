@@ -64,7 +64,7 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
     `lakewright.write-distribution`.
     """
     job = single_threaded(job)
-    wish = _wish(job, distribution)
+    wish = check_distribution(job, distribution)
     mode, schema = job.store.schema.bucket_mode, job.store.schema
     match mode:
         case BucketMode.UNAWARE if wish is WriteDistribution.PARTITION and schema.partition_keys:
@@ -112,9 +112,11 @@ def _receivers(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receive
     return Receivers(writers)
 
 
-def _wish(job: WriteJob, distribution: str | None) -> WriteDistribution:
-    """Return the distribution that the caller or the table asks for, if the table can be written so."""
+def check_distribution(job: WriteJob, distribution: str | None) -> WriteDistribution:
+    """Return the distribution that the caller or the table asks for; refuse one that the table cannot be written in."""
     option = CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION
+    if distribution is not None and not isinstance(distribution, str):
+        raise InvalidInputError(f"distribution takes {option.kind.allowed}, not {distribution!r}")
     wish = job.store.options.get(option) if distribution is None else option.parse(distribution)
     dynamic = job.store.schema.bucket_mode in ONE_WRITER
     if distribution is not None and wish is WriteDistribution.NONE and (dynamic or job.real_buckets):

@@ -7,21 +7,40 @@ attempts that sent no message are removed by the id that all their names carry.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
+from lakewright.catalog.open import opened
 from lakewright.commit.message import CommitMessage
-from lakewright.compact.job import RunTasks
+from lakewright.compact.job import RunTasks, compact_table
 from lakewright.compact.rewrite import run_task
+from lakewright.compact.rounds import CompactResult
 from lakewright.compact.task import CompactTask
 from lakewright.distributed import pack, unpack
+from lakewright.errors import naming
 from lakewright.metadata.store import TableStore
 from lakewright.spark.cleanup import clean_up, remove_losers
 from lakewright.spark.jobs import Task, TaskId, run_job
+from lakewright.spark.session import check_session
+from lakewright.table import FileStoreTable
+
+
+def compact(
+    spark: SparkSession,
+    table: FileStoreTable | str,
+    *,
+    full: bool = False,
+    partitions: Sequence[Mapping[str, object]] | None = None,
+) -> CompactResult:
+    """Merge files where it is worth it, on Spark's workers; with `full`, all that can be: see `table.compact`."""
+    check_session(spark)
+    store = opened(table).store
+    with naming(store.name):
+        return compact_table(store, full=full, partitions=partitions, run=compacting_on(spark))
 
 
 def compacting_on(spark: SparkSession) -> RunTasks:

@@ -18,6 +18,7 @@ from lakewright.catalog.open import opened
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import changing_on
 from lakewright.spark.keyed import changing_buckets_on
+from lakewright.spark.session import check_session
 from lakewright.spec.predicate import Predicate
 from lakewright.table import FileStoreTable
 from lakewright.update import verbs
@@ -28,6 +29,7 @@ from lakewright.update.run import change
 
 def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str | None) -> UpdateResult:
     """Delete the rows that fulfil a condition; None means all of them."""
+    check_session(spark)
     store = opened(table).store
     predicate = condition(store, where)
     verbs.check_delete(store)
@@ -44,6 +46,7 @@ def update(
     where: Predicate | str | None = None,
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows."""
+    check_session(spark)
     store = opened(table).store
     predicate = condition(store, where)
     checked = verbs.checked_update(store, assignments)

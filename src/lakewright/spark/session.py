@@ -108,6 +108,15 @@ def is_connect(spark: SparkSession) -> bool:
     return "connect" in type(spark).__module__
 
 
+def check_session(spark: SparkSession) -> None:
+    """Raise InvalidInputError unless this is a session of Spark."""
+    if not hasattr(spark, "createDataFrame") or not hasattr(spark, "conf"):
+        raise InvalidInputError(
+            f"the first argument is a Spark session, not a {type(spark).__name__}: give the session that you have, or "
+            "lakewright.spark.local_session()"
+        )
+
+
 def heal_workers(spark: SparkSession) -> None:
     """Let the workers of a local session run under this interpreter, unless somebody has named another.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,13 +21,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lakewright.calls import check_mode
 from lakewright.catalog.open import open_table
+from lakewright.distributed import check_concurrency, new_job
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
 from lakewright.spark.options import FORMAT
 from lakewright.spark.source import LakewrightSource
 from lakewright.spark.stream_sink import stream_user
 from lakewright.spark.stream_source import stream_read
-from lakewright.spark.types import spark_schema
+from lakewright.spark.types import arrow_schema_of, spark_schema
 from lakewright.spark.write import write_micro_batch
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import Predicate, bind
@@ -74,6 +76,9 @@ def foreach_batch(
     """
     target = open_table(table) if isinstance(table, str) else table
     check_mode(target, mode, None)
+    check_concurrency(concurrency)
+    if not checkpoint or not isinstance(checkpoint, str | PurePath):
+        raise InvalidInputError(f"{target.name}: checkpoint is the location of the query's state, not {checkpoint!r}")
     if _IGNORE_EMPTY not in target.schema.options:
         target = target.copy({_IGNORE_EMPTY: "true"})  # an empty batch that is run again is empty again
     return BatchWriter(target, str(checkpoint), mode, concurrency)
@@ -96,9 +101,12 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     The output mode is update for upserts and deletes, complete for overwrites, and append otherwise, unless it is
     given. Start the query again with the same checkpoint to go on where it stopped.
     """
-    if not df.isStreaming:
+    if not getattr(df, "isStreaming", False):
         raise InvalidInputError("this frame is no stream: write it with lakewright.spark.write_table(df, table)")
     writes = foreach_batch(table, checkpoint=checkpoint, mode=mode, concurrency=concurrency)
+    if trigger is not None and not isinstance(trigger, Mapping):
+        raise InvalidInputError(f"trigger is a mapping such as {{'availableNow': True}}, not {trigger!r}")
+    new_job(writes.table, mode).check_input(arrow_schema_of(df.schema))
     writer = df.writeStream.outputMode(output_mode or _OUTPUT_MODES[mode])
     writer = writer.option("checkpointLocation", writes.checkpoint).foreachBatch(writes)
     if query_name is not None:

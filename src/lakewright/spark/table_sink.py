@@ -20,6 +20,7 @@ from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
+from lakewright.compact.task import selected
 from lakewright.distributed import ONE_WRITER, pack, remove_all_but, sharing_buckets, sweep, unpack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.jobs import Done, TaskId, has_losers
@@ -51,9 +52,14 @@ def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite:
         )
     table = said.open()
     columns = arrow_schema_of(schema)
+    if PARTITIONS in said.words and not overwrite:
+        raise InvalidInputError(
+            "the option 'partitions' says what an overwrite replaces; leave it out of mode('append') and INSERT INTO",
+            option=PARTITIONS,
+        )
+    replaced = _replaced(said, table) if overwrite else None
     if said.switch(MERGE_SCHEMA):
         table = merged_table(table, pa.schema([field.with_nullable(True) for field in columns]))  # noqa: FBT003 - Arrow's
-    replaced = _replaced(said, table) if overwrite else None
     if replaced is not None:
         table = table.copy({_DYNAMIC: str(replaced.dynamic).lower()})
     job = sharing_buckets(WriteJob.new(table.store, overwrite=overwrite))
@@ -151,6 +157,7 @@ def _replaced(said: DoorOptions, table: FileStoreTable) -> Replaced:
             "rows: give one of them",
             table=table.name,
         )
+    selected(table.store, [spec])
     return Replaced(spec, dynamic)
 
 

@@ -37,7 +37,7 @@ from lakewright.distributed import (
 )
 from lakewright.errors import InvalidInputError
 from lakewright.spark.cleanup import clean_up, remove_losers
-from lakewright.spark.cluster import cluster
+from lakewright.spark.cluster import check_distribution, cluster
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.jobs import Task, TaskId, run_job
 from lakewright.spark.progress import Counter, final_line, watching
@@ -45,6 +45,7 @@ from lakewright.spark.session import settings
 from lakewright.spark.types import arrow_schema_of
 from lakewright.table import FileStoreTable
 from lakewright.write.builder import TableWrite
+from lakewright.write.frames import refuse_pandas_on_spark
 from lakewright.write.writer import WriteJob
 
 
@@ -85,7 +86,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     """
     check_frame(df)
     target = opened(table)
-    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency)
+    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
+    check_distribution(new_job(target, mode, partitions=partitions), distribution)
     publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
     if job_id is not None:
         earlier = committed_job(target, job_id, run=compacting_on(df.sparkSession))
@@ -111,6 +113,10 @@ def write_spark(
     """
     check_frame(df)
     check_concurrency(concurrency)
+    if spark_options is not None and not isinstance(spark_options, Mapping):
+        raise InvalidInputError(
+            f"spark_options are settings such as {{'spark.sql.ansi.enabled': 'false'}}, not {spark_options!r}"
+        )
     instead = ", or lakewright.spark.foreach_batch for the batches of a stream"
     job, publication = job_of_builder(write, overwrite=overwrite, instead=instead)
     return _write(df, job, publication, Manner(concurrency, options=spark_options))
@@ -204,6 +210,7 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 def check_frame(df: DataFrame) -> None:
     """Refuse what is no frame of Spark, or one without an end."""
+    refuse_pandas_on_spark(df)
     if not hasattr(df, "mapInArrow"):
         raise InvalidInputError(
             f"a {type(df).__name__} is no Spark frame: write pandas, polars and Arrow data with lakewright.write_table"

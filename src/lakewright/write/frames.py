@@ -98,12 +98,17 @@ def _index_as_columns(frame: Any, table: str) -> Any:  # noqa: ANN401 - a frame 
     return frame.reset_index() if named else frame
 
 
-def _engine_of(data: object) -> _Engine | None:
+def refuse_pandas_on_spark(data: object) -> None:
+    """Raise InvalidInputError for a frame of pyspark.pandas."""
     if _is_a(data, "pyspark.pandas", "DataFrame"):
         raise InvalidInputError(
             "a frame of pyspark.pandas has an index that Spark frames lack; give frame.to_spark(), or "
             "frame.to_spark(index_col='id') to keep the index as a column"
         )
+
+
+def _engine_of(data: object) -> _Engine | None:
+    refuse_pandas_on_spark(data)
     return next((engine for (package, name), engine in _FRAMES.items() if _is_a(data, package, name)), None)
 
 

@@ -234,7 +234,7 @@ class FileSystemCatalog:
     ) -> PagedList[Partition]:
         """Return the partitions of the newest snapshot with their counts, in the order of their names."""
         store = self._table(_identifier(identifier)).store
-        named = {partition_name(p): p for p in partitions_of(store)}
+        named = {partition_name(p.spec): p for p in partitions_of(store)}
         names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
         return PagedList([named[name] for name in names.elements], names.next_page_token)
 

@@ -51,9 +51,19 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
     return PagedList(kept[:max_results], kept[max_results - 1])
 
 
-def partition_name(partition: Partition) -> str:
-    """Return `k1=v1/k2=v2`."""
-    return "/".join(f"{key}={value}" for key, value in partition.spec.items())
+def partition_name(spec: Mapping[str, str]) -> str:
+    """Return a partition in one text: `k1=v1/k2=v2`."""
+    return "/".join(f"{key}={value}" for key, value in spec.items())
+
+
+def partition_spec(store: TableStore, partition: bytes) -> dict[str, str]:
+    """Return the text of each value of a partition, by the names of the columns."""
+    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+    values = store.partition_values(partition)
+    return {
+        field.name: default_name if value is None else to_text(value, field.type)
+        for field, value in zip(store.schema.partition_fields, values, strict=True)
+    }
 
 
 def partitions_of(store: TableStore) -> list[Partition]:
@@ -68,13 +78,8 @@ def partitions_of(store: TableStore) -> list[Partition]:
 
 
 def _summary(store: TableStore, partition: bytes, entries: Sequence[ManifestEntry]) -> Partition:
-    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
-    values = store.partition_values(partition)
     return Partition(
-        spec={
-            field.name: default_name if value is None else to_text(value, field.type)
-            for field, value in zip(store.schema.partition_fields, values, strict=True)
-        },
+        spec=partition_spec(store, partition),
         record_count=sum(e.file.row_count for e in entries),
         file_size_in_bytes=sum(e.file.file_size for e in entries),
         file_count=len(entries),

@@ -13,15 +13,18 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from lakewright.catalog.listing import partition_name, partition_spec
 from lakewright.errors import ColumnNotExistException, NotFoundError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
 from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.predicate import Predicate, PredicateBuilder
 from lakewright.spec.predicate_text import parse_predicate
+from lakewright.spec.rows import decode_row
 from lakewright.spec.stats import ColumnStats, field_stats
-from lakewright.spec.types import DataField, RowType
+from lakewright.spec.types import DataField, DataType, RowType
 from lakewright.spec.values import to_text
 from lakewright.table import FileStoreTable
 
@@ -294,10 +297,10 @@ def _files(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
 
 def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]:
     file = entry.file
-    fields = table.store.schemas.get(file.schema_id).fields
-    stats = {field: field_stats(file, field.name, fields) for field in fields}
+    stats = _stats(table, file)
+    keys = [field.type for field in table.schema.trimmed_primary_key_fields]
     return (
-        table.store.partition_directory(entry.partition) or None,
+        partition_name(partition_spec(table.store, entry.partition)) or None,
         entry.bucket,
         file.external_path or file.file_name,
         file.file_name.rsplit(".", 1)[-1],
@@ -305,8 +308,8 @@ def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]
         file.level,
         file.row_count,
         file.file_size,
-        None,
-        None,
+        _key_text(file.min_key, keys),
+        _key_text(file.max_key, keys),
         _compact({f.name: None if s is None else s.null_count for f, s in stats.items()}),
         _compact({f.name: _bound(f, s, lower=True) for f, s in stats.items()}),
         _compact({f.name: _bound(f, s, lower=False) for f, s in stats.items()}),
@@ -318,6 +321,28 @@ def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]
         file.first_row_id,
         None if file.write_cols is None else list(file.write_cols),
     )
+
+
+def _stats(table: FileStoreTable, file: DataFile) -> dict[DataField, ColumnStats | None]:
+    """Return what is known of each column of today, in the type that the file has it in; one that it lacks is null."""
+    written = table.store.schemas.get(file.schema_id).fields
+    by_id = {field.id: field for field in written}
+    found: dict[DataField, ColumnStats | None] = {}
+    for field in table.fields:
+        stored = by_id.get(field.id)
+        if stored is None:
+            found[field] = ColumnStats(None, None, file.row_count, all_null=True)
+        else:
+            found[replace(stored, name=field.name)] = field_stats(file, stored.name, written)
+    return found
+
+
+def _key_text(key: bytes, types: Sequence[DataType]) -> str | None:
+    """Return a key as Java shows it, such as `[1, a]`; None for tables without a primary key."""
+    if not types or key == EMPTY_ROW:
+        return None
+    values = zip(decode_row(key, types), types, strict=True)
+    return f"[{', '.join('null' if value is None else to_text(value, dtype) for value, dtype in values)}]"
 
 
 def _bound(field: DataField, stats: ColumnStats | None, *, lower: bool) -> str | None:

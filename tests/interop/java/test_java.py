@@ -194,7 +194,8 @@ def test_we_read_java_s_partitions_of_any_scalar(
     lw.write_table(rows, table)
     twice = pa.concat_tables([rows, rows])
     _assert_java_reads(java, catalog, twice, table.fields)
-    places = lw.read_table(catalog.get_table("d.t$files"))["partition"].to_pylist()
+    places = [path.parent for path in Path(catalog.warehouse, "d.db", "t").glob("p=*/**/*.parquet")]
+    assert places
     assert all(count % 2 == 0 for count in Counter(places).values()), "we spell a partition as Java does"
 
 

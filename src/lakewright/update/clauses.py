@@ -26,7 +26,15 @@ from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
 from lakewright.update.conditions import Condition, parse
 from lakewright.update.match import JoinPair, Longs, Matcher, Pairs, joined, true_rows
-from lakewright.update.values import Assignments, Scope, Side, check_assignments, source_col, target_col
+from lakewright.update.values import (
+    Assignments,
+    Scope,
+    Side,
+    check_assignments,
+    refuse_names_as_text,
+    source_col,
+    target_col,
+)
 from lakewright.write.align import Aligner, align
 from lakewright.write.frames import in_process
 from lakewright.write.writer import ArrowData, batches_of
@@ -216,7 +224,8 @@ def plan_merge(
         When.NOT_MATCHED: Scope((), source),
         When.NOT_MATCHED_BY_SOURCE: Scope(both.target, pa.schema([])),
     }
-    checker = _Checker(table, tuple(fields), scopes, same, _assigned_columns(clauses, fields, same))
+    keys = {field.name: name for field, name in reversed(pairs)}
+    checker = _Checker(table, tuple(fields), scopes, same, keys, _assigned_columns(clauses, fields, same))
     rules = {when: tuple(checker.rule(clause) for clause in clauses if clause.when is when) for when in When}
     return MergePlan(
         table,
@@ -325,6 +334,7 @@ class _Checker:
     fields: tuple[DataField, ...]
     scopes: Mapping[When, Scope]
     same: frozenset[str]
+    keys: Mapping[str, str]  # columns of the target that are joined, and those of the source
     set_by_updates: frozenset[str]
 
     def rule(self, clause: Clause) -> Rule:
@@ -336,6 +346,7 @@ class _Checker:
                 condition = None
         if clause.action == "delete":
             return Rule(condition, None)
+        refuse_names_as_text(clause.assignments or {}, self.scopes[When.MATCHED], table=self.table)
         given = self._inserted(clause) if clause.action == "insert" else self._updated(clause)
         try:
             return Rule(condition, check_assignments(given, scope, self.fields, table=self.table))
@@ -352,11 +363,12 @@ class _Checker:
         return {**{name: target_col(name) for name in self.set_by_updates}, **given} if given else given
 
     def _inserted(self, clause: Clause) -> Mapping[str, object]:
-        """Return what an insert sets; other columns get their default, or null where they may."""
+        """Return what an insert sets; keys come from the source, others have their default or null where they may."""
         source = self.scopes[clause.when].source or pa.schema([])
         given = clause.assignments
         if given is None:
             given = {f.name: source_col(f.name) for f in self.fields if f.name in source.names}
+        given = {**{f.name: source_col(self.keys[f.name]) for f in self.fields if f.name in self.keys}, **given}
         missing = [f for f in self.fields if f.name not in given and not f.type.nullable and f.default_value is None]
         if clause.may_lack:
             return given

@@ -23,7 +23,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.lsm.aggregation import Aggregation
 from lakewright.lsm.column_functions import LAST, REPEATABLE, ColumnFunction
 from lakewright.lsm.images import Flags
-from lakewright.lsm.keys import sorted_rows
+from lakewright.lsm.keys import KeyOrder, sorted_rows
 from lakewright.lsm.merge import MergeSpec
 from lakewright.lsm.partial_update import PartialUpdate
 from lakewright.metadata.store import TableStore
@@ -264,6 +264,24 @@ class KeyedRules:
                 table=self.store.name,
                 columns=tuple(moved),
                 option="sequence.field",
+            )
+
+    def check_inserted(self, rows: pa.Table) -> None:
+        """Refuse new rows of which several have one key, unless the engine folds them: only one of them would stay."""
+        if self.folds or self.upserts or rows.num_rows <= 1:
+            return
+        fields = [self.store.schema.field(name) for name in self.store.schema.primary_keys]
+        found = KeyOrder(fields).sorted(rows)
+        again = np.flatnonzero(~found.new)
+        if len(again):
+            at = int(found.order[again[0]])
+            key = {field.name: rows.column(field.name)[at].as_py() for field in fields}
+            shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
+            raise InvalidInputError(
+                f"{self.store.name}: several rows with the key {shown} would be inserted, of which one would stay; "
+                "keep one source row for each key, or use upsert. Nothing was changed.",
+                table=self.store.name,
+                key=key,
             )
 
     def older(self, old: pa.Table, values: pa.Table) -> Flags:

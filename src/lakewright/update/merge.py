@@ -176,6 +176,7 @@ def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, ma
                 writer.update(rows.take(pa.array(made.updated)), made.values)
         new = plan.inserts(matcher.source, np.flatnonzero(~met))
         if new is not None:
+            writer.rules.check_inserted(new)
             writer.insert(new)
         prepared = writer.finish(unchanged="bucket" if new is None else scope_of_absence(store, plan))
         return replace(prepared, counted=not plan.folds)

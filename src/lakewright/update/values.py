@@ -12,6 +12,7 @@ target as `t.name`, those of the source as `s.name`, and by the plain name what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -32,6 +33,7 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 RowFunction: TypeAlias = Callable[[pa.Table], object]
 
 _BY_TEXT = TEXT_ROOTS | TIMESTAMP_ROOTS | {"DATE", "TIME"}
+_NAMES_A_COLUMN = re.compile(r"\s*(s|t|source|target)\.([`\"]?)(.+?)\2\s*([-+*/%|].*)?", re.IGNORECASE | re.DOTALL)
 _POSITIONAL = "FieldPath("  # how Arrow shows a column that is named by its number
 
 
@@ -182,6 +184,30 @@ def check_assignments(
     return Assignments(assigned, tuple(terms), needs, scope, table)
 
 
+def refuse_names_as_text(given: Mapping[str, object], scope: Scope, *, table: str) -> None:
+    """Refuse text that is a column of the target or the source (`s.name`), or begins a sum of one: it is no SQL.
+
+    Whoever writes that wants the column; the text itself is written `lit("s.name")`.
+    """
+    for column, value in given.items():
+        found = _NAMES_A_COLUMN.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            continue
+        side = Side(found[1][0].lower())
+        known = [field.name for field in scope.target] if side is Side.TARGET else (scope.source or pa.schema([])).names
+        if found[3] not in known:
+            continue
+        said = f"{side}.{found[3]}" if scope.source is not None else found[3]
+        name = f"{'source_col' if side is Side.SOURCE else 'target_col'}({found[3]!r})"
+        meant = name if found[4] is None else f"an Arrow expression such as pyarrow.compute.field({said!r}) + 1"
+        raise InvalidInputError(
+            f"table {table}: the column {column!r} would get the text {value!r} itself, as text is never read as SQL; "
+            f"give {meant}, or lit({value!r}) if the text is meant",
+            table=table,
+            column=column,
+        )
+
+
 def _term(given: object, field: DataField) -> Literal | ColumnRef | pc.Expression | RowFunction:
     match given:
         case ColumnRef() | pc.Expression():
@@ -217,7 +243,7 @@ def _scalar(value: object, field: DataField) -> pa.Scalar:
 def _not_parsed(value: object, dtype: AtomicType) -> object:
     """Refuse text for columns of numbers, flags and bytes: as everywhere in writes, it is not read as one of them."""
     if isinstance(value, str) and dtype.root not in _BY_TEXT:
-        raise InvalidInputError("text is taken as it stands")
+        raise InvalidInputError("text is taken as it stands; give a value, an Arrow expression or a function")
     return value
 
 

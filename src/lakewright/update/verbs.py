@@ -24,7 +24,7 @@ from lakewright.update.find import Located, condition, groups, hidden_fields, lo
 from lakewright.update.match import joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
-from lakewright.update.values import Assignments, Scope, check_assignments
+from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text
 from lakewright.update.ways import Way, way_of
 
 
@@ -55,6 +55,8 @@ def checked_update(
     fields = store.schema.fields
     scope = Scope(fields if read is None else (*fields, *hidden_fields(store)))
     with naming(store.name):
+        if isinstance(assignments, Mapping):
+            refuse_names_as_text(assignments, scope, table=store.name)
         checked = check_assignments(assignments, scope, fields, table=store.name, read=read or ())
     way = way_of(store)
     if way is Way.KEYED:

@@ -6,12 +6,12 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from lakewright.catalog.open import opened
+from lakewright.catalog.open import open_table, opened
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.table_commit import CommitResult
 from lakewright.compact.task import selected
@@ -21,7 +21,8 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.predicate import Predicate
-from lakewright.spec.types import AtomicType, DataType
+from lakewright.spec.schema import TableSchema
+from lakewright.spec.types import AtomicType, DataField, DataType
 from lakewright.table import FileStoreTable
 from lakewright.update.upsert import check_same_columns, needs_lookup, upsert
 from lakewright.write.builder import BatchWriteBuilder
@@ -112,7 +113,7 @@ def reading(  # noqa: PLR0913 - each argument is one way to say what to read
     row_kinds: bool = False,
 ) -> ReadBuilder:
     """Return the builder of a read that is described as for `read_table`; engines start from it."""
-    source = opened(table)
+    source = open_table(table) if isinstance(table, str) else table
     between = incremental if incremental is None or isinstance(incremental, str) else ",".join(map(str, incremental))
     travel = {
         "scan.snapshot-id": snapshot_id,
@@ -196,15 +197,16 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
         batches = itertools.chain([first], batches)
         if mode == "upsert" and needs_lookup(target.store, first.schema.names):
             return _upserted(target, batches, run, report=report)
-    builder = _overwriting(target, partitions) if mode == "overwrite" else target.new_batch_write_builder()
+    builder = _overwriting(target, partitions) if mode == "overwrite" else BatchWriteBuilder(target.store)
     return _written(builder, batches, run, deletes=mode == "delete", report=report)
 
 
 def _overwriting(table: FileStoreTable, partitions: Mapping[str, object] | None) -> BatchWriteBuilder:
     """Begin a write that replaces the partitions of its rows, or those that a spec names."""
     if partitions is None:
-        return table.new_batch_write_builder().overwrite()
-    return table.copy({"dynamic-partition-overwrite": "false"}).new_batch_write_builder().overwrite(dict(partitions))
+        return BatchWriteBuilder(table.store).overwrite()
+    static = table.copy({"dynamic-partition-overwrite": "false"})
+    return BatchWriteBuilder(static.store).overwrite(dict(partitions))
 
 
 def _refuse_tasks(table: FileStoreTable, concurrency: int | None) -> None:
@@ -315,23 +317,35 @@ def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, 
 
 
 def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
-    """Evolve the table so that it can hold the data, and return it with its new schema."""
-    known = {field.name: field for field in table.fields}
+    """Evolve the table so that it can hold the data, and return it with its new schema.
+
+    What others add or widen meanwhile is as good as done here.
+    """
+    given = from_arrow_schema(schema)
+
+    def lacking(newest: TableSchema) -> list[SchemaChange]:
+        return _lacking(newest, given, table.name)
+
+    with naming(table.name):
+        if not lacking(table.schema):
+            return table
+        evolved = alter(table.store, lacking, time_millis=int(time.time() * 1000))
+    return replace(table, store=table.store.with_newest(evolved))
+
+
+def _lacking(schema: TableSchema, given: Sequence[DataField], table: str) -> list[SchemaChange]:
+    """Return what a table needs to hold data with some columns: those that it lacks, and wider types."""
+    known = {field.name: field for field in schema.fields}
+    kinds = kind_column([field.name for field in given], known, table=table) if schema.primary_keys else None
     changes = []
-    kinds = kind_column(schema.names, known, table=table.name) if table.primary_keys else None
-    for field in from_arrow_schema(schema):
+    for field in given:
         if field.name == kinds:
             continue
         if field.name not in known:
             changes.append(SchemaChange.add_column(field.name, field.type))
         elif _is_wider(field.type, known[field.name].type):
             changes.append(SchemaChange.update_column_type(field.name, field.type, keep_nullability=True))
-    if not changes:
-        return table
-    store = table.store
-    with naming(table.name):
-        evolved = alter(store, changes, time_millis=int(time.time() * 1000))
-    return FileStoreTable(table.identifier, store.with_schema(evolved.with_options(table.schema.options)))
+    return changes
 
 
 def _is_wider(new: DataType, old: DataType) -> bool:

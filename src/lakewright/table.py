@@ -117,7 +117,7 @@ class FileStoreTable:
 
     def new_batch_write_builder(self) -> BatchWriteBuilder:
         """Start a batch write: one writer (or many), one commit."""
-        return BatchWriteBuilder(self.store)
+        return BatchWriteBuilder(self.refreshed().store)
 
     def new_write_builder(self) -> BatchWriteBuilder:
         """Start a batch write, under pypaimon-rust's name."""
@@ -125,11 +125,11 @@ class FileStoreTable:
 
     def new_stream_write_builder(self) -> StreamWriteBuilder:
         """Start a stream write: many commits, each with an identifier."""
-        return StreamWriteBuilder(self.store)
+        return StreamWriteBuilder(self.refreshed().store)
 
     def new_postpone_fixed_bucket_write_builder(self) -> PostponeFixedBucketWriteBuilder:
         """Start a batch write straight into real buckets of a table that postpones them (`bucket` = -2)."""
-        return PostponeFixedBucketWriteBuilder(self.store)
+        return PostponeFixedBucketWriteBuilder(self.refreshed().store)
 
     # Reading.
 
@@ -157,7 +157,7 @@ class FileStoreTable:
         >>> scan.plan() is None
         True
         """
-        return StreamReadBuilder(self.store)
+        return StreamReadBuilder(self.refreshed().store)
 
     def copy(self, options: Mapping[str, str]) -> FileStoreTable:
         """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
@@ -169,6 +169,14 @@ class FileStoreTable:
             schema = self.schema.with_options(given)
             schema.core_options.check()
         return replace(self, store=self.store.with_schema(schema))
+
+    def refreshed(self) -> FileStoreTable:
+        """Return the table with its newest schema, and the options of this handle: others may have changed it.
+
+        Every verb does so first; the columns that a handle itself shows are those of the moment it was opened.
+        """
+        store = self.store.refreshed()
+        return self if store is self.store else replace(self, store=store)
 
     def snapshot(
         self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: int | None = None
@@ -192,7 +200,7 @@ class FileStoreTable:
     def _travelled(self) -> FileStoreTable:
         """Return the table seen with the schema of the snapshot that its options travel to."""
         if not any(option.key() in self.schema.options for option in _TRAVEL):
-            return self
+            return self.refreshed()
         snapshot = pick_snapshot(self.store)
         if snapshot is None:
             raise NotFoundError(f"{self.name}: there is no snapshot to travel to; the table was never written")
@@ -220,7 +228,7 @@ class FileStoreTable:
         [1, 3]
         """
         with naming(self.name):
-            return verbs.delete(self.store, where)
+            return verbs.delete(self.refreshed().store, where)
 
     def update(self, assignments: Mapping[str, object], where: Predicate | str | None = None) -> UpdateResult:
         """Give columns new values in the rows that fulfil a condition; without one in all rows.
@@ -242,7 +250,7 @@ class FileStoreTable:
         [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
         """
         with naming(self.name):
-            return verbs.update(self.store, assignments, where)
+            return verbs.update(self.refreshed().store, assignments, where)
 
     def delete_by_row_id(self, ids: RowIds) -> UpdateResult:
         """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
@@ -266,7 +274,7 @@ class FileStoreTable:
         if (on_workers := engine_verb(ids, "delete_by_row_id")) is not None:
             return cast("UpdateResult", on_workers(ids, self))
         with naming(self.name):
-            return row_ids.delete_by_row_id(self.store, ids)
+            return row_ids.delete_by_row_id(self.refreshed().store, ids)
 
     def update_by_row_id(self, data: ArrowData, columns: Sequence[str] | None = None) -> UpdateResult:
         """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
@@ -292,7 +300,7 @@ class FileStoreTable:
         if (on_workers := engine_verb(data, "update_by_row_id")) is not None:
             return cast("UpdateResult", on_workers(data, self, columns))
         with naming(self.name):
-            return row_ids.update_by_row_id(self.store, data, columns)
+            return row_ids.update_by_row_id(self.refreshed().store, data, columns)
 
     def upsert(self, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
@@ -318,7 +326,7 @@ class FileStoreTable:
         if (on_workers := engine_verb(data, "upsert")) is not None:
             return cast("UpdateResult", on_workers(data, self, keys))
         with naming(self.name):
-            return upsert.upsert(self.store, data, keys)
+            return upsert.upsert(self.refreshed().store, data, keys)
 
     def merge(self, source: ArrowData, on: On) -> MergeBuilder:
         """Begin a merge of a source into the table: add clauses, then `execute()`.
@@ -350,7 +358,7 @@ class FileStoreTable:
         if (on_workers := engine_verb(source, "merge")) is not None:
             return cast("MergeBuilder", on_workers(source, self, on))
         with naming(self.name):
-            return merge.merge(self.store, source, on)
+            return merge.merge(self.refreshed().store, source, on)
 
     # Tags.
 
@@ -425,7 +433,7 @@ class FileStoreTable:
         True
         """
         with naming(self.name):
-            return compact_table(self.store, full=full, partitions=partitions)
+            return compact_table(self.refreshed().store, full=full, partitions=partitions)
 
     def rescale(self, buckets: int, *, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
         """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.
@@ -444,7 +452,7 @@ class FileStoreTable:
         2
         """
         with naming(self.name):
-            return rescale(self.store, buckets, partitions=partitions)
+            return rescale(self.refreshed().store, buckets, partitions=partitions)
 
     def expire_snapshots(
         self,
@@ -481,16 +489,16 @@ class FileStoreTable:
         >>> lw.read_table(table, tag="kept")["n"].to_pylist()
         [0]
         """
-        now = int(time.time() * 1000)
+        now, table = int(time.time() * 1000), self.refreshed()
         retention = Retention.of_options(
-            self.options,
+            table.options,
             now,
             retain_max=retain_max,
             retain_min=retain_min,
             older_than=older_than,
             max_deletes=max_deletes,
         )
-        return expire_snapshots(self.store, retention, dry_run=dry_run, now_millis=now)
+        return expire_snapshots(table.store, retention, dry_run=dry_run, now_millis=now)
 
     def remove_orphan_files(self, *, older_than_millis: int | None = None, dry_run: bool = False) -> Orphans:
         """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
@@ -499,4 +507,4 @@ class FileStoreTable:
         """
         now = int(time.time() * 1000)
         limit = now - _DAY_MILLIS if older_than_millis is None else older_than_millis
-        return remove_orphans(self.store, older_than_millis=limit, dry_run=dry_run)
+        return remove_orphans(self.refreshed().store, older_than_millis=limit, dry_run=dry_run)

@@ -193,7 +193,7 @@ def test_merging_schemas_adds_and_widens_columns(tmp_path: Path) -> None:
     write_table(ray.data.from_arrow(pa.table({"id": pa.array([1], pa.int32())})), table)
     write_table(ray.data.from_arrow(pa.table({"id": [2**40], "text": ["new"]})), table, schema_mode="merge")
     frame = pd.DataFrame({"id": [3], "other": [0.5]})
-    write_table(ray.data.from_pandas(frame), lw.open_table(table.table_path), schema_mode="merge")
+    write_table(ray.data.from_pandas(frame), table, schema_mode="merge")  # the handle is older than the columns
     assert rows_of(lw.open_table(table.table_path)) == [(1, None, None), (2**40, "new", None), (3, None, 0.5)]
 
 

@@ -222,6 +222,10 @@ def test_merging_schemas_adds_and_widens_columns(spark: SparkSession, tmp_path: 
     write_table(spark.sql("select 1 as id"), table)
     write_table(spark.range(2**40, 2**40 + 1).selectExpr("id", "'new' as text"), table, schema_mode="merge")
     assert rows_of(lw.open_table(table.table_path)) == [(1, None), (2**40, "new")]
+    # The handle is older than the columns, and does not mind.
+    write_table(spark.range(2**40 + 1, 2**40 + 2).selectExpr("id", "'more' as text"), table, schema_mode="merge")
+    write_table(spark.sql("select 2 as id, 'plain' as text"), table)
+    assert set(rows_of(table)) == {(1, None), (2, "plain"), (2**40, "new"), (2**40 + 1, "more")}
 
 
 def test_concurrency_is_the_largest_number_of_tasks(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from lakewright.errors import BranchNotExistException, TableNotExistException
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.store import TableStore, placed
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import TableSchema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.open import open_storage
@@ -37,8 +35,8 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> FileStore
 
 
 def opened(table: FileStoreTable | str) -> FileStoreTable:
-    """Return a table that is given as such, or by its path."""
-    return open_table(table) if isinstance(table, str) else table
+    """Return a table that is given as such, or by its path, with its newest schema."""
+    return open_table(table) if isinstance(table, str) else table.refreshed()
 
 
 def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileStoreTable:
@@ -54,16 +52,4 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
     if found is None:
         raise TableNotExistException(f"there is no table at {layout.root}: it has no schema file", table=name)
     schema, origin = found
-    return FileStoreTable(identifier, TableStore(name, storage, _placed(layout, schema), schema, origin))
-
-
-def _placed(layout: Layout, schema: TableSchema) -> Layout:
-    """Return the layout with what the table's options say about places."""
-    options = schema.core_options
-    external = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) or ""
-    return replace(
-        layout,
-        data_directory=options.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
-        index_in_data_directory=options.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
-        external_directories=tuple(filter(None, map(str.strip, external.split(",")))),
-    )
+    return FileStoreTable(identifier, TableStore(name, storage, placed(layout, schema), schema, origin))

@@ -227,10 +227,7 @@ def knowing(store: TableStore, files: Iterable[DataFile]) -> TableStore:
     needed = max((file.schema_id for file in files), default=0)
     if needed <= store.schema.id:
         return store
-    stored = store.schemas.get(store.schema.id).options
-    own = {key: value for key, value in store.schema.options.items() if stored.get(key) != value}
-    latest = store.schemas.latest() or store.schemas.get(needed)
-    return store.with_schema(latest.with_options(own))
+    return store.with_newest(store.schemas.latest() or store.schemas.get(needed))
 
 
 def _unit(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None) -> Unit | None:

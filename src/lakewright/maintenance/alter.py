@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.lsm.merge import check_merging_kept
+from lakewright.metadata.schemas import Wanted
 from lakewright.metadata.store import TableStore
 from lakewright.read.fit import check_values_fit
 from lakewright.spec.evolution import SchemaChange, apply_changes, without_lossy
@@ -20,14 +21,17 @@ from lakewright.spec.schema import TableSchema
 _ROUNDS_MAX = 3
 
 
-def alter(store: TableStore, changes: Sequence[SchemaChange], *, time_millis: int) -> TableSchema:
-    """Apply changes to the newest schema and return it; refuse those that would change stored values unasked."""
+def alter(store: TableStore, changes: Sequence[SchemaChange] | Wanted, *, time_millis: int) -> TableSchema:
+    """Apply changes to the newest schema and return it; refuse those that would change stored values unasked.
+
+    Changes may be a function of the newest schema, as for `Schemas.evolve`.
+    """
     has_snapshot = store.snapshots.latest_id() is not None
     checked: list[tuple[int | None, TableStore, TableSchema]] = []
 
     def check(old: TableSchema, new: TableSchema) -> None:
         check_merging_kept(old, new)
-        asked = without_lossy(changes)
+        asked = without_lossy(changes(old) if callable(changes) else changes)
         kept = apply_changes(old, asked, has_snapshot=has_snapshot, time_millis=time_millis)
         seen = store.with_schema(old)
         checked[:] = [(_checked_rows(seen, kept), seen, kept)]

@@ -29,6 +29,7 @@ from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
 
 Check: TypeAlias = Callable[[TableSchema, TableSchema], None]
+Wanted: TypeAlias = Callable[[TableSchema], Sequence[SchemaChange]]
 
 _ATTEMPTS_MAX = 20
 
@@ -138,7 +139,7 @@ class Schemas:
 
     def evolve(
         self,
-        changes: Sequence[SchemaChange],
+        changes: Sequence[SchemaChange] | Wanted,
         *,
         has_snapshot: bool,
         time_millis: int,
@@ -147,6 +148,7 @@ class Schemas:
     ) -> TableSchema:
         """Apply changes to the newest schema and return the result; changes that change nothing write nothing.
 
+        Changes that depend on what is there are a function of the newest schema, asked again for every attempt.
         `check` sees the old and the new schema, and may refuse the new one.
         """
         for _ in range(attempts):
@@ -154,7 +156,8 @@ class Schemas:
             self.check_origin()
             if latest is None:
                 raise _gone(self.layout.branch_root)
-            changed = apply_changes(latest, changes, has_snapshot=has_snapshot, time_millis=time_millis)
+            wanted = changes(latest) if callable(changes) else changes
+            changed = apply_changes(latest, wanted, has_snapshot=has_snapshot, time_millis=time_millis)
             if check is not None and changed is not latest:
                 check(latest, changed)
             if changed is latest:

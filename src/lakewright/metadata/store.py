@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -68,6 +69,44 @@ class TableStore:
         """
         with naming(self.name):
             self.schemas.check_origin()
+
+    @contextmanager
+    def checking_same_table(self) -> Iterator[None]:
+        """Do `check_same_table` for what is read meanwhile: at the same time where a request takes long.
+
+        Whatever goes wrong with the files of another table says nothing, so its error comes first.
+        """
+        if self.storage.renames_atomically:
+            self.check_same_table()
+            yield
+            return
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(self.check_same_table)
+            try:
+                yield
+            finally:
+                asked.result()
+
+    def refreshed(self) -> TableStore:
+        """Return the table with its newest schema; one look for a newer schema file where there is none.
+
+        A handle may be old: others add columns, widen types and change options. Its own options stay.
+        """
+        if not self.storage.exists(self.layout.schema_file(self.schema.id + 1)):
+            return self
+        self.check_same_table()
+        newest = self.schemas.latest()
+        return self if newest is None else self.with_newest(newest)
+
+    def with_newest(self, schema: TableSchema) -> TableStore:
+        """Return the table with another of its stored schemas and the options that only this handle has."""
+        seen = schema.with_options(self.own_options())
+        return replace(self, schema=seen, layout=placed(self.layout, seen))
+
+    def own_options(self) -> dict[str, str]:
+        """Return the options of this handle that the stored table lacks: those of `copy`."""
+        stored = self.schemas.get(self.schema.id).options
+        return {key: value for key, value in self.schema.options.items() if stored.get(key) != value}
 
     @contextmanager
     def naming_replaced(self) -> Iterator[None]:
@@ -140,6 +179,18 @@ class TableStore:
 @lru_cache(maxsize=65536)
 def _decode(partition: bytes, types: tuple[DataType, ...]) -> tuple[Value, ...]:
     return decode_row(partition, types)
+
+
+def placed(layout: Layout, schema: TableSchema) -> Layout:
+    """Return the layout with what the options of a table say about places."""
+    options = schema.core_options
+    external = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) or ""
+    return replace(
+        layout,
+        data_directory=options.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
+        index_in_data_directory=options.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
+        external_directories=tuple(filter(None, map(str.strip, external.split(",")))),
+    )
 
 
 def _first_digest(store: TableStore) -> str:

@@ -146,7 +146,6 @@ def _last_compacted(store: TableStore) -> Snapshot | None:
 def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> ScanResult:
     """Return the live files of a snapshot that may hold rows fulfilling a predicate."""
     check_readable(store)
-    store.check_same_table()  # after the snapshot was read, so that it is one of this table
     pruner = entry_pruner(store, predicate)
     partitions = project(predicate, store.schema.partition_keys)
     partition_fields = store.schema.partition_fields
@@ -160,7 +159,10 @@ def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> 
     def keep(partition: bytes, _bucket: int, _total_buckets: int, _level: int) -> bool:
         return pruner.residual(partition) != FALSE
 
-    live = store.manifests.live(snapshot, keep=keep if pruner.asks_partitions else None, keep_manifest=keep_manifest)
+    with store.checking_same_table():  # after the snapshot was read, so that it is one of this table
+        live = store.manifests.live(
+            snapshot, keep=keep if pruner.asks_partitions else None, keep_manifest=keep_manifest
+        )
     shown = visible(store, live) if store.schema.primary_keys else live
     in_bucket = [entry for entry in shown if pruner.bucket_may_match(entry)]
     left = in_bucket if predicate == TRUE else _prune_by_stats(store, in_bucket, pruner)

@@ -207,7 +207,6 @@ def _start(table: FileStoreTable, snapshot: int | None, millis: int | None, *, l
 
 def _carried(table: FileStoreTable) -> dict[str, str]:
     """Return the options of a handle that the stored table lacks, for those who open it anew."""
-    stored = table.store.schemas.get(table.schema.id).options
-    carried = {key: value for key, value in table.schema.options.items() if stored.get(key) != value}
+    carried = table.store.own_options()
     branch = table.identifier.get_branch_name()
     return carried if branch is None else {**carried, CoreOptions.BRANCH.key(): branch}

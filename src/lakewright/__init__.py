@@ -37,8 +37,9 @@ from lakewright.read.explain import ExplainResult
 from lakewright.read.split import DataSplit
 from lakewright.read.stream import StreamReadBuilder, StreamScan
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.evolution import Move, SchemaChange
+from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.identifier import Identifier
+from lakewright.spec.moves import Move
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.predicate import Predicate, PredicateBuilder
 from lakewright.spec.schema import Schema, TableSchema

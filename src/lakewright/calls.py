@@ -11,16 +11,19 @@ from typing import Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from lakewright.catalog.open import open_table, opened
+from lakewright.catalog.open import opened, readable
+from lakewright.catalog.system import SystemTable
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.table_commit import CommitResult
 from lakewright.compact.task import selected
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.maintenance.alter import alter
 from lakewright.read.builder import ReadBuilder
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Moment, Path
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
-from lakewright.spec.predicate import Predicate
+from lakewright.spec.filters import Filter
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField, DataType
 from lakewright.table import FileStoreTable
@@ -50,20 +53,22 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
-    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: str | Sequence[str] | Mapping[str, str] | None = None,
     limit: int | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
-    timestamp: int | None = None,
+    timestamp: Moment | None = None,
     incremental: str | tuple[int | str, int | str] | None = None,
     incremental_mode: str | None = None,
     row_kinds: bool = False,
 ) -> pa.Table:
-    """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
+    """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time is given.
 
+    `filter` is text, a predicate, or an expression of Arrow or polars; `columns` one name, several, or new names for
+    some. `timestamp` is a `datetime`, ISO text or epoch milliseconds; without a zone it is one of the local zone.
     `incremental=(3, 7)` reads what changed after snapshot 3 up to snapshot 7, tags do as well; `incremental_mode` is
     delta, changelog or diff. `row_kinds` puts a column `_row_kind` first, and rows that went away are read with it.
 
@@ -100,26 +105,26 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
 
 
 def reading(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
-    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: str | Sequence[str] | Mapping[str, str] | None = None,
     limit: int | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
-    timestamp: int | None = None,
+    timestamp: Moment | None = None,
     incremental: str | tuple[int | str, int | str] | None = None,
     incremental_mode: str | None = None,
     row_kinds: bool = False,
 ) -> ReadBuilder:
     """Return the builder of a read that is described as for `read_table`; engines start from it."""
-    source = open_table(table) if isinstance(table, str) else table
-    between = incremental if incremental is None or isinstance(incremental, str) else ",".join(map(str, incremental))
+    source = readable(table)
+    optional = arguments.optional
     travel = {
-        "scan.snapshot-id": snapshot_id,
-        "scan.tag-name": tag,
-        "scan.timestamp-millis": timestamp,
-        "incremental-between": between,
+        "scan.snapshot-id": optional(arguments.whole, "snapshot_id", snapshot_id),
+        "scan.tag-name": optional(arguments.text, "tag", tag),
+        "scan.timestamp-millis": optional(arguments.moment_millis, "timestamp", timestamp),
+        "incremental-between": optional(_range, "incremental", incremental),
     }
     given = {key: str(value) for key, value in travel.items() if value is not None}
     if len(given) > 1:
@@ -127,22 +132,36 @@ def reading(  # noqa: PLR0913 - each argument is one way to say what to read
             f"{source.name}: give one of snapshot_id, tag, timestamp and incremental, not {len(given)}"
         )
     if incremental_mode is not None:
-        given["incremental-between-scan-mode"] = incremental_mode
+        given["incremental-between-scan-mode"] = arguments.text("incremental_mode", incremental_mode)
+    if isinstance(source, SystemTable) and (given or row_kinds):
+        raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
     builder = (source.copy(given) if given else source).new_read_builder()
-    if row_kinds:
+    if arguments.flag("row_kinds", row_kinds):
         builder = builder.with_include_row_kind()
     if filter is not None:
         builder = builder.with_filter(filter)
     if columns is not None:
-        builder = builder.with_projection(columns if isinstance(columns, Mapping) else list(columns))
+        builder = builder.with_projection(columns)
     if limit is not None:
         builder = builder.with_limit(limit)
     return builder
 
 
+def _range(argument: str, value: object) -> str:
+    """Return a range of snapshots: two ids or tags, as a pair or as text with a comma between them."""
+    wanted = "two snapshots or tags, such as (3, 7) or '3,7'"
+    pair = value.split(",") if isinstance(value, str) else arguments.items(argument, value, wanted)
+    if len(pair) != 2:  # noqa: PLR2004 - a pair
+        raise arguments.wrong(argument, wanted, value)
+    ends = [end if isinstance(end, str) else str(arguments.whole(argument, end)) for end in pair]
+    if any(not end.strip() or "," in end for end in ends):
+        raise arguments.wrong(argument, wanted, value)
+    return ",".join(end.strip() for end in ends)
+
+
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     data: ArrowData | RayDataset,
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     mode: str = "append",
     *,
     partitions: Mapping[str, object] | None = None,
@@ -185,6 +204,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
         return cast("CommitResult", on_workers(data, table, mode, **options, job_id=job_id, progress=progress))
     target = opened(table)
     check_mode(target, mode, schema_mode)
+    partitions = arguments.optional(arguments.mapping, "partitions", partitions)
     check_partitions(target, mode, partitions)
     _refuse_tasks(target, concurrency)
     run = None if job_id is None else JobRun.begin(target.store, job_id)
@@ -286,10 +306,10 @@ class HasKeys(Protocol):
 
 def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
     """Refuse a way of writing that there is not, or not for this table."""
-    if mode not in _MODES:
-        raise InvalidInputError(f"{table.name}: mode {mode!r} is none of {', '.join(_MODES)}", table=table.name)
-    if schema_mode not in (None, "merge"):
-        raise InvalidInputError(f"{table.name}: schema_mode {schema_mode!r} is neither None nor 'merge'")
+    with naming(table.name):
+        arguments.one_of("mode", mode, _MODES)
+        if schema_mode is not None:
+            arguments.one_of("schema_mode", schema_mode, ("merge",))
     if mode in {"upsert", "delete"} and not table.primary_keys:
         raise UnsupportedError(
             f"{table.name} has no primary key, so mode {mode!r} cannot find rows: create the table with primary_keys, "
@@ -361,6 +381,8 @@ def _is_wider(new: DataType, old: DataType) -> bool:
 def _reporter(progress: bool | ProgressCallback | None, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001
     """Return what is called after every batch."""
     started = clock()
+    if not isinstance(progress, bool | None):
+        arguments.function("progress", progress)
     if callable(progress):
         return lambda rows, size: progress(Progress(rows, size, clock() - started))
     if not progress or not sys.stderr.isatty():

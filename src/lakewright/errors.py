@@ -22,11 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+_MESSAGE_MAX = 2000  # characters: a name or a literal of any length may have come into the message
+
 
 class LakewrightError(Exception):
     """The root of every error that the library raises on purpose."""
 
     def __init__(self, message: str, **facts: object) -> None:
+        if len(message) > _MESSAGE_MAX:
+            message = f"{message[: _MESSAGE_MAX // 2]} ... {message[-_MESSAGE_MAX // 2 :]}"
         super().__init__(message)
         self.message = message
         self.facts = facts

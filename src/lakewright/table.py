@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from datetime import timedelta
+from typing import TypeAlias, cast
 
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
@@ -20,10 +21,12 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
 from lakewright.read.stream import StreamReadBuilder
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Age, Moment
+from lakewright.spec.filters import Filter
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_changes import check_option_change
-from lakewright.spec.options import CoreOptions, parse_duration_millis
-from lakewright.spec.predicate import Predicate
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
@@ -35,6 +38,8 @@ from lakewright.update.row_ids import RowIds
 from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.write.frames import engine_verb
 from lakewright.write.writer import ArrowData
+
+Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 _TRAVEL = (
@@ -159,10 +164,10 @@ class FileStoreTable:
         """
         return StreamReadBuilder(self.refreshed().store)
 
-    def copy(self, options: Mapping[str, str]) -> FileStoreTable:
+    def copy(self, options: Mapping[str, object]) -> FileStoreTable:
         """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
-        given = {key: str(value) for key, value in options.items()}
         with naming(self.name):
+            given = arguments.text_map("options", options)
             for key, value in given.items():
                 if self.schema.options.get(key) != value:
                     check_option_change(self.schema.options, key, value, has_snapshot=True)
@@ -179,18 +184,21 @@ class FileStoreTable:
         return self if store is self.store else replace(self, store=store)
 
     def snapshot(
-        self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: int | None = None
+        self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: Moment | None = None
     ) -> Snapshot | None:
-        """Return the newest snapshot, or that of an id, a tag or a time (epoch milliseconds). None: never written."""
+        """Return the newest snapshot, or that of an id, a tag or a time. None: never written.
+
+        A time is a `datetime`, ISO text or epoch milliseconds; without a zone it is one of the local zone.
+        """
         given = [what for what in (snapshot_id, tag, timestamp) if what is not None]
         if len(given) > 1:
             raise InvalidInputError(f"{self.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
         if snapshot_id is not None:
-            return self.store.snapshots.get(snapshot_id)
+            return self.store.snapshots.get(arguments.whole("snapshot_id", snapshot_id))
         if tag is not None:
-            return self.store.tags.get(tag).snapshot
+            return self.store.tags.get(arguments.text("tag", tag)).snapshot
         if timestamp is not None:
-            return self.store.snapshots.at_timestamp(timestamp)
+            return self.store.snapshots.at_timestamp(arguments.moment_millis("timestamp", timestamp))
         return self.store.snapshots.latest()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -210,7 +218,7 @@ class FileStoreTable:
 
     # Changing rows.
 
-    def delete(self, where: Predicate | str | None) -> UpdateResult:
+    def delete(self, where: Filter | None) -> UpdateResult:
         """Delete the rows that fulfil a condition, given as SQL text or as a predicate; None means all rows.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
@@ -230,7 +238,7 @@ class FileStoreTable:
         with naming(self.name):
             return verbs.delete(self.refreshed().store, where)
 
-    def update(self, assignments: Mapping[str, object], where: Predicate | str | None = None) -> UpdateResult:
+    def update(self, assignments: Mapping[str, object], where: Filter | None = None) -> UpdateResult:
         """Give columns new values in the rows that fulfil a condition; without one in all rows.
 
         A value is plain (text is taken as it stands), `target_col(name)`, an Arrow expression over the table's columns,
@@ -276,7 +284,7 @@ class FileStoreTable:
         with naming(self.name):
             return row_ids.delete_by_row_id(self.refreshed().store, ids)
 
-    def update_by_row_id(self, data: ArrowData, columns: Sequence[str] | None = None) -> UpdateResult:
+    def update_by_row_id(self, data: ArrowData, columns: str | Sequence[str] | None = None) -> UpdateResult:
         """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
 
         `data` is anything that exports Arrow data, with `_ROW_ID` and the columns to change; if it has more, `columns`
@@ -300,9 +308,10 @@ class FileStoreTable:
         if (on_workers := engine_verb(data, "update_by_row_id")) is not None:
             return cast("UpdateResult", on_workers(data, self, columns))
         with naming(self.name):
-            return row_ids.update_by_row_id(self.refreshed().store, data, columns)
+            names = arguments.optional(arguments.names, "columns", columns)
+            return row_ids.update_by_row_id(self.refreshed().store, data, names)
 
-    def upsert(self, data: ArrowData, keys: Sequence[str] | None = None) -> UpdateResult:
+    def upsert(self, data: ArrowData, keys: str | Sequence[str] | None = None) -> UpdateResult:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
         `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
@@ -367,22 +376,25 @@ class FileStoreTable:
         tag_name: str,
         snapshot_id: int | None = None,
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
-        time_retained: str | None = None,
+        time_retained: Age | None = None,
     ) -> None:
-        """Give a snapshot a name that keeps its files alive. The newest one unless an id is given."""
+        """Give a snapshot a name that keeps its files alive. The newest one unless an id is given.
+
+        `time_retained` is a `timedelta` or text such as `7 days`, after which the tag may be removed.
+        """
         self.store.tags.create(
             tag_name,
             self._existing_snapshot(snapshot_id),
-            time_retained_millis=None if time_retained is None else parse_duration_millis(time_retained),
-            ignore_if_exists=ignore_if_exists,
+            time_retained_millis=arguments.optional(arguments.age_millis, "time_retained", time_retained),
+            ignore_if_exists=arguments.flag("ignore_if_exists", ignore_if_exists),
         )
 
-    def replace_tag(self, tag_name: str, snapshot_id: int | None = None, time_retained: str | None = None) -> None:
+    def replace_tag(self, tag_name: str, snapshot_id: int | None = None, time_retained: Age | None = None) -> None:
         """Point an existing tag at another snapshot."""
         self.store.tags.replace(
             tag_name,
             self._existing_snapshot(snapshot_id),
-            time_retained_millis=None if time_retained is None else parse_duration_millis(time_retained),
+            time_retained_millis=arguments.optional(arguments.age_millis, "time_retained", time_retained),
         )
 
     def rename_tag(self, old_name: str, new_name: str) -> None:
@@ -409,7 +421,7 @@ class FileStoreTable:
 
     # Keeping it healthy.
 
-    def compact(self, *, full: bool = False, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
+    def compact(self, *, full: bool = False, partitions: Partitions | None = None) -> CompactResult:
         """Merge files where it is worth it; with `full`, all that can be.
 
         Of a primary-key table `full` brings all of each bucket to one level; of an append table it merges small files
@@ -433,9 +445,10 @@ class FileStoreTable:
         True
         """
         with naming(self.name):
-            return compact_table(self.refreshed().store, full=full, partitions=partitions)
+            specs = arguments.optional(arguments.specs, "partitions", partitions)
+            return compact_table(self.refreshed().store, full=arguments.flag("full", full), partitions=specs)
 
-    def rescale(self, buckets: int, *, partitions: Sequence[Mapping[str, object]] | None = None) -> CompactResult:
+    def rescale(self, buckets: int, *, partitions: Partitions | None = None) -> CompactResult:
         """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
@@ -452,13 +465,14 @@ class FileStoreTable:
         2
         """
         with naming(self.name):
-            return rescale(self.refreshed().store, buckets, partitions=partitions)
+            specs = arguments.optional(arguments.specs, "partitions", partitions)
+            return rescale(self.refreshed().store, arguments.positive("buckets", buckets), partitions=specs)
 
     def expire_snapshots(
         self,
         retain_max: int | None = None,
         retain_min: int | None = None,
-        older_than: int | None = None,
+        older_than: Moment | timedelta | None = None,
         max_deletes: int | None = None,
         *,
         dry_run: bool = False,
@@ -466,10 +480,11 @@ class FileStoreTable:
         """Remove old snapshots and the files that only they name; what is not said is as the table's options say.
 
         At least `retain_min` snapshots stay and at most `retain_max`; in between one goes when its successor is older
-        than the table's `snapshot.time-retained`. With `older_than` (epoch milliseconds) only what is older goes, even
-        if more than `retain_max` stay. All of it goes in one call, unless `max_deletes` limits it. Tags, other branches
-        and consumers keep what they need: the result's `held_by` names them, `left` counts what waits for them. Expiry
-        happens only when asked for: commits honour no `snapshot.num-retained.*`.
+        than the table's `snapshot.time-retained`. With `older_than` (a `datetime`, ISO text, epoch milliseconds, or an
+        age such as `7 days` or a `timedelta`) only what is older goes, even if more than `retain_max` stay. All of it
+        goes in one call, unless `max_deletes` limits it. Tags, other branches and consumers keep what they need: the
+        result's `held_by` names them, `left` counts what waits for them. Expiry happens only when asked for: commits
+        honour no `snapshot.num-retained.*`.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -493,18 +508,33 @@ class FileStoreTable:
         retention = Retention.of_options(
             table.options,
             now,
-            retain_max=retain_max,
-            retain_min=retain_min,
-            older_than=older_than,
-            max_deletes=max_deletes,
+            retain_max=arguments.optional(arguments.positive, "retain_max", retain_max),
+            retain_min=arguments.optional(arguments.positive, "retain_min", retain_min),
+            older_than=None if older_than is None else arguments.past_millis("older_than", older_than, now),
+            max_deletes=arguments.optional(arguments.count, "max_deletes", max_deletes),
         )
-        return expire_snapshots(table.store, retention, dry_run=dry_run, now_millis=now)
+        return expire_snapshots(table.store, retention, dry_run=arguments.flag("dry_run", dry_run), now_millis=now)
 
-    def remove_orphan_files(self, *, older_than_millis: int | None = None, dry_run: bool = False) -> Orphans:
+    def remove_orphan_files(
+        self,
+        *,
+        older_than_millis: int | None = None,
+        older_than: Moment | timedelta | None = None,
+        dry_run: bool = False,
+    ) -> Orphans:
         """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
 
         Files of writers still at work look like orphans until they commit: choose an age beyond the longest write.
+        `older_than` is a time or an age, as in `expire_snapshots`; `older_than_millis` is one in epoch milliseconds.
         """
         now = int(time.time() * 1000)
-        limit = now - _DAY_MILLIS if older_than_millis is None else older_than_millis
-        return remove_orphans(self.refreshed().store, older_than_millis=limit, dry_run=dry_run)
+        if older_than_millis is not None and older_than is not None:
+            raise InvalidInputError(f"{self.name}: give one of older_than and older_than_millis, not both")
+        limit = now - _DAY_MILLIS
+        if older_than_millis is not None:
+            limit = arguments.whole("older_than_millis", older_than_millis)
+        if older_than is not None:
+            limit = arguments.past_millis("older_than", older_than, now)
+        return remove_orphans(
+            self.refreshed().store, older_than_millis=limit, dry_run=arguments.flag("dry_run", dry_run)
+        )

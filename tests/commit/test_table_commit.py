@@ -114,7 +114,7 @@ def test_a_closed_commit_refuses(tmp_path: Path) -> None:
         commit.commit([])
     with pytest.raises(InvalidInputError, match="closed"):
         commit.truncate_table()
-    with pytest.raises(InvalidInputError, match="are text"):
+    with pytest.raises(InvalidInputError, match="takes a text"):
         BatchTableCommit(store).commit([], {"n": 1})  # type: ignore[dict-item]
 
 

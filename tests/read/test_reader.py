@@ -99,8 +99,9 @@ def test_wrong_calls(store: TableStore) -> None:
         builder.with_projection(["nme"])
     with pytest.raises(ColumnNotExistException):
         builder.with_projection(["_ROW_ID"])
-    with pytest.raises(InvalidInputError, match="list of columns"):
-        builder.with_projection("name")
+    with pytest.raises(InvalidInputError, match="list of names"):
+        builder.with_projection(5)  # type: ignore[arg-type]
+    assert [field.name for field in ReadBuilder(store).with_projection("name").read_type()] == ["name"]
     with pytest.raises(InvalidInputError, match="limit"):
         builder.with_limit(-1)
     with pytest.raises(InvalidInputError, match="parallelism"):

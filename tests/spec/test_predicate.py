@@ -390,7 +390,7 @@ def test_constants_fold_and_values_survive_pickling() -> None:
     assert BUILDER.not_predicate(leaf) == ~leaf
     assert pickle.loads(pickle.dumps(leaf & ~leaf)) == (leaf & ~leaf)  # noqa: S301
     assert TRUE.mask(_table([])).to_pylist() == []
-    with pytest.raises(InvalidInputError, match="no predicate"):
+    with pytest.raises(InvalidInputError, match="a list of predicates"):
         BUILDER.and_predicates([5])  # type: ignore[list-item]
 
 

@@ -156,5 +156,5 @@ def test_big_integers_are_not_compared_with_floats() -> None:
 def test_text_and_no_text() -> None:
     with pytest.raises(InvalidInputError, match="found the end"):
         condition("t.id =")
-    with pytest.raises(InvalidInputError, match="no condition"):
-        parse(3, BOTH, "the condition")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="a filter takes text"):
+        parse(3, BOTH, "the condition")

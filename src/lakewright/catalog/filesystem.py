@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from lakewright.catalog.listing import PagedList, Partition, page, partition_name, partitions_of
 from lakewright.catalog.open import open_at
 from lakewright.catalog.system import system_table
@@ -32,6 +34,8 @@ from lakewright.lsm.merge import check_merging
 from lakewright.maintenance.alter import alter
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Age
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, new_table_schema
@@ -84,7 +88,8 @@ class FileSystemCatalog:
     ) -> None:
         """Make a database."""
         check_name("database", name)
-        if properties:
+        arguments.flag("ignore_if_exists", ignore_if_exists)
+        if properties is not None and arguments.text_map("properties", properties):
             warnings.warn(
                 f"database {name}: the filesystem catalog stores no properties; {sorted(properties)} are dropped",
                 LakewrightWarning,
@@ -109,6 +114,8 @@ class FileSystemCatalog:
     ) -> None:
         """Drop a database; one that holds tables only with `cascade`."""
         check_name("database", name)
+        arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        arguments.flag("cascade", cascade)
         if not self._has_database(name):
             if ignore_if_not_exists:
                 return
@@ -136,11 +143,16 @@ class FileSystemCatalog:
     def create_table(
         self,
         identifier: str | Identifier,
-        schema: Schema,
+        schema: Schema | pa.Schema,
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
-        """Make a table. It is there, whole, or it is not: the table is its schema file."""
+        """Make a table. It is there, whole, or it is not: the table is its schema file.
+
+        An Arrow schema stands for a table of these columns without keys and options.
+        """
         name = self._plain(identifier)
+        wanted = _schema(schema)
+        arguments.flag("ignore_if_exists", ignore_if_exists)
         self._require_database(name.get_database_name())
         layout = self._layout(name)
         if self._exists(layout):
@@ -154,7 +166,7 @@ class FileSystemCatalog:
                 table=name.get_full_name(),
             )
         with naming(name.get_full_name()):
-            made = new_table_schema(self._with_defaults(schema), time_millis=_now())
+            made = new_table_schema(self._with_defaults(wanted), time_millis=_now())
             check_merging(made)
         if not Schemas(self.storage, layout).create(made):
             if ignore_if_exists:
@@ -180,6 +192,7 @@ class FileSystemCatalog:
     ) -> None:
         """Drop a table with all its files."""
         name = self._plain(identifier)
+        arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
         layout = self._layout(name)
         if not self._exists(layout) and next(iter(self.storage.walk(layout.root)), None) is None:
             if ignore_if_not_exists:
@@ -196,6 +209,7 @@ class FileSystemCatalog:
     ) -> None:
         """Give a table another name. On object stores the files are copied one by one: let no writer run meanwhile."""
         source, target = self._plain(source_identifier), self._plain(target_identifier)
+        arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
         if not self._exists(self._layout(source)):
             if ignore_if_not_exists:
                 return
@@ -209,7 +223,7 @@ class FileSystemCatalog:
     def alter_table(
         self,
         identifier: str | Identifier,
-        changes: Sequence[SchemaChange],
+        changes: SchemaChange | Sequence[SchemaChange],
         ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
         """Change the schema: all of the changes in one new schema file, or none.
@@ -218,10 +232,11 @@ class FileSystemCatalog:
         `SchemaChange.update_column_type` for how to ask for a change that loses values.
         """
         name = _identifier(identifier)
-        if ignore_if_not_exists and not self._exists(self._layout(name)):
+        wanted = arguments.instances("changes", changes, SchemaChange, "changes that SchemaChange makes")
+        if arguments.flag("ignore_if_not_exists", ignore_if_not_exists) and not self._exists(self._layout(name)):
             return
         with naming(name.get_full_name()):
-            alter(self._table(name).store, list(changes), time_millis=_now())
+            alter(self._table(name).store, list(wanted), time_millis=_now())
 
     # Partitions, tags, branches.
 
@@ -238,18 +253,20 @@ class FileSystemCatalog:
         names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
         return PagedList([named[name] for name in names.elements], names.next_page_token)
 
-    def drop_partitions(self, identifier: str | Identifier, partitions: Sequence[Mapping[str, str]]) -> None:
+    def drop_partitions(
+        self, identifier: str | Identifier, partitions: Mapping[str, object] | Sequence[Mapping[str, object]]
+    ) -> None:
         """Remove all rows of some partitions in one snapshot."""
         table = self._table(_identifier(identifier))
         with table.new_batch_write_builder().new_commit() as commit:
-            commit.truncate_partitions(list(partitions))
+            commit.truncate_partitions(partitions)
 
     def create_tag(
         self,
         identifier: str | Identifier,
         tag_name: str,
         snapshot_id: int | None = None,
-        time_retained: str | None = None,
+        time_retained: Age | None = None,
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
         """Give a snapshot a name that keeps its files alive."""
@@ -272,7 +289,8 @@ class FileSystemCatalog:
     ) -> PagedList[str]:
         """Return the names of the tags, in order."""
         tags = sorted(self._table(_identifier(identifier)).list_tags())
-        pattern = None if tag_name_prefix is None else f"{tag_name_prefix}%"
+        prefix = arguments.optional(arguments.text, "tag_name_prefix", tag_name_prefix)
+        pattern = None if prefix is None else f"{prefix}%"
         return page(tags, max_results, page_token, pattern=pattern)
 
     def list_branches(self, identifier: str | Identifier) -> list[str]:
@@ -357,25 +375,35 @@ class CatalogFactory:
     """Makes catalogs from Paimon's option keys."""
 
     @staticmethod
-    def create(catalog_options: Mapping[str, str]) -> FileSystemCatalog:
+    def create(catalog_options: Mapping[str, object]) -> FileSystemCatalog:
         """Open a catalog: `warehouse` says where, storage options (`s3.endpoint`, ...) say how to get there.
+
+        A warehouse may be a `pathlib.Path`.
 
         >>> import tempfile
         >>> CatalogFactory.create({"warehouse": tempfile.mkdtemp()}).list_databases()
         []
         """
-        options = {str(key): str(value) for key, value in catalog_options.items()}
+        options = arguments.text_map("catalog_options", catalog_options)
         metastore = options.get("metastore", "filesystem")
         if metastore != "filesystem":
             raise UnsupportedError(f"metastore {metastore!r} is not supported; use 'filesystem'", metastore=metastore)
-        if not options.get("warehouse"):
+        if not options.get("warehouse", "").strip():
             raise InvalidInputError("the catalog option 'warehouse' is missing: give the directory of the databases")
         storage, warehouse = open_storage(options["warehouse"], options)
         return FileSystemCatalog(storage, warehouse.rstrip("/") or "/", options)
 
 
-def _identifier(identifier: str | Identifier) -> Identifier:
-    return Identifier.from_string(identifier) if isinstance(identifier, str) else identifier
+def _identifier(identifier: object) -> Identifier:
+    return identifier if isinstance(identifier, Identifier) else Identifier.from_string(identifier)
+
+
+def _schema(schema: object) -> Schema:
+    """Return the schema of a table to be made, which may be given as an Arrow schema."""
+    if isinstance(schema, pa.Schema):
+        return Schema.from_pyarrow_schema(schema)
+    wanted = "a Schema (Schema.from_pyarrow_schema makes one of Arrow columns) or a pyarrow schema"
+    return arguments.instance("schema", schema, Schema, wanted)
 
 
 def _table_exists(name: Identifier) -> TableAlreadyExistException:

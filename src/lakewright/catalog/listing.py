@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
+from lakewright.spec import arguments
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.values import to_text
@@ -42,8 +42,9 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
     >>> page(["a", "b", "c"], 2, None, pattern=None)
     PagedList(elements=['a', 'b'], next_page_token='b')
     """
-    if max_results is not None and max_results < 1:
-        raise InvalidInputError(f"max_results must be at least 1, not {max_results}")
+    max_results = arguments.optional(arguments.positive, "max_results", max_results)
+    token = arguments.optional(arguments.text, "page_token", token)
+    pattern = arguments.optional(arguments.text, "the pattern of names", pattern)
     wanted = None if pattern is None else re.compile(".*".join(map(re.escape, pattern.split("%"))), re.DOTALL)
     kept = [n for n in names if (token is None or n > token) and (wanted is None or wanted.fullmatch(n))]
     if max_results is None or len(kept) <= max_results:

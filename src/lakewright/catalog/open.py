@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from typing import cast
 
+from lakewright.catalog.system import AuditLog, SystemTable
 from lakewright.errors import BranchNotExistException, TableNotExistException
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Path
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
 from lakewright.storage.base import Storage
@@ -16,7 +21,7 @@ from lakewright.storage.open import open_storage
 from lakewright.table import FileStoreTable
 
 
-def open_table(path: str, options: Mapping[str, str] | None = None) -> FileStoreTable:
+def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileStoreTable:
     """Open the table at a path, without a catalog. `options` are storage options and dynamic table options.
 
     >>> import tempfile, lakewright
@@ -26,17 +31,28 @@ def open_table(path: str, options: Mapping[str, str] | None = None) -> FileStore
     >>> lakewright.open_table(catalog.get_table("d.t").table_path).field_names
     ['a']
     """
-    given = dict(options or {})
-    storage, location = open_storage(path, given)
+    given = {} if options is None else arguments.text_map("options", options)
+    storage, location = open_storage(arguments.path("path", path), given)
     parts = location.rstrip("/").split("/")
     database = parts[-2].removesuffix(".db") if len(parts) > 1 and parts[-2].endswith(".db") else "default"
     branch = given.get(CoreOptions.BRANCH.key())
     return open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
 
 
-def opened(table: FileStoreTable | str) -> FileStoreTable:
+def opened(table: FileStoreTable | Path) -> FileStoreTable:
     """Return a table that is given as such, or by its path, with its newest schema."""
-    return open_table(table) if isinstance(table, str) else table.refreshed()
+    return open_table(table) if isinstance(table, str | os.PathLike) else _table(table).refreshed()
+
+
+def readable(table: FileStoreTable | Path) -> FileStoreTable:
+    """Return a table to read, which may be a system table, that is given as such or by its path."""
+    if isinstance(table, str | os.PathLike):
+        return open_table(table)
+    return cast("FileStoreTable", table) if isinstance(table, SystemTable | AuditLog) else _table(table)
+
+
+def _table(table: object) -> FileStoreTable:
+    return arguments.instance("table", table, FileStoreTable, "a table of a catalog or the path of one")
 
 
 def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileStoreTable:

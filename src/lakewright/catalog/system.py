@@ -14,14 +14,15 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakewright.catalog.listing import partition_name, partition_spec
-from lakewright.errors import ColumnNotExistException, NotFoundError
+from lakewright.errors import ColumnNotExistException, NotFoundError, naming
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
+from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
+from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.predicate import Predicate, PredicateBuilder
-from lakewright.spec.predicate_text import parse_predicate
 from lakewright.spec.rows import decode_row
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import DataField, DataType, RowType
@@ -186,21 +187,23 @@ class SystemReadBuilder:
     projection: tuple[str, ...] | None = None
     limit: int | None = None
 
-    def with_filter(self, predicate: Predicate | str) -> SystemReadBuilder:
+    def with_filter(self, predicate: Filter) -> SystemReadBuilder:
         """Keep only matching rows."""
-        parsed = parse_predicate(predicate, self.source.fields) if isinstance(predicate, str) else predicate
-        return replace(self, predicate=parsed)
+        with naming(self.source.name):
+            return replace(self, predicate=to_predicate(predicate, self.source.fields))
 
-    def with_projection(self, projection: Sequence[str]) -> SystemReadBuilder:
+    def with_projection(self, projection: str | Sequence[str]) -> SystemReadBuilder:
         """Keep only some columns."""
-        for name in projection:
-            if name not in self.source.arrow_schema.names:
-                raise ColumnNotExistException(f"{self.source.name} has no column {name}", column=name)
-        return replace(self, projection=tuple(projection))
+        wanted, known = arguments.names("columns", projection), self.source.arrow_schema.names
+        for name in wanted:
+            if name not in known:
+                hint = arguments.did_you_mean(name, known)
+                raise ColumnNotExistException(f"{self.source.name} has no column {name!r}; {hint}", column=name)
+        return replace(self, projection=wanted)
 
-    def with_limit(self, limit: int) -> SystemReadBuilder:
+    def with_limit(self, limit: int | None) -> SystemReadBuilder:
         """Keep only the first rows."""
-        return replace(self, limit=limit)
+        return replace(self, limit=arguments.optional(arguments.count, "limit", limit))
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder for predicates over the columns."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from lakewright.commit.java_message import FileChanges, decode_java, encode_java
 from lakewright.commit.message_body import MESSAGE_MEMBERS, from_bytes, record, to_bytes
 from lakewright.errors import CorruptTableError, InvalidInputError, InvalidMessageError
+from lakewright.spec import arguments
 from lakewright.spec.datafile import DataFile, IndexFile
 from lakewright.spec.rows import canonical_row, decode_row, row_arity
 from lakewright.spec.snapshot import Snapshot
@@ -82,6 +83,9 @@ class CommitMessage(FileChanges):
     @classmethod
     def deserialize(cls, data: bytes) -> CommitMessage:
         """Read a message, which must be whole, unaltered and harmless."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise arguments.wrong("a commit message", "bytes, as serialize() returns them", data)
+        data = bytes(data)
         if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
             raise InvalidMessageError(f"these bytes are not a commit message of lakewright; {_REMEDY}")
         _, version, length, digest = _HEAD.unpack_from(data)
@@ -108,7 +112,10 @@ class CommitMessage(FileChanges):
         It names neither table nor schema. With `partition_types` the partition gets Java's form, which the messages of
         other implementations may lack.
         """
-        changes = decode_java(data, version)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise arguments.wrong("a commit message", "bytes, as to_java() returns them", data)
+        partition_types = arguments.names("partition_types", partition_types)
+        changes = decode_java(bytes(data), arguments.whole("version", version))
         members = {member.name: getattr(changes, member.name) for member in fields(changes)}
         try:
             types = _types(partition_types)

@@ -19,6 +19,7 @@ from lakewright.commit.committer import Committer, PartitionSpec
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.metadata.store import TableStore
+from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
 
@@ -80,7 +81,7 @@ class TableCommit:
 
     def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
         """Delete the files of messages that will not be committed; what may be published is left alone."""
-        self._committer.abort(tuple(commit_messages))
+        self._committer.abort(_messages(commit_messages))
 
     def add_commit_callback(self, callback: Callback) -> None:
         """Call a function, or the `call` of an object, with a `CommitContext` after every published commit."""
@@ -176,7 +177,7 @@ class BatchTableCommit(TableCommit):
         if self._overwrite is not None:
             return self._replace(commit_messages, self._overwrite, snapshot_properties)
         self._check_open()
-        started, messages = time.monotonic(), tuple(commit_messages)
+        started, messages = time.monotonic(), _messages(commit_messages)
         snapshot = self._committer.commit(
             messages,
             properties=_text_map(snapshot_properties),
@@ -188,7 +189,7 @@ class BatchTableCommit(TableCommit):
         self, messages: Sequence[CommitMessage], static_partitions: PartitionSpec | None = None
     ) -> CommitResult:
         """Replace the partitions of the new files, or those that agree with a spec, by the messages."""
-        return self._replace(messages, static_partitions or {}, None)
+        return self._replace(messages, _spec(static_partitions), None)
 
     def truncate_table(self) -> CommitResult:
         """Remove all rows of the table in one snapshot."""
@@ -196,17 +197,18 @@ class BatchTableCommit(TableCommit):
         started = time.monotonic()
         return self._finish(self._committer.truncate(), (), MAX_LONG, started)
 
-    def truncate_partitions(self, partitions: Sequence[PartitionSpec]) -> CommitResult:
+    def truncate_partitions(self, partitions: PartitionSpec | Sequence[PartitionSpec]) -> CommitResult:
         """Remove all rows of the partitions that agree with one of the specs, which may leave columns out."""
         self._check_open()
         started = time.monotonic()
-        return self._finish(self._committer.truncate(tuple(partitions)), (), MAX_LONG, started)
+        specs = arguments.specs("partitions", partitions)
+        return self._finish(self._committer.truncate(specs), (), MAX_LONG, started)
 
     def _replace(
         self, commit_messages: Sequence[CommitMessage], spec: PartitionSpec, properties: Mapping[str, str] | None
     ) -> CommitResult:
         self._check_open()
-        started, messages = time.monotonic(), tuple(commit_messages)
+        started, messages = time.monotonic(), _messages(commit_messages)
         snapshot = self._committer.overwrite(messages, static_partition=spec, properties=_text_map(properties))
         return self._finish(snapshot, messages, MAX_LONG, started)
 
@@ -232,14 +234,14 @@ class StreamTableCommit(TableCommit):
     ) -> CommitResult:
         """Publish the messages of one identifier; an empty one makes a snapshot too, which records progress."""
         self._check_open()
-        started, messages = time.monotonic(), tuple(commit_messages)
+        started, messages, identifier = time.monotonic(), _messages(commit_messages), _identifier(commit_identifier)
         snapshot = self._committer.commit(
             messages,
-            commit_identifier,
+            identifier,
             properties=_text_map(snapshot_properties),
             ignore_empty=self._ignore_empty(default=False),
         )
-        return self._finish(snapshot, messages, commit_identifier, started)
+        return self._finish(snapshot, messages, identifier, started)
 
     def overwrite(
         self,
@@ -249,21 +251,39 @@ class StreamTableCommit(TableCommit):
     ) -> CommitResult:
         """Replace the partitions of the new files, or those that agree with a spec, under one identifier."""
         self._check_open()
-        started, messages = time.monotonic(), tuple(commit_messages)
-        snapshot = self._committer.overwrite(messages, commit_identifier, static_partition=static_partitions or {})
-        return self._finish(snapshot, messages, commit_identifier, started)
+        started, messages, identifier = time.monotonic(), _messages(commit_messages), _identifier(commit_identifier)
+        spec = _spec(static_partitions)
+        snapshot = self._committer.overwrite(messages, identifier, static_partition=spec)
+        return self._finish(snapshot, messages, identifier, started)
 
     def filter_and_commit(self, commit_messages: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit, in the order of the identifiers, what this user has not committed yet; return how many that were."""
         self._check_open()
-        pending = self._committer.filter_committed(commit_messages)
+        if not isinstance(commit_messages, Mapping):
+            raise arguments.wrong("commit_messages", "a dict from identifiers to messages", commit_messages)
+        given = {_identifier(identifier): _messages(found) for identifier, found in commit_messages.items()}
+        pending = self._committer.filter_committed(given)
         for identifier in pending:
-            self.commit(commit_messages[identifier], identifier)
+            self.commit(given[identifier], identifier)
         return len(pending)
 
 
+def _messages(given: object) -> tuple[CommitMessage, ...]:
+    wanted = "commit messages, as prepare_commit() returns them"
+    return arguments.instances("commit_messages", given, CommitMessage, wanted)
+
+
+def _identifier(given: object) -> int:
+    return arguments.whole("commit_identifier", given)
+
+
+def _spec(given: object) -> dict[str, object]:
+    return {} if given is None else arguments.mapping("static_partitions", given)
+
+
 def _text_map(properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    for key, value in (properties or {}).items():
+    given = {} if properties is None else arguments.mapping("snapshot_properties", properties)
+    for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidInputError(f"snapshot properties are text, not {key!r}: {value!r}")
+            raise arguments.wrong(f"the snapshot property {key!r}", "a text", value)
     return properties

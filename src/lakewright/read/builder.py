@@ -25,14 +25,15 @@ from lakewright.read.explain import ExplainResult, explain
 from lakewright.read.incremental import asks_for_changes, plan_between
 from lakewright.read.lanes import in_order
 from lakewright.read.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
-from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection
+from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
 from lakewright.read.split import DataSplit, Row
+from lakewright.spec import arguments
+from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, bind, normalise
-from lakewright.spec.predicate_text import parse_predicate
+from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.supported import check_supported_for_read
 from lakewright.spec.types import DataField
@@ -40,6 +41,7 @@ from lakewright.spec.types import DataField
 if TYPE_CHECKING:
     import pandas as pd
 
+_THREADS_MAX = 1024
 _AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
 
 Shape = Callable[[Sequence[DataSplit]], list[DataSplit]]
@@ -75,15 +77,18 @@ class TableScan:
 
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
         """Plan the share of one of several workers only; the shares have equally many rows."""
-        return self._shaped(partial(sharded, index=idx_of_this_subtask, count=number_of_para_subtasks))
+        index, count = _shard(idx_of_this_subtask, number_of_para_subtasks)
+        return self._shaped(partial(sharded, index=index, count=count))
 
     def with_slice(self, start_pos: int, end_pos: int) -> Self:
         """Plan only the rows from one position of the whole plan up to another."""
-        return self._shaped(partial(sliced, start=start_pos, end=end_pos))
+        start, end = arguments.whole("start_pos", start_pos), arguments.whole("end_pos", end_pos)
+        return self._shaped(partial(sliced, start=start, end=end))
 
     def with_chunk_shuffle(self, seed: int, chunk_size: int) -> Self:
         """Plan chunks of so many rows in an order that only the seed decides."""
-        return self._shaped(partial(shuffled, seed=seed, chunk_rows=chunk_size))
+        rows = arguments.whole("chunk_size", chunk_size)
+        return self._shaped(partial(shuffled, seed=arguments.whole("seed", seed), chunk_rows=rows))
 
     def _shaped(self, shape: Shape) -> Self:
         shape([])  # a shape that cannot be is refused here, not when the plan is made
@@ -192,8 +197,16 @@ class TableRead:
         parallelism: int | None = None,
     ) -> Any:  # noqa: ANN401 - as above
         """Read splits and register them as a view of a duckdb connection, a new one where none is given."""
-        connection = _optional("duckdb").connect() if connection is None else connection
-        connection.register(table_name, self.to_arrow(splits, parallelism))
+        name = arguments.text("table_name", table_name)
+        duckdb = _optional("duckdb")
+        if connection is not None:
+            arguments.instance("connection", connection, duckdb.DuckDBPyConnection, "a connection of duckdb")
+        rows = self.to_arrow(splits, parallelism)
+        connection = duckdb.connect() if connection is None else connection
+        try:
+            connection.register(name, rows)
+        except duckdb.Error as error:
+            raise InvalidInputError(f"duckdb cannot name a view {arguments.shown(name)}: {error}") from error
         return connection
 
     def to_spark(self, splits: Sequence[DataSplit] | None = None, override_num_partitions: int | None = None) -> Any:  # noqa: ANN401 - a frame of pyspark, an optional package
@@ -217,15 +230,14 @@ class TableRead:
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:
             return self._store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
-        if parallelism < 1:
-            raise InvalidInputError(f"parallelism is at least 1, not {parallelism}")
-        return parallelism
+        return arguments.whole("parallelism", parallelism, 1, _THREADS_MAX)
 
     def _batches(
         self, splits: Sequence[DataSplit] | None, threads: int, ahead_max: int | None
     ) -> Iterator[pa.RecordBatch]:
         if splits is None:
             splits = self.new_plan().splits()
+        splits = arguments.instances("splits", splits, DataSplit, "splits of a plan")
         reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
@@ -259,31 +271,34 @@ class ReadBuilder:
         """What the rows must fulfil."""
         return self._predicate
 
-    def with_filter(self, predicate: Predicate | str | None) -> Self:
-        """Keep rows that fulfil a predicate, or a filter text such as `id > 3 AND name LIKE 'a%'`; calls add up."""
+    def with_filter(self, predicate: Filter | None) -> Self:
+        """Keep rows that fulfil a predicate, or a filter text such as `id > 3 AND name LIKE 'a%'`; calls add up.
+
+        Expressions of Arrow (`pc.field("id") > 3`) and polars (`pl.col("id") > 3`) mean the same.
+        """
         if predicate is None:
             return self
-        fields = self._all_fields()
-        bound = parse_predicate(predicate, fields) if isinstance(predicate, str) else bind(predicate, fields)
+        with naming(self._store.name):
+            bound = to_predicate(predicate, self._all_fields())
         self._predicate = normalise(and_predicates((self._predicate, bound)))
         return self
 
-    def with_projection(self, projection: Sequence[str] | Mapping[str, str] | None) -> Self:
+    def with_projection(self, projection: str | Sequence[str] | Mapping[str, str] | None) -> Self:
         """Read some columns, in this order. `a.b` gives the field of a ROW as column `a_b`; a mapping names columns."""
-        plan_projection(self._store.schema.fields, projection, hidden=self._hidden_fields())
-        self._columns = projection
+        with naming(self._store.name):
+            columns = to_columns("columns", projection)
+            plan_projection(self._store.schema.fields, columns, hidden=self._hidden_fields())
+        self._columns = columns
         return self
 
     def with_limit(self, limit: int | None) -> Self:
         """Read no more than this many rows."""
-        if limit is not None and limit < 0:
-            raise InvalidInputError(f"a limit is 0 or more, not {limit}")
-        self._limit = limit
+        self._limit = arguments.optional(arguments.count, "limit", limit)
         return self
 
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
         """Read the share of one of several workers only."""
-        self._shard = (idx_of_this_subtask, number_of_para_subtasks)
+        self._shard = _shard(idx_of_this_subtask, number_of_para_subtasks)
         return self
 
     def with_include_row_kind(self, include: bool = True, column: str = ROW_KIND) -> Self:  # noqa: FBT001, FBT002 - pypaimon's signature
@@ -291,7 +306,8 @@ class ReadBuilder:
 
         Reads of what changed give rows that went away only where this column can say so.
         """
-        self._kind_column = column if include else None
+        named = arguments.text("column", column)
+        self._kind_column = named if arguments.flag("include", include) else None
         self._projection()  # a column of that name is refused here
         return self
 
@@ -319,6 +335,7 @@ class ReadBuilder:
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature
         """Plan the read and say what it would do."""
+        arguments.flag("verbose", verbose)
         plan = self.new_scan().plan()
         result = explain(self._store, plan.snapshot, plan.funnel, plan.splits(), self._predicate)
         names = None if self._columns is None else tuple(f.name for f in self.read_type())
@@ -340,6 +357,10 @@ class ReadBuilder:
 
     def _all_fields(self) -> tuple[DataField, ...]:
         return (*self._store.schema.fields, *self._hidden_fields())
+
+
+def _shard(index: object, count: object) -> tuple[int, int]:
+    return arguments.whole("idx_of_this_subtask", index), arguments.whole("number_of_para_subtasks", count)
 
 
 def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

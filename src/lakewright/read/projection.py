@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
+from lakewright.spec import arguments
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.keyed import INSERT, KIND_NAMES, SEQUENCE_NUMBER
 from lakewright.spec.predicate import TRUE, Predicate, resolve_path
@@ -100,13 +101,18 @@ def plan_projection(
     )
 
 
+def to_columns(argument: str, given: object) -> tuple[str, ...] | dict[str, str] | None:
+    """Return columns as a caller names them: one, several, or a mapping from new names to columns; None is all."""
+    if given is None or not isinstance(given, Mapping):
+        return None if given is None else arguments.names(argument, given)
+    return {name: arguments.text(argument, column) for name, column in arguments.mapping(argument, given).items()}
+
+
 def _named(
     fields: Sequence[DataField], columns: Sequence[str] | Mapping[str, str] | None
 ) -> Iterable[tuple[str | None, str]]:
     if columns is None:
         return [(field.name, field.name) for field in fields]
-    if isinstance(columns, str):
-        raise InvalidInputError(f"a projection is a list of columns, not the text {columns!r}")
     if isinstance(columns, Mapping):
         return list(columns.items())
     return [(None, name) for name in columns]

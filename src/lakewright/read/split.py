@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from lakewright.errors import CorruptTableError, InvalidMessageError
+from lakewright.spec import arguments
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.file_rows import decode_file, encode_file
 from lakewright.spec.rows import decode_row
@@ -181,6 +182,9 @@ class DataSplit:
     @classmethod
     def deserialize(cls, data: bytes) -> DataSplit:
         """Read a split from bytes that `serialize` made."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise arguments.wrong("a split", "bytes, as serialize() returns them", data)
+        data = bytes(data)
         if len(data) < _HEAD.size or data[: len(_MAGIC)] != _MAGIC:
             raise InvalidMessageError("these bytes are no split of lakewright")
         _, version, length, digest = _HEAD.unpack_from(data)

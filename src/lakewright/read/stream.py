@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Self, TypeAlias
 
@@ -36,6 +37,8 @@ from lakewright.read.incremental import (
 )
 from lakewright.read.plan import deletions_of, plan_splits
 from lakewright.read.scan import check_readable, local_millis, pick_snapshot, scan
+from lakewright.spec import arguments
+from lakewright.spec.filters import Filter
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
@@ -89,16 +92,13 @@ class StreamScan:
 
     def restore(self, next_snapshot: int | None) -> None:
         """Go on at a snapshot that `checkpoint` gave; None begins anew."""
-        if next_snapshot is not None and next_snapshot < 1:
-            raise InvalidInputError(
-                f"{self._store.name}: a stream goes on at snapshot 1 or later, not at {next_snapshot}",
-                table=self._store.name,
-                snapshot_id=next_snapshot,
-            )
-        self._next = next_snapshot
+        with naming(self._store.name):
+            self._next = None if next_snapshot is None else arguments.whole("next_snapshot", next_snapshot, 1)
 
     def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
         """Record that everything before a snapshot was processed; without a consumer id nothing is recorded."""
+        if next_snapshot is not None:
+            arguments.whole("next_snapshot", next_snapshot, 1)
         if self._consumer_id is None or next_snapshot is None or next_snapshot == self._recorded:
             return
         self._store.check_same_table()
@@ -122,6 +122,7 @@ class StreamScan:
 
     def plan_state(self, snapshot_id: int) -> Plan:
         """Plan the whole state at a snapshot, as a stream that begins there reads it."""
+        snapshot_id = arguments.whole("snapshot_id", snapshot_id)
         snapshot = self._store.snapshots.find(snapshot_id)
         if snapshot is None:  # a tag may keep it, and the options may name that tag
             picked = pick_snapshot(self._store)
@@ -316,12 +317,12 @@ class StreamReadBuilder:
         self._consumer_id = store.options.get(CoreOptions.CONSUMER_ID)
         self._poll_interval_ms = POLL_INTERVAL_MS
 
-    def with_filter(self, predicate: Predicate | str | None) -> Self:
+    def with_filter(self, predicate: Filter | None) -> Self:
         """Keep changes whose row fulfils a predicate, or a filter text; calls add up."""
         self._rows.with_filter(predicate)
         return self
 
-    def with_projection(self, projection: Sequence[str] | Mapping[str, str] | None) -> Self:
+    def with_projection(self, projection: str | Sequence[str] | Mapping[str, str] | None) -> Self:
         """Read some columns, in this order."""
         self._rows.with_projection(projection)
         return self
@@ -333,9 +334,7 @@ class StreamReadBuilder:
 
     def with_poll_interval_ms(self, poll_interval_ms: int) -> Self:
         """Wait so long before looking for a new snapshot again."""
-        if poll_interval_ms < 0:
-            raise InvalidInputError(f"a poll interval is 0 ms or more, not {poll_interval_ms}")
-        self._poll_interval_ms = poll_interval_ms
+        self._poll_interval_ms = arguments.count("poll_interval_ms", poll_interval_ms)
         return self
 
     def with_consumer_id(self, consumer_id: str) -> Self:
@@ -347,10 +346,14 @@ class StreamReadBuilder:
 
     def with_buckets(self, bucket_ids: Collection[int]) -> Self:
         """Read some buckets only, so that several readers can share a table."""
-        return self.with_bucket_filter(frozenset(bucket_ids).__contains__)
+        given = list(bucket_ids) if isinstance(bucket_ids, AbstractSet) else bucket_ids
+        buckets = arguments.items("bucket_ids", given, "a list of buckets")
+        return self.with_bucket_filter(frozenset(arguments.whole("bucket_ids", one) for one in buckets).__contains__)
 
     def with_bucket_filter(self, bucket_filter: Callable[[int], bool] | None) -> Self:
         """Read only the buckets for which a function says True."""
+        if bucket_filter is not None:
+            arguments.function("bucket_filter", bucket_filter)
         self._keep_bucket = bucket_filter
         return self
 

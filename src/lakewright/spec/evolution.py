@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import count
 from typing import TypeAlias
 
 from lakewright.errors import ColumnAlreadyExistException, InvalidInputError
+from lakewright.spec import arguments
+from lakewright.spec.moves import Move, Position
 from lakewright.spec.option_changes import (
     check_option_change,
     options_naming,
@@ -33,8 +34,8 @@ from lakewright.spec.types import (
     RowType,
     highest_field_id,
     numbered_type,
-    parse_type,
     row_parts,
+    to_type,
     types_inside,
     with_nullable,
 )
@@ -44,44 +45,6 @@ Path: TypeAlias = tuple[str, ...]
 Siblings: TypeAlias = tuple[DataField, ...]
 
 _PART_DEPTH = 3  # of the path to a field of the rows inside an array or a map: column, `element` or `value`, field
-
-
-class Position(StrEnum):
-    """Where a column goes."""
-
-    FIRST = "FIRST"
-    AFTER = "AFTER"
-    BEFORE = "BEFORE"
-    LAST = "LAST"
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A column and its new place among its siblings."""
-
-    field_name: str
-    reference_field_name: str | None
-    position: Position
-
-    @staticmethod
-    def first(field_name: str) -> Move:
-        """Move a column before all others."""
-        return Move(field_name, None, Position.FIRST)
-
-    @staticmethod
-    def last(field_name: str) -> Move:
-        """Move a column behind all others."""
-        return Move(field_name, None, Position.LAST)
-
-    @staticmethod
-    def after(field_name: str, reference_field_name: str) -> Move:
-        """Move a column right behind another."""
-        return Move(field_name, reference_field_name, Position.AFTER)
-
-    @staticmethod
-    def before(field_name: str, reference_field_name: str) -> Move:
-        """Move a column right before another."""
-        return Move(field_name, reference_field_name, Position.BEFORE)
 
 
 class SchemaChange:
@@ -100,7 +63,13 @@ class SchemaChange:
         field_name: FieldName, data_type: DataType | str, comment: str | None = None, move: Move | None = None
     ) -> SchemaChange:
         """Add a column. It must be nullable: rows that exist have no value for it."""
-        return AddColumn(_path(field_name), _type(data_type), comment, move)
+        place = arguments.optional(_move, "move", move)
+        return AddColumn(
+            _path(field_name),
+            _type(data_type),
+            arguments.remark("comment", comment),
+            place,
+        )
 
     @staticmethod
     def drop_column(field_name: FieldName) -> SchemaChange:
@@ -110,7 +79,7 @@ class SchemaChange:
     @staticmethod
     def rename_column(field_name: FieldName, new_name: str) -> SchemaChange:
         """Give a column another name."""
-        return RenameColumn(_path(field_name), new_name)
+        return RenameColumn(_path(field_name), arguments.plain_text("new_name", new_name))
 
     @staticmethod
     def update_column_type(
@@ -131,37 +100,37 @@ class SchemaChange:
     @staticmethod
     def update_column_nullability(field_name: FieldName, new_nullability: bool) -> SchemaChange:  # noqa: FBT001 - pypaimon's signature
         """Say whether a column may hold nulls."""
-        return UpdateNullability(_path(field_name), new_nullability)
+        return UpdateNullability(_path(field_name), arguments.flag("new_nullability", new_nullability))
 
     @staticmethod
     def update_column_comment(field_name: FieldName, comment: str | None) -> SchemaChange:
         """Describe a column; None removes the description."""
-        return UpdateDescription(_path(field_name), comment)
+        return UpdateDescription(_path(field_name), arguments.remark("comment", comment))
 
     @staticmethod
     def update_column_default_value(field_name: FieldName, default_value: str | None) -> SchemaChange:
         """Set what later writes put in place of a null; None removes it."""
-        return UpdateDefault(_path(field_name), default_value)
+        return UpdateDefault(_path(field_name), arguments.remark("default_value", default_value))
 
     @staticmethod
     def update_column_position(move: Move) -> SchemaChange:
         """Move a column to another place."""
-        return UpdatePosition(move)
+        return UpdatePosition(_move("move", move))
 
     @staticmethod
     def set_option(key: str, value: object) -> SchemaChange:
         """Set an option of the table."""
-        return SetOption(key, option_text(key, value))
+        return SetOption(arguments.text("key", key), option_text(key, value))
 
     @staticmethod
     def remove_option(key: str) -> SchemaChange:
         """Let an option fall back to its default."""
-        return SetOption(key, None)
+        return SetOption(arguments.text("key", key), None)
 
     @staticmethod
     def update_comment(comment: str | None) -> SchemaChange:
         """Describe the table; None removes the description."""
-        return UpdateComment(comment)
+        return UpdateComment(arguments.remark("comment", comment))
 
     @staticmethod
     def drop_primary_key() -> SchemaChange:
@@ -545,15 +514,16 @@ def _has_blob(dtype: DataType) -> bool:
     return any(isinstance(part, AtomicType) and part.root == "BLOB" for part in types_inside(dtype))
 
 
+def _move(argument: str, value: object) -> Move:
+    return arguments.instance(argument, value, Move, "a Move, such as Move.first('a')")
+
+
 def _path(field_name: FieldName) -> Path:
-    path = (field_name,) if isinstance(field_name, str) else tuple(field_name)
-    if not path or not all(isinstance(segment, str) for segment in path):
-        raise InvalidInputError(f"a column is named by a text or a list of texts, not by {field_name!r}")
-    return path
+    return arguments.path_of_names("field_name", field_name)
 
 
 def _type(data_type: DataType | str) -> DataType:
-    return parse_type(data_type) if isinstance(data_type, str) else data_type
+    return to_type("data_type", data_type)
 
 
 def _spelled(path: Path) -> str:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 from lakewright.errors import InvalidInputError
+from lakewright.spec import arguments
 
 MAIN_BRANCH = "main"
 _BRANCH_PREFIX = "branch_"
@@ -37,6 +38,12 @@ class Identifier:
         branch: str | None = None,
         system_table: str | None = None,
     ) -> None:
+        for argument, given in (("branch", branch), ("system_table", system_table)):
+            arguments.optional(arguments.text, argument, given)
+        if not isinstance(database, str) or not isinstance(object, str | None):
+            raise arguments.wrong(
+                "an identifier", "a database and a table as texts", database if isinstance(object, str) else object
+            )
         whole = f"{database}.{object}"
         table, own_branch, own_system = _object_parts(object or "", whole)
         if (branch and own_branch) or (system_table and own_system):
@@ -56,12 +63,13 @@ class Identifier:
         return cls(database, table, branch, system_table)
 
     @classmethod
-    def from_string(cls, full_name: str) -> Identifier:
+    def from_string(cls, full_name: object) -> Identifier:
         """Read a name such as `db.table`, `db.table$snapshots` or `db.table$branch_b$files`."""
         match = _FULL_NAME.fullmatch(full_name) if isinstance(full_name, str) else None
         if match is None:
             raise InvalidInputError(
-                f"a table is named database.table, not {full_name!r}; a name with a dot needs back-quotes",
+                f"a table is named database.table, not {arguments.shown(full_name)}; a name with a dot needs "
+                "back-quotes",
                 name=full_name,
             )
         return cls(_unquoted(match[1]), _unquoted(match[2]))

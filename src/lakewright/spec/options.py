@@ -119,6 +119,8 @@ class ConfigOption(Generic[T]):
 
     def parse(self, text: str) -> T:
         """Read a value of this option."""
+        if not isinstance(text, str):
+            raise InvalidInputError(f"the value of the option {self.name!r} is a text, not {type(text).__name__}")
         try:
             return self.kind.read(text)
         except ValueError:
@@ -176,14 +178,20 @@ def option_text(key: str, value: object) -> str:
             return value.value
         case str():
             return value
-        case int() | float():
+        case int() | float() if abs(value) < 10**100:
             return str(value)
         case _:
             raise InvalidInputError(
-                f"the option {key!r} needs a text, a number or a boolean as value, not {type(value).__name__}",
+                f"the option {key!r} needs a text, a number or a boolean as value, not a {type(value).__name__}",
                 option=key,
                 value=value,
             )
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str) or not key.strip():
+        raise InvalidInputError(f"the key of an option is a text, not {key if isinstance(key, int) else type(key)!r}")
+    return str(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,7 +486,9 @@ class CoreOptions:
     @classmethod
     def from_dict(cls, options: Mapping[str, object]) -> CoreOptions:
         """Take a map of options; numbers and booleans become text."""
-        return cls({key: option_text(key, value) for key, value in options.items()})
+        if not isinstance(options, Mapping):
+            raise InvalidInputError(f"options are a dict of keys and values, not {type(options).__name__}")
+        return cls({_key(key): option_text(key, value) for key, value in options.items()})
 
     def to_map(self) -> dict[str, str]:
         """Return a copy of the text map."""
@@ -486,6 +496,8 @@ class CoreOptions:
 
     def get(self, option: ConfigOption[T], default: T | None = None) -> T:
         """Return the value of an option; where it is not set, the given default, else the option's own."""
+        if not isinstance(option, ConfigOption):
+            raise InvalidInputError(f"an option is one of CoreOptions, such as CoreOptions.BUCKET, not {type(option)}")
         for key in (option.name, *option.old_names):
             if (text := self.values.get(key)) is not None:
                 return option.parse(text)
@@ -546,6 +558,8 @@ class CoreOptions:
 
     def target_file_size(self, *, has_primary_key: bool) -> int:
         """Return the size in bytes at which a data file is closed and the next one begins."""
+        if not isinstance(has_primary_key, bool):
+            raise InvalidInputError(f"has_primary_key is True or False, not {type(has_primary_key).__name__}")
         return self.get(CoreOptions.TARGET_FILE_SIZE) or (128 if has_primary_key else 256) * MIB
 
     def num_sorted_runs_stop_trigger(self) -> int:

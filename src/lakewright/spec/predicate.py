@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import reduce
 from typing import Any
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.spec import arguments
 from lakewright.spec.comparison import (
     ORDERED,
     PATTERNS,
@@ -92,6 +92,8 @@ class Predicate:
 
     def to_arrow(self, schema: pa.Schema | None = None) -> pc.Expression:
         """Return it as an Arrow expression; where a schema is given, literals take the types it has."""
+        if schema is not None:
+            arguments.instance("schema", schema, pa.Schema, "a pyarrow schema")
 
         def column(leaf: Predicate) -> tuple[Any, pa.DataType | None]:
             if schema is None:
@@ -133,9 +135,9 @@ def or_predicates(predicates: Iterable[Predicate]) -> Predicate:
 
 def _join(method: str, predicates: Iterable[Predicate], neutral: Predicate, absorbing: Predicate) -> Predicate:
     flat: list[Predicate] = []
-    for predicate in predicates:
-        if not isinstance(predicate, Predicate):
-            raise InvalidInputError(f"{predicate!r} is no predicate; make one with a PredicateBuilder")
+    for predicate in arguments.instances(
+        "predicates", predicates, Predicate, "predicates that a PredicateBuilder made"
+    ):
         flat.extend(predicate.children if predicate.method == method else (predicate,))
     if any(p.method == absorbing.method for p in flat):
         return absorbing
@@ -155,7 +157,8 @@ class PredicateBuilder:
     """
 
     def __init__(self, fields: Sequence[DataField]) -> None:
-        self._fields = {field.name: field for field in fields}
+        checked = arguments.instances("fields", fields, DataField, "fields, such as those of a table")
+        self._fields = {field.name: field for field in checked}
 
     def equal(self, field: str, literal: object) -> Predicate:
         """Keep rows whose value equals the literal."""
@@ -235,7 +238,7 @@ class PredicateBuilder:
 
     def not_predicate(self, predicate: Predicate) -> Predicate:
         """Keep rows of which the predicate is false; unknown stays unknown."""
-        return ~predicate
+        return ~and_predicates((predicate,))
 
     def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:
         """Return the path and type that a column's name, or a path into a ROW such as `a.b`, stands for."""
@@ -285,17 +288,19 @@ class PredicateBuilder:
 
 def resolve_path(fields: Mapping[str, DataField], name: str) -> tuple[tuple[str, ...], DataType]:
     """Find the column of that name, or the ROW field that a dotted path leads to."""
+    if not isinstance(name, str):
+        raise arguments.wrong("a column", "its name as text", name)
     if name in fields:
         return (name,), fields[name].type
-    head, dot, rest = str(name).partition(".")
+    head, dot, rest = name.partition(".")
     if dot and head in fields:
         inner = fields[head].type
         if isinstance(inner, RowType):
             path, dtype = resolve_path({f.name: f for f in inner.fields}, rest)
             return (head, *path), dtype
-    close = get_close_matches(str(name), fields, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"the columns are {', '.join(fields)}"
-    raise ColumnNotExistException(f"there is no column {name!r}; {hint}", column=name)
+    raise ColumnNotExistException(
+        f"there is no column {arguments.shown(name)}; {arguments.did_you_mean(name, fields)}", column=name
+    )
 
 
 def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:

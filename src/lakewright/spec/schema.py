@@ -22,6 +22,7 @@ from typing import TypeGuard
 import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, CorruptTableError, InvalidInputError, UnsupportedError
+from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema, to_arrow_schema
 from lakewright.spec.option_changes import FIELD_OPTION
 from lakewright.spec.options import ChangelogProducer, ConfigOption, CoreOptions, MergeEngine, option_text
@@ -77,28 +78,30 @@ class Schema:
     def __init__(
         self,
         fields: Iterable[DataField] | None = None,
-        partition_keys: Iterable[str] | None = None,
-        primary_keys: Iterable[str] | None = None,
+        partition_keys: str | Iterable[str] | None = None,
+        primary_keys: str | Iterable[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
     ) -> None:
         put = object.__setattr__
-        put(self, "fields", tuple(fields or ()))
+        wanted = "fields; Schema.from_pyarrow_schema takes an Arrow schema"
+        put(self, "fields", () if fields is None else arguments.instances("fields", fields, DataField, wanted))
         put(self, "partition_keys", _key_names("partition_keys", partition_keys))
         put(self, "primary_keys", _key_names("primary_keys", primary_keys))
-        put(self, "options", CoreOptions.from_dict(options or {}).to_map())
-        put(self, "comment", comment)
+        put(self, "options", {} if options is None else CoreOptions.from_dict(options).to_map())
+        put(self, "comment", arguments.remark("comment", comment))
 
     @classmethod
     def from_pyarrow_schema(
         cls,
         pa_schema: pa.Schema,
-        partition_keys: Iterable[str] | None = None,
-        primary_keys: Iterable[str] | None = None,
+        partition_keys: str | Iterable[str] | None = None,
+        primary_keys: str | Iterable[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
     ) -> Schema:
         """Take the columns from an Arrow schema."""
+        arguments.instance("pa_schema", pa_schema, pa.Schema, "a pyarrow schema")
         return cls(from_arrow_schema(pa_schema), partition_keys, primary_keys, options, comment)
 
 
@@ -136,10 +139,10 @@ class TableSchema:
 
     def field(self, name: str) -> DataField:
         """Return a column by its name."""
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise column_not_found(name, self.field_names) from None
+        found = self._by_name.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise column_not_found(name, self.field_names)
+        return found
 
     @cached_property
     def partition_fields(self) -> tuple[DataField, ...]:
@@ -213,6 +216,8 @@ class TableSchema:
     @classmethod
     def from_json(cls, text: str | bytes, *, path: str) -> TableSchema:
         """Read a schema file; `path` is for messages."""
+        if not isinstance(text, str | bytes):
+            raise arguments.wrong("a schema file", "text or bytes", text)
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as cause:
@@ -284,10 +289,8 @@ def check_schema(schema: TableSchema) -> None:
         raise InvalidInputError(f"a name, comment or option of the schema is not valid Unicode: {cause}") from cause
 
 
-def _key_names(argument: str, names: Iterable[str] | None) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise InvalidInputError(f"{argument} takes a list of names: write [{names!r}], not {names!r}")
-    return tuple(names or ())
+def _key_names(argument: str, names: object) -> tuple[str, ...]:
+    return () if names is None else arguments.names(argument, names)
 
 
 def _moved_keys(

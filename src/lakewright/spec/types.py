@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import ClassVar, Self, TypeAlias
 
 from lakewright.errors import InvalidInputError
+from lakewright.spec import arguments
 
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -69,13 +70,15 @@ class AtomicType:
     scale: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        arguments.text("a type", self.type)
+        arguments.flag("nullable", self.nullable)
         root, numbers, nullable = _atomic_parts(self.type)
         put = object.__setattr__
         put(self, "root", root)
         put(self, "length", numbers[0] if root in _LENGTH else 0)
         put(self, "precision", numbers[0] if root in TIMESTAMP_ROOTS | {"DECIMAL", "TIME"} else 0)
         put(self, "scale", numbers[1] if root == "DECIMAL" else 0)
-        put(self, "nullable", self.nullable and nullable)
+        put(self, "nullable", bool(self.nullable) and nullable)
         put(self, "type", _atomic_text(root, numbers, self.type))
 
     def __str__(self) -> str:
@@ -109,8 +112,8 @@ class _Elements(_Nested):
     element: DataType
 
     def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", nullable)
-        object.__setattr__(self, "element", element_type)
+        object.__setattr__(self, "nullable", arguments.flag("nullable", nullable))
+        object.__setattr__(self, "element", to_type("element_type", element_type))
 
     def __str__(self) -> str:
         return _suffix(f"{self.keyword}<{self.element}>", self.nullable)
@@ -153,9 +156,9 @@ class MapType(_Nested):
     value: DataType
 
     def __init__(self, nullable: bool, key_type: DataType, value_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", nullable)
-        object.__setattr__(self, "key", key_type)
-        object.__setattr__(self, "value", value_type)
+        object.__setattr__(self, "nullable", arguments.flag("nullable", nullable))
+        object.__setattr__(self, "key", to_type("key_type", key_type))
+        object.__setattr__(self, "value", to_type("value_type", value_type))
 
     def __str__(self) -> str:
         return _suffix(f"MAP<{self.key}, {self.value}>", self.nullable)
@@ -191,9 +194,18 @@ class DataField:
     description: str | None = None
     default_value: str | None = None
 
+    def __post_init__(self) -> None:
+        arguments.whole("the id of a field", self.id)
+        arguments.plain_text("the name of a field", self.name)
+        object.__setattr__(self, "type", to_type("the type of a field", self.type))
+        arguments.remark("description", self.description)
+        arguments.remark("default_value", self.default_value)
+
     @classmethod
     def from_dict(cls, data: Mapping[str, JSON]) -> DataField:
         """Read the JSON of the schema file."""
+        if not isinstance(data, Mapping):
+            raise arguments.wrong("a field of a schema", "a dict with id, name and type", data)
         missing = {"id", "name", "type"} - data.keys()
         if missing:
             raise InvalidInputError(f"a field of a schema lacks {sorted(missing)}: {dict(data)!r}")
@@ -227,8 +239,8 @@ class RowType(_Nested):
     fields: tuple[DataField, ...]
 
     def __init__(self, nullable: bool, fields: Iterable[DataField]) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", nullable)
-        object.__setattr__(self, "fields", tuple(fields))
+        object.__setattr__(self, "nullable", arguments.flag("nullable", nullable))
+        object.__setattr__(self, "fields", arguments.instances("fields", fields, DataField, "fields"))
 
     def __str__(self) -> str:
         inner = ", ".join(f"`{f.name}` {f.type}" for f in self.fields)
@@ -242,6 +254,15 @@ class RowType(_Nested):
 DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType | VectorType
 
 
+def to_type(argument: str, value: object) -> DataType:
+    """Return a data type that a caller gives as such, or as text such as `INT`."""
+    if isinstance(value, str):
+        return parse_type(value)
+    if not isinstance(value, AtomicType | ArrayType | MapType | MultisetType | RowType | VectorType):
+        raise arguments.wrong(argument, "a data type, such as AtomicType('INT') or 'INT'", value)
+    return value
+
+
 def parse_type(data: JSON) -> DataType:
     """Read a type from the JSON of a schema file: text for scalars, an object for the rest.
 
@@ -251,7 +272,7 @@ def parse_type(data: JSON) -> DataType:
     if isinstance(data, str):
         return _parse_text(data)
     if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
-        raise InvalidInputError(f"not a data type: {data!r}")
+        raise arguments.wrong("a data type", "text such as 'INT' or a dict with 'type'", data)
     keyword, nullable = _keyword(str(data["type"]))
     match keyword:
         case "ARRAY":

@@ -25,7 +25,9 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError, Unsupp
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import plan_projection
 from lakewright.read.split import DataSplit
-from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.spec import arguments
+from lakewright.spec.filters import Filter
+from lakewright.spec.predicate import PredicateBuilder
 from lakewright.spec.types import DataField
 from lakewright.update import columns as column_files
 from lakewright.update import row_ids, verbs
@@ -83,12 +85,12 @@ class TableUpdate:
         self._update_cols: tuple[str, ...] | None = None
         self._projection: tuple[str, ...] | None = None
 
-    def with_update_type(self, update_cols: Sequence[str]) -> Self:
+    def with_update_type(self, update_cols: str | Sequence[str]) -> Self:
         """Say which columns change, where the data has more."""
         self._update_cols = _known(self._store, update_cols, self._store.schema.fields)
         return self
 
-    def with_read_projection(self, projection: Sequence[str]) -> Self:
+    def with_read_projection(self, projection: str | Sequence[str]) -> Self:
         """Say which columns the readers of shards give."""
         self._projection = _known(self._store, projection, (*self._store.schema.fields, *hidden_fields(self._store)))
         return self
@@ -99,16 +101,15 @@ class TableUpdate:
 
     def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
         """Return what reads and updates the share of one of several workers, all of whom see the newest snapshot."""
-        return ShardTableUpdator(
-            self._store, (shard_num, total_shard_count), read=self._projection, update=self._update_cols
-        )
+        shard = (arguments.whole("shard_num", shard_num), arguments.whole("total_shard_count", total_shard_count))
+        return ShardTableUpdator(self._store, shard, read=self._projection, update=self._update_cols)
 
     def _prepared(self, prepare: Prepare) -> list[CommitMessage]:
         base = self._store.snapshots.latest()
         with naming(self._store.name):
             return list(prepare(base).planned_on(base))
 
-    def _delete(self, predicate: Predicate | str | None) -> list[CommitMessage]:
+    def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
         found = condition(self._store, predicate)
         verbs.check_delete(self._store)
         return self._prepared(partial(verbs.prepare_delete, self._store, found))
@@ -121,38 +122,43 @@ class TableUpdate:
         return self._prepared(partial(row_ids.prepare_update, self._store, rows))
 
     def _update(
-        self, predicate: Predicate | str | None, assignments: Mapping[str, object], read: Sequence[str] | None
+        self, predicate: Filter | None, assignments: Mapping[str, object], read: str | Sequence[str] | None
     ) -> list[CommitMessage]:
         hidden = [field.name for field in hidden_fields(self._store)[:1]]  # functions may look at `_ROW_ID`
-        seen = None if read is None else tuple(dict.fromkeys((*read, *hidden)))
+        seen = None if read is None else tuple(dict.fromkeys((*arguments.names("read_columns", read), *hidden)))
         checked = verbs.checked_update(self._store, assignments, seen)
         return self._prepared(
             partial(verbs.prepare_update, self._store, checked, condition(self._store, predicate)),
         )
 
-    def _upsert(self, data: ArrowData, keys: Sequence[str]) -> list[CommitMessage]:
+    def _upsert(self, data: ArrowData, keys: str | Sequence[str]) -> list[CommitMessage]:
         """Upsert; a row of one partition never matches one of another."""
-        if not keys:
+        named = arguments.names("upsert_keys", keys)
+        if not named:
             raise InvalidInputError(f"table {self._store.name}: name the columns that rows are found by")
         more = [] if self._store.schema.primary_keys else self._store.schema.partition_keys
-        names = tuple(dict.fromkeys((*keys, *more)))
+        names = tuple(dict.fromkeys((*named, *more)))
         return self._prepared(upserting(self._store, data, names, self._update_cols))
 
     def _merge(
         self,
         source: ArrowData,
         on: str | Sequence[str] | Mapping[str, str],
-        clauses: Sequence[WhenMatched | WhenNotMatched],
+        matched: WhenMatched | Sequence[WhenMatched],
+        not_matched: WhenNotMatched | Sequence[WhenNotMatched],
     ) -> list[CommitMessage]:
+        updates = arguments.instances("when_matched", matched, WhenMatched, "WhenMatched clauses")
+        inserts = arguments.instances("when_not_matched", not_matched, WhenNotMatched, "WhenNotMatched clauses")
+        clauses = (*(each.clause for each in updates), *(each.clause for each in inserts))
         joined = _equalities(on) if isinstance(on, Mapping) else on
         begun = merge(self._store, source, joined)
-        return self._prepared(replace(begun, clauses=tuple(each.clause for each in clauses)).prepare())
+        return self._prepared(replace(begun, clauses=clauses).prepare())
 
 
 class BatchTableUpdate(TableUpdate):
     """Changes of a batch write builder; commit the messages with its `new_commit()`."""
 
-    def delete_by_predicate(self, predicate: Predicate | str | None) -> list[CommitMessage]:
+    def delete_by_predicate(self, predicate: Filter | None) -> list[CommitMessage]:
         """Delete the rows that fulfil a predicate; None means all of them."""
         return self._delete(predicate)
 
@@ -166,14 +172,14 @@ class BatchTableUpdate(TableUpdate):
 
     def update_by_predicate(
         self,
-        predicate: Predicate | str | None,
+        predicate: Filter | None,
         assignments: Mapping[str, object],
-        read_columns: Sequence[str] | None = None,
+        read_columns: str | Sequence[str] | None = None,
     ) -> list[CommitMessage]:
         """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate."""
         return self._update(predicate, assignments, read_columns)
 
-    def upsert_by_arrow_with_key(self, table: ArrowData, upsert_keys: Sequence[str]) -> list[CommitMessage]:
+    def upsert_by_arrow_with_key(self, table: ArrowData, upsert_keys: str | Sequence[str]) -> list[CommitMessage]:
         """Update the rows that have the keys of the data, and insert the rest of it; of equal keys the last counts."""
         return self._upsert(table, upsert_keys)
 
@@ -182,17 +188,17 @@ class BatchTableUpdate(TableUpdate):
         source: ArrowData,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        when_matched: Sequence[WhenMatched] = (),
-        when_not_matched: Sequence[WhenNotMatched] = (),
+        when_matched: WhenMatched | Sequence[WhenMatched] = (),
+        when_not_matched: WhenNotMatched | Sequence[WhenNotMatched] = (),
     ) -> list[CommitMessage]:
         """Merge a source into the table; `on` names columns of both, or maps columns of the table to the source's."""
-        return self._merge(source, on, (*when_matched, *when_not_matched))
+        return self._merge(source, on, when_matched, when_not_matched)
 
 
 class StreamTableUpdate(TableUpdate):
     """Changes of a stream write builder; commit the messages with its `new_commit()` under the same identifier."""
 
-    def delete_by_predicate(self, predicate: Predicate | str | None, commit_identifier: int) -> list[CommitMessage]:
+    def delete_by_predicate(self, predicate: Filter | None, commit_identifier: int) -> list[CommitMessage]:
         """Delete the rows that fulfil a predicate; None means all of them."""
         self._begin(commit_identifier)
         return self._delete(predicate)
@@ -209,17 +215,17 @@ class StreamTableUpdate(TableUpdate):
 
     def update_by_predicate(
         self,
-        predicate: Predicate | str | None,
+        predicate: Filter | None,
         assignments: Mapping[str, object],
         commit_identifier: int,
-        read_columns: Sequence[str] | None = None,
+        read_columns: str | Sequence[str] | None = None,
     ) -> list[CommitMessage]:
         """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate."""
         self._begin(commit_identifier)
         return self._update(predicate, assignments, read_columns)
 
     def upsert_by_arrow_with_key(
-        self, table: ArrowData, upsert_keys: Sequence[str], commit_identifier: int
+        self, table: ArrowData, upsert_keys: str | Sequence[str], commit_identifier: int
     ) -> list[CommitMessage]:
         """Update the rows that have the keys of the data, and insert the rest of it; of equal keys the last counts."""
         self._begin(commit_identifier)
@@ -230,19 +236,17 @@ class StreamTableUpdate(TableUpdate):
         source: ArrowData,
         *,
         on: str | Sequence[str] | Mapping[str, str],
-        when_matched: Sequence[WhenMatched] = (),
-        when_not_matched: Sequence[WhenNotMatched] = (),
+        when_matched: WhenMatched | Sequence[WhenMatched] = (),
+        when_not_matched: WhenNotMatched | Sequence[WhenNotMatched] = (),
         commit_identifier: int,
     ) -> list[CommitMessage]:
         """Merge a source into the table; `on` names columns of both, or maps columns of the table to the source's."""
         self._begin(commit_identifier)
-        return self._merge(source, on, (*when_matched, *when_not_matched))
+        return self._merge(source, on, when_matched, when_not_matched)
 
     def _begin(self, identifier: int) -> None:
-        if identifier < 0:
-            raise InvalidInputError(
-                f"table {self._store.name}: a commit identifier is 0 or more, not {identifier}", table=self._store.name
-            )
+        with naming(self._store.name):
+            arguments.count("commit_identifier", identifier)
 
 
 class ShardTableUpdator:
@@ -382,28 +386,28 @@ def _share(parts: Sequence[DataSplit], index: int, count: int) -> list[DataSplit
     return share
 
 
-def _known(store: TableStore, names: Sequence[str], fields: Sequence[DataField]) -> tuple[str, ...]:
+def _known(store: TableStore, given: object, fields: Sequence[DataField]) -> tuple[str, ...]:
     """Refuse columns that the table lacks."""
-    there = [field.name for field in fields]
+    there, names = [field.name for field in fields], arguments.names("columns", given)
     for name in names:
         if name not in there:
             raise ColumnNotExistException(
-                f"table {store.name}: there is no column {name!r}; it has {', '.join(there)}",
+                f"table {store.name}: there is no column {name!r}; {arguments.did_you_mean(name, there)}",
                 table=store.name,
                 column=name,
             )
-    if not names or isinstance(names, str):
-        raise InvalidInputError(f"table {store.name}: name at least one column, in a list", table=store.name)
-    return tuple(names)
+    if not names:
+        raise InvalidInputError(f"table {store.name}: name at least one column", table=store.name)
+    return names
 
 
 def _assignments(given: str | Mapping[str, object]) -> Mapping[str, object] | None:
     """Return assignments as our merge takes them: None for all columns, texts such as `s.name` as columns."""
-    if given == "*":
+    if isinstance(given, str) and given == "*":
         return None
     if not isinstance(given, Mapping):
-        raise InvalidInputError(f"a clause sets all columns ('*') or those of a mapping, not {given!r}")
-    return {name: _column_or_value(value) for name, value in given.items()}
+        raise arguments.wrong("a clause", "'*' for all columns, or a dict of columns and values", given)
+    return {name: _column_or_value(value) for name, value in arguments.mapping("a clause", given).items()}
 
 
 def _column_or_value(value: object) -> object:
@@ -415,7 +419,8 @@ def _column_or_value(value: object) -> object:
 
 
 def _equalities(on: Mapping[str, str]) -> str:
-    return " AND ".join(f"t.{_quoted(target)} = s.{_quoted(source)}" for target, source in on.items())
+    pairs = [(target, arguments.text("on", source)) for target, source in arguments.mapping("on", on).items()]
+    return " AND ".join(f"t.{_quoted(target)} = s.{_quoted(source)}" for target, source in pairs)
 
 
 def _quoted(name: str) -> str:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_type
+from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.predicate import (
     TRUE,
     Predicate,
     PredicateBuilder,
     and_predicates,
-    bind,
     conjuncts,
     normalise,
     or_predicates,
@@ -70,7 +70,7 @@ class Condition:
         return self.predicate.mask_of(rows, find)
 
 
-def parse(given: str | Predicate, scope: Scope, what: str) -> Condition:
+def parse(given: Filter, scope: Scope, what: str) -> Condition:
     """Read a condition; a predicate is one on the target, or on the source where there is no target.
 
     `what` names the condition in errors.
@@ -78,11 +78,9 @@ def parse(given: str | Predicate, scope: Scope, what: str) -> Condition:
     try:
         if isinstance(given, str):
             return Condition(parse_condition(given, _ScopedBuilder(scope)))
-        if not isinstance(given, Predicate):
-            raise InvalidInputError(f"{given!r} is no condition; give SQL text or a predicate")  # noqa: TRY301 - named below
         side = Side.TARGET if scope.target else Side.SOURCE
-        return Condition(_on_side(bind(given, list(_fields(scope, side).values())), side))
-    except (InvalidInputError, ColumnNotExistException) as error:
+        return Condition(_on_side(to_predicate(given, list(_fields(scope, side).values())), side))
+    except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
         raise type(error)(f"{what}: {error.message}", **error.facts) from error
 
 

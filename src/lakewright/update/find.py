@@ -24,9 +24,9 @@ from lakewright.read.scan import FileSchemas, scan
 from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
 from lakewright.spec.datafile import DataFile
+from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume, bind, may_match, negate, normalise
-from lakewright.spec.predicate_text import parse_predicate
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume, may_match, negate, normalise
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField
@@ -48,13 +48,13 @@ def hidden_fields(store: TableStore) -> tuple[DataField, ...]:
     return ROW_TRACKING_FIELDS if store.options.get(CoreOptions.ROW_TRACKING_ENABLED) else ()
 
 
-def condition(store: TableStore, where: Predicate | str | None) -> Predicate:
+def condition(store: TableStore, where: Filter | None) -> Predicate:
     """Return a condition as a predicate on the table's columns; without one every row fulfils it."""
     if where is None:
         return TRUE
     fields = (*store.schema.fields, *hidden_fields(store))
     with naming(store.name):
-        return normalise(parse_predicate(where, fields) if isinstance(where, str) else bind(where, fields))
+        return normalise(to_predicate(where, fields))
 
 
 def groups(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:

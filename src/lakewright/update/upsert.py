@@ -21,6 +21,7 @@ import pyarrow as pa
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.lsm.keys import SortColumn, sorted_rows
 from lakewright.metadata.store import TableStore
+from lakewright.spec import arguments
 from lakewright.spec.keyed import INSERT, KIND_NAMES, RETRACTS
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
@@ -74,7 +75,7 @@ def upserting(
 def upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
     """Return the columns that the rows of an upsert are found by."""
     own = list(store.schema.primary_keys)
-    names = [keys] if isinstance(keys, str) else own if keys is None else list(keys)
+    names = own if keys is None else list(arguments.names("keys", keys))
     if own and set(names) != set(own):
         raise InvalidInputError(
             f"{store.name}: rows are found by the primary key ({', '.join(own)}), not by {', '.join(names)}; leave the "

@@ -16,6 +16,7 @@ from lakewright.errors import naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
+from lakewright.spec.filters import Filter
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update import columns, keyed
@@ -28,14 +29,14 @@ from lakewright.update.values import Assignments, Scope, check_assignments, refu
 from lakewright.update.ways import Way, way_of
 
 
-def delete(store: TableStore, where: Predicate | str | None) -> UpdateResult:
+def delete(store: TableStore, where: Filter | None) -> UpdateResult:
     """Delete the rows that fulfil a condition; None means all of them."""
     predicate = condition(store, where)
     check_delete(store)
     return change(store, partial(prepare_delete, store, predicate), operation="DELETE")
 
 
-def update(store: TableStore, assignments: Mapping[str, object], where: Predicate | str | None = None) -> UpdateResult:
+def update(store: TableStore, assignments: Mapping[str, object], where: Filter | None = None) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows."""
     predicate = condition(store, where)
     checked = checked_update(store, assignments)

@@ -21,6 +21,7 @@ from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, Stream
 from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
+from lakewright.spec import arguments
 from lakewright.spec.schema import BucketMode
 from lakewright.write.frames import from_pandas, in_process
 from lakewright.write.kinds import RowKinds
@@ -58,7 +59,7 @@ class TableWrite:
         """How the builder of this write wants it committed."""
         return self._purpose
 
-    def with_write_type(self, write_cols: Sequence[str]) -> Self:
+    def with_write_type(self, write_cols: str | Sequence[str]) -> Self:
         """Say that the input has only these columns; the others are filled, or left to data evolution."""
         if self._writer is not None:
             raise InvalidInputError(
@@ -67,7 +68,7 @@ class TableWrite:
         self._job = WriteJob.new(
             self._store,
             write_id=self._job.write_id,
-            write_cols=write_cols,
+            write_cols=arguments.names("write_cols", write_cols),
             overwrite=self._job.overwrite,
             real_buckets=self._job.real_buckets,
         )
@@ -94,7 +95,8 @@ class TableWrite:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 7}]
         """
-        self._open().write(data, bucket=bucket, row_kinds=row_kinds)
+        place = arguments.optional(arguments.whole, "bucket", bucket)
+        self._open().write(data, bucket=place, row_kinds=row_kinds)
         return self
 
     def write_arrow_batch(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
@@ -208,6 +210,7 @@ class StreamTableWrite(TableWrite):
 
     def prepare_commit(self, commit_identifier: int) -> list[CommitMessage]:
         """Finish the files so far and return the messages to commit under an identifier that grows."""
+        commit_identifier = arguments.whole("commit_identifier", commit_identifier)
         last = self._last_identifier
         if last is not None and commit_identifier <= last:
             raise InvalidInputError(
@@ -237,7 +240,7 @@ class BatchWriteBuilder:
 
     def with_commit_user(self, commit_user: str) -> Self:
         """Record the commit under a name of your own. It must not be used by two batch commits."""
-        self._commit_user = commit_user
+        self._commit_user = arguments.text("commit_user", commit_user)
         return self
 
     def with_job(self, job: JobRun) -> Self:
@@ -247,7 +250,8 @@ class BatchWriteBuilder:
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
         """Replace what is there: the partitions of the new rows, or those that a partition spec names."""
-        self._static_partition = dict(static_partition or {})
+        given = {} if static_partition is None else static_partition
+        self._static_partition = arguments.mapping("static_partition", given)
         return self
 
     def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
@@ -319,7 +323,7 @@ class StreamWriteBuilder:
 
     def with_commit_user(self, commit_user: str) -> Self:
         """Continue under the name of an earlier run."""
-        self._commit_user = commit_user
+        self._commit_user = arguments.text("commit_user", commit_user)
         return self
 
     def new_write(self) -> StreamTableWrite:

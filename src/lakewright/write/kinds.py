@@ -7,7 +7,7 @@ them every row is an insert. Kinds are the numbers 0 to 3 or their names +I, -U,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
+from lakewright.spec import arguments
 from lakewright.spec.keyed import INSERT, KIND_NAMES, UPDATE_BEFORE
 from lakewright.spec.options import CoreOptions
 
@@ -71,6 +72,8 @@ class GivenKinds:
 
     def __init__(self, given: RowKinds, *, table: str) -> None:
         self._table = table
+        if isinstance(given, bool | bytes | Mapping):
+            raise arguments.wrong("row_kinds", f"one kind for all rows or a list of them ({_REMEDY})", given)
         one_for_all = isinstance(given, str | int)
         self.kinds = to_kinds(_array([given] if one_for_all else given, table), table=table, source="row_kinds")
         self._one: int | None = int(self.kinds[0]) if one_for_all else None
@@ -101,7 +104,7 @@ def _array(given: object, table: str) -> pa.Array | pa.ChunkedArray:
         return given
     try:
         return pa.array(given if isinstance(given, np.ndarray) or hasattr(given, "__arrow_array__") else list(given))  # type: ignore[call-overload]
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"table {table}: row_kinds holds what is no row kind: {error}", table=table) from error
 
 

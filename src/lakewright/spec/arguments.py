@@ -1,0 +1,311 @@
+"""What callers hand in: an argument of any type in, one value of the type that was meant out.
+
+What has one meaning is taken: a name for a list of names, a numpy integer for an integer, a `Path` for a path, a
+`datetime` or ISO text for a time, a `timedelta` or text such as `7 days` for an age. Everything else is an
+`InvalidInputError` that names the argument, says what it takes and shows what was given.
+
+A time without a zone is one of the local zone of the process, as in the option `scan.timestamp`.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, timedelta
+from difflib import get_close_matches
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.options import MAX_INT, MAX_LONG, option_text, parse_duration_millis
+
+T = TypeVar("T")
+
+Moment: TypeAlias = int | str | datetime | date  # epoch milliseconds, ISO text, or a time of Python
+Age: TypeAlias = str | timedelta | int  # text such as `7 days`, a duration of Python, or milliseconds
+Path: TypeAlias = str | os.PathLike[str]
+Names: TypeAlias = str | Iterable[str]  # one name stands for a list of one
+
+_SHOWN_MAX = 60
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: small plain values as they are, everything else by its type.
+
+    >>> shown("a"), shown([1, 2, 3]), shown(None)
+    ("'a'", 'list', 'None')
+    """
+    if value is None or isinstance(value, str | bytes | bool | int | float | date | timedelta):
+        text = repr(value[:_SHOWN_MAX] if isinstance(value, str | bytes) else value) if _is_small(value) else "a number"
+        return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 3]}..."
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def _is_small(value: object) -> bool:
+    return not isinstance(value, int) or abs(value) < 10**_SHOWN_MAX
+
+
+def wrong(argument: str, wanted: str, value: object) -> InvalidInputError:
+    """Return the error for an argument that is something else than it takes."""
+    return InvalidInputError(f"{argument} takes {wanted}, not {shown(value)}", argument=argument)
+
+
+def optional(convert: Callable[[str, object], T], argument: str, value: object) -> T | None:
+    """Convert an argument that may be None, which means that nothing was given."""
+    return None if value is None else convert(argument, value)
+
+
+def text(argument: str, value: object) -> str:
+    """Return a text that is not blank and that can be stored and shown.
+
+    >>> text("tag_name", "v1")
+    'v1'
+    """
+    if not isinstance(value, str):
+        raise wrong(argument, "a text", value)
+    plain = str(value)
+    if not plain.strip():
+        raise wrong(argument, "a text that is not blank", value)
+    if "\0" in plain or any("\ud800" <= char <= "\udfff" for char in plain):
+        raise wrong(argument, "a text without null characters and lone surrogates", value)
+    return plain
+
+
+def plain_text(argument: str, value: object) -> str:
+    """Return a text, be it blank: what it may be is checked where it is used."""
+    if not isinstance(value, str):
+        raise wrong(argument, "a text", value)
+    return value
+
+
+def remark(argument: str, value: object) -> str | None:
+    """Return a text of any kind, such as a comment, or None."""
+    return optional(plain_text, argument, value)
+
+
+def whole(argument: str, value: object, low: int = -MAX_LONG - 1, high: int = MAX_LONG) -> int:
+    """Return a whole number within limits; those of numpy count, True and False do not.
+
+    >>> whole("limit", np.int32(3), low=0)
+    3
+    """
+    limits = f" of at least {low}" if low > -MAX_LONG - 1 else ""
+    if isinstance(value, bool | np.bool_) or not hasattr(type(value), "__index__"):
+        raise wrong(argument, f"a whole number{limits}", value)
+    try:
+        number = operator.index(value)  # type: ignore[arg-type] # it has the method
+    except TypeError:  # an array of numpy with several elements
+        raise wrong(argument, f"a whole number{limits}", value) from None
+    if not low <= number <= high:
+        raise wrong(argument, f"a whole number{limits}" if number < low else f"a whole number up to {high}", number)
+    return number
+
+
+def count(argument: str, value: object) -> int:
+    """Return a whole number of 0 or more."""
+    return whole(argument, value, 0)
+
+
+def positive(argument: str, value: object) -> int:
+    """Return a whole number of 1 or more that a Java int holds."""
+    return whole(argument, value, 1, MAX_INT)
+
+
+def flag(argument: str, value: object) -> bool:
+    """Return True or False; nothing else is taken for one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise wrong(argument, "True or False", value)
+    return bool(value)
+
+
+def path(argument: str, value: object) -> str:
+    """Return a path, or a URI, as text; anything with a file system path (`pathlib.Path`) will do."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return text(argument, value)
+
+
+def one_of(argument: str, value: object, allowed: Iterable[str]) -> str:
+    """Return a word that is one of those allowed."""
+    choices = tuple(allowed)
+    if not isinstance(value, str) or value not in choices:
+        raise wrong(argument, f"one of {', '.join(map(repr, choices))}", value)
+    return value
+
+
+def items(argument: str, value: object, wanted: str) -> tuple[object, ...]:
+    """Return the members of a list, tuple, array or generator; sets have no order and are refused."""
+    if isinstance(value, AbstractSet | str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise wrong(argument, wanted, value)
+    try:
+        return tuple(value)
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:  # such as an array of numpy without dimensions
+        raise wrong(argument, wanted, value) from error
+
+
+def names(argument: str, value: object) -> tuple[str, ...]:
+    """Return a list of names; one name alone stands for a list of one.
+
+    >>> names("columns", "ab"), names("columns", ["a", "b"])
+    (('ab',), ('a', 'b'))
+    """
+    given = (value,) if isinstance(value, str) else items(argument, value, "a name or a list of names")
+    for name in given:
+        if not isinstance(name, str):
+            raise wrong(argument, "a name or a list of names", name)
+    return tuple(map(str, given))
+
+
+def path_of_names(argument: str, value: object) -> tuple[str, ...]:
+    """Return the name of a column, or the names that lead to a field inside one; there is at least one."""
+    found = names(argument, value)
+    if not found:
+        raise wrong(argument, "a name, or the list of names that leads into a column", value)
+    return found
+
+
+def instances(argument: str, value: object, kind: type[T], wanted: str) -> tuple[T, ...]:
+    """Return a list of objects of one class; one alone stands for a list of one."""
+    given = (value,) if isinstance(value, kind) else items(argument, value, f"a list of {wanted}")
+    return tuple(instance(f"{argument}", one, kind, f"a list of {wanted}") for one in given)
+
+
+def instance(argument: str, value: object, kind: type[T], wanted: str) -> T:
+    """Return an object of a class."""
+    if not isinstance(value, kind):
+        raise wrong(argument, wanted, value)
+    return value
+
+
+def function(argument: str, value: object) -> Callable[..., object]:
+    """Return something that can be called; a class is not meant."""
+    if not callable(value) or isinstance(value, type):
+        raise wrong(argument, "a function", value)
+    return value
+
+
+def mapping(argument: str, value: object) -> dict[str, object]:
+    """Return a mapping from names to anything."""
+    if not isinstance(value, Mapping):
+        raise wrong(argument, "a mapping such as a dict", value)
+    for key in value:
+        if not isinstance(key, str):
+            raise wrong(argument, "a mapping with text as keys", key)
+    return {str(key): given for key, given in value.items()}
+
+
+def text_map(argument: str, value: object) -> dict[str, str]:
+    """Return a mapping from text to text; numbers, booleans and paths become text as options do."""
+    return {
+        key: option_text(key, os.fspath(given) if isinstance(given, os.PathLike) else given)
+        for key, given in mapping(argument, value).items()
+    }
+
+
+def specs(argument: str, value: object) -> tuple[dict[str, object], ...]:
+    """Return partition specs such as `{"day": "2026-01-01"}`; one alone stands for a list of one.
+
+    >>> specs("partitions", {"day": 1})
+    ({'day': 1},)
+    """
+    wanted = 'a partition such as {"day": "2026-01-01"} or a list of them'
+    given = (value,) if isinstance(value, Mapping) else items(argument, value, wanted)
+    for spec in given:
+        if not isinstance(spec, Mapping):
+            raise wrong(argument, wanted, spec)
+    return tuple(mapping(argument, spec) for spec in given)
+
+
+def moment_millis(argument: str, value: object) -> int:
+    """Return a time in epoch milliseconds: those, a `datetime`, or ISO text; without a zone it is a local time.
+
+    >>> moment_millis("timestamp", "2026-01-09 12:00:00+00:00"), moment_millis("timestamp", 5)
+    (1767960000000, 5)
+    """
+    wanted = "epoch milliseconds, a datetime or ISO text such as '2026-01-31 12:00:00'"
+    if isinstance(value, str) and not re.fullmatch(r"\s*[-+]?[0-9]*\s*", value):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise wrong(argument, wanted, value) from None
+    if isinstance(value, date):
+        try:
+            time = value.timetz() if isinstance(value, datetime) else datetime.min.time()
+            day = value.date() if isinstance(value, datetime) else value  # taken apart, as pandas' times differ
+            return whole(argument, (datetime.combine(day, time).astimezone() - _EPOCH) // _MILLISECOND, 0)
+        except (ValueError, OverflowError, OSError, TypeError):  # before the year 1, NaT of pandas
+            raise wrong(argument, wanted, value) from None
+    if isinstance(value, str):
+        raise wrong(argument, wanted, value)
+    return whole(argument, value, 0)
+
+
+def age_millis(argument: str, value: object) -> int:
+    """Return a duration in milliseconds, at least one: a `timedelta`, text such as `7 days`, or milliseconds.
+
+    >>> age_millis("time_retained", "7 days"), age_millis("time_retained", timedelta(seconds=1))
+    (604800000, 1000)
+    """
+    wanted = "a duration of at least 1 ms, such as '7 days' or a timedelta"
+    if isinstance(value, str):
+        try:
+            millis = parse_duration_millis(value)
+        except InvalidInputError:
+            raise wrong(argument, wanted, value) from None
+    elif isinstance(value, timedelta):
+        try:
+            millis = value // _MILLISECOND
+        except (ValueError, TypeError):  # NaT of pandas
+            raise wrong(argument, wanted, value) from None
+    else:
+        millis = whole(argument, value)
+    if not 1 <= millis <= MAX_LONG:
+        raise wrong(argument, wanted, value)
+    return millis
+
+
+def past_millis(argument: str, value: object, now_millis: int) -> int:
+    """Return a time in epoch milliseconds that is given as such, as a time, or as an age before now.
+
+    >>> past_millis("older_than", "7 days", 1_000_000_000)
+    395200000
+    """
+    if isinstance(value, timedelta) or (isinstance(value, str) and _is_duration(value)):
+        return max(0, now_millis - age_millis(argument, value))
+    try:
+        return moment_millis(argument, value)
+    except InvalidInputError:
+        wanted = "epoch milliseconds, a datetime, ISO text, or an age such as '7 days' or a timedelta"
+        raise wrong(argument, wanted, value) from None
+
+
+def _is_duration(value: str) -> bool:
+    """Say whether a text is a duration with a unit: a bare number could be a time or a duration."""
+    try:
+        parse_duration_millis(value)
+    except InvalidInputError:
+        return False
+    return not value.strip().isdecimal()
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest name that is known, else all of them.
+
+    >>> did_you_mean("ID", ["id", "name"]), did_you_mean("x", ["id", "name"])
+    ("did you mean 'id'?", 'there are id, name')
+    """
+    there = list(known)
+    wanted = str(name)
+    folded = [one for one in there if one.casefold() == wanted.casefold()]
+    close = folded or get_close_matches(wanted[:200], there, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there are {', '.join(there[:20])}{', ...' if len(there) > 20 else ''}" if there else "there are none"  # noqa: PLR2004

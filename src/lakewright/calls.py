@@ -14,8 +14,8 @@ import pyarrow as pa
 from lakewright.catalog.open import opened, readable
 from lakewright.catalog.system import SystemTable
 from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.plan import selected
 from lakewright.commit.table_commit import CommitResult
-from lakewright.compact.task import selected
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.maintenance.alter import alter
 from lakewright.read.builder import ReadBuilder

@@ -22,9 +22,9 @@ from lakewright.calls import check_mode, check_partitions
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import files_of
 from lakewright.commit.message import CommitMessage
+from lakewright.commit.plan import selected
 from lakewright.commit.table_commit import BatchTableCommit, CommitResult, StreamTableCommit
 from lakewright.compact.job import RunTasks, after_commit
-from lakewright.compact.task import selected
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakewright.catalog.listing import PagedList, Partition, page, partition_name, partitions_of
+from lakewright.catalog.listing import PagedList, Partition, page, partitions_of
 from lakewright.catalog.open import open_at
 from lakewright.catalog.system import system_table
 from lakewright.errors import (
@@ -34,6 +34,7 @@ from lakewright.lsm.merge import check_merging
 from lakewright.maintenance.alter import alter
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
+from lakewright.metadata.store import spec_name
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age
 from lakewright.spec.evolution import SchemaChange
@@ -249,7 +250,7 @@ class FileSystemCatalog:
     ) -> PagedList[Partition]:
         """Return the partitions of the newest snapshot with their counts, in the order of their names."""
         store = self._table(_identifier(identifier)).store
-        named = {partition_name(p.spec): p for p in partitions_of(store)}
+        named = {spec_name(p.spec): p for p in partitions_of(store)}
         names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
         return PagedList([named[name] for name in names.elements], names.next_page_token)
 

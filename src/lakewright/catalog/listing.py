@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.values import to_text
 
 T = TypeVar("T")
 
@@ -52,21 +50,6 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
     return PagedList(kept[:max_results], kept[max_results - 1])
 
 
-def partition_name(spec: Mapping[str, str]) -> str:
-    """Return a partition in one text: `k1=v1/k2=v2`."""
-    return "/".join(f"{key}={value}" for key, value in spec.items())
-
-
-def partition_spec(store: TableStore, partition: bytes) -> dict[str, str]:
-    """Return the text of each value of a partition, by the names of the columns."""
-    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
-    values = store.partition_values(partition)
-    return {
-        field.name: default_name if value is None else to_text(value, field.type)
-        for field, value in zip(store.schema.partition_fields, values, strict=True)
-    }
-
-
 def partitions_of(store: TableStore) -> list[Partition]:
     """Return the partitions of the newest snapshot."""
     snapshot = store.snapshots.latest()
@@ -80,7 +63,7 @@ def partitions_of(store: TableStore) -> list[Partition]:
 
 def _summary(store: TableStore, partition: bytes, entries: Sequence[ManifestEntry]) -> Partition:
     return Partition(
-        spec=partition_spec(store, partition),
+        spec=store.partition_spec(partition),
         record_count=sum(e.file.row_count for e in entries),
         file_size_in_bytes=sum(e.file.file_size for e in entries),
         file_count=len(entries),

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from lakewright.catalog.listing import partition_name, partition_spec
 from lakewright.errors import ColumnNotExistException, NotFoundError, naming
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
@@ -303,7 +302,7 @@ def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]
     stats = _stats(table, file)
     keys = [field.type for field in table.schema.trimmed_primary_key_fields]
     return (
-        partition_name(partition_spec(table.store, entry.partition)) or None,
+        table.store.partition_name(entry.partition) or None,
         entry.bucket,
         file.external_path or file.file_name,
         file.file_name.rsplit(".", 1)[-1],

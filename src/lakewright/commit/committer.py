@@ -31,14 +31,20 @@ from lakewright.commit.draft import World
 from lakewright.commit.files import WrittenFile, delete_written, files_of, forget_dropped
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.overwrite import (
-    WHOLE_TABLE,
     Replaced,
     files_outside,
     replaced_by_files,
-    replaced_by_spec,
     upgraded,
 )
-from lakewright.commit.plan import Intent, Notes, Numbering, crosses_partitions, key_range_of, partition_selector
+from lakewright.commit.plan import (
+    Intent,
+    Notes,
+    Numbering,
+    crosses_partitions,
+    key_range_of,
+    partition_selector,
+    selected,
+)
 from lakewright.commit.publish import Publisher, SnapshotFiles
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
 from lakewright.commit.run import Run
@@ -158,7 +164,7 @@ class Committer:
     def truncate(self, specs: Sequence[PartitionSpec] | None = None, identifier: int = MAX_LONG) -> Snapshot:
         """Remove all rows, or those of the partitions that agree with one of the specs."""
         self._check(())
-        replaced = WHOLE_TABLE if specs is None else self._by_spec(specs)
+        replaced = selected(self.store, specs)
         if specs is not None and not all(specs):
             raise InvalidInputError(
                 f"{self.store.name}: an empty partition spec is the whole table; truncate the table if you mean that",
@@ -304,10 +310,10 @@ class Committer:
         if dynamic is None:
             dynamic = self.store.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
         dynamic = dynamic and bool(self.store.schema.partition_keys)
-        by_spec = self._by_spec([spec]) if spec else WHOLE_TABLE
+        by_spec = selected(self.store, [spec] if spec else None)
         outside = files_outside(new, partition_selector(self.store, by_spec))
         if outside:
-            place = self.store.partition_directory(outside[0].partition)
+            place = self.store.partition_name(outside[0].partition)
             raise InvalidInputError(
                 f"{self.store.name}: {outside[0].file.file_name} lies in partition {place}, which the overwrite of "
                 f"{dict(spec or {})!r} does not replace; write only rows of the partitions to replace",
@@ -316,7 +322,7 @@ class Committer:
             )
         if not dynamic:
             return by_spec
-        if spec:
+        if spec and not (new.entries and len(spec) == len(self.store.schema.partition_keys)):
             warnings.warn(
                 f"{self.store.name}: 'dynamic-partition-overwrite' is on, so the overwrite of {dict(spec)!r} replaces "
                 "only the partitions that the new rows lie in; set it to false to replace all that the spec names",
@@ -331,14 +337,6 @@ class Committer:
         if not schema.primary_keys or not options.get(CoreOptions.OVERWRITE_UPGRADE):
             return new
         return replace(new, entries=upgraded(new.entries, options.num_levels() - 1, key_range_of(self.store)))
-
-    def _by_spec(self, specs: Sequence[PartitionSpec]) -> Replaced:
-        return replaced_by_spec(
-            specs,
-            self.store.schema.partition_fields,
-            default_name=self.store.options.get(CoreOptions.PARTITION_DEFAULT_NAME),
-            table=self.store.name,
-        )
 
     def _compact(
         self, messages: Sequence[CommitMessage], identifier: int, compact: Change, before: Snapshot | None

@@ -127,7 +127,12 @@ def _parse_spec(spec: Mapping[str, object], fields: Sequence[DataField], default
                 column=name,
             )
         field = fields[places[name]]
-        out.append((places[name], _spec_value(wanted, field, default_name)))
+        try:
+            out.append((places[name], _spec_value(wanted, field, default_name)))
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{table}: the partition column {name!r}: {error}", table=table, column=name
+            ) from error
     return tuple(sorted(out, key=lambda pair: pair[0]))
 
 

@@ -6,7 +6,7 @@ for conflicts runs against the live files of the base, and the index set is comb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
@@ -25,7 +25,7 @@ from lakewright.commit.conflicts import (
 )
 from lakewright.commit.guards import broken_guard
 from lakewright.commit.message import snapshot_name
-from lakewright.commit.overwrite import Replaced, overwrite_change
+from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, overwrite_change, replaced_by_spec
 from lakewright.commit.row_ranges import range_conflict
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
 from lakewright.lsm.keys import Key, KeyOrder
@@ -151,7 +151,7 @@ def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) ->
     left = store.manifests.live(base, keep=lambda partition, _bucket, _total, _level: not selects(partition))
     if not left:
         return None
-    place = store.partition_directory(left[0].partition)
+    place = store.partition_name(left[0].partition)
     reason = f"a key lives in one partition alone, and keys of the new rows may be in {place}, which is not replaced"
     advice = "overwrite the whole table, or truncate the partitions to replace and upsert the new rows"
     return Conflict(reason, (), advice)
@@ -162,6 +162,14 @@ def writes_rows(snapshot: Snapshot) -> bool:
     if snapshot.commit_kind is CommitKind.APPEND:
         return snapshot.delta_record_count != 0
     return snapshot.commit_kind is CommitKind.OVERWRITE
+
+
+def selected(store: TableStore, partitions: Sequence[Mapping[str, object]] | None) -> Replaced:
+    """Read partition specs as users write them; None is the whole table."""
+    if partitions is None:
+        return WHOLE_TABLE
+    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+    return replaced_by_spec(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
 
 
 def partition_selector(store: TableStore, replaced: Replaced) -> Callable[[bytes], bool]:

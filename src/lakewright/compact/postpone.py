@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
-from lakewright.commit.plan import live_in
+from lakewright.commit.plan import live_in, selected
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import PartitionSpec, check_compactable, knowing, selected
+from lakewright.compact.task import PartitionSpec, check_compactable, knowing
 from lakewright.errors import InvalidInputError
 from lakewright.formats.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec, merge_order

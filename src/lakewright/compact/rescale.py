@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
-from lakewright.commit.plan import live_in
+from lakewright.commit.plan import live_in, selected
 from lakewright.compact.job import compact_table
 from lakewright.compact.output import BucketOutput, GroupedRows
 from lakewright.compact.postpone import distribute, split_by_bucket
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets, selected
+from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets
 from lakewright.compact.vectors import deletions_of
 from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
 from lakewright.formats.rolling import FilePlan

@@ -24,8 +24,8 @@ from lakewright.commit.message_body import (
     to_bytes,
     tuple_of,
 )
-from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, replaced_by_spec
-from lakewright.commit.plan import live_in
+from lakewright.commit.overwrite import Replaced
+from lakewright.commit.plan import live_in, selected
 from lakewright.errors import UnsupportedError, naming
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.pick import Unit, pick, pick_full
@@ -145,14 +145,6 @@ def check_compactable(store: TableStore) -> None:
             table=store.name,
             option=CoreOptions.RECORD_LEVEL_EXPIRE_TIME.key(),
         )
-
-
-def selected(store: TableStore, partitions: Sequence[PartitionSpec] | None) -> Replaced:
-    """Read partition specs as users write them; None is the whole table."""
-    if partitions is None:
-        return WHOLE_TABLE
-    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
-    return replaced_by_spec(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
 
 
 def live_buckets(

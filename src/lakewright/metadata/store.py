@@ -9,7 +9,7 @@ identity of the table it was written for, so that it cannot be committed to anot
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows import decode_row
 from lakewright.spec.schema import TableSchema
 from lakewright.spec.types import DataType, Value
+from lakewright.spec.values import to_text
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, partition_text
 
@@ -161,6 +162,16 @@ class TableStore:
         """Decode a partition row."""
         return _decode(partition, self.partition_types)
 
+    def partition_spec(self, partition: bytes) -> dict[str, str]:
+        """Return the text of each value of a partition, by the names of the columns."""
+        default_name = self.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+        values = zip(self.schema.partition_fields, self.partition_values(partition), strict=True)
+        return {field.name: default_name if value is None else to_text(value, field.type) for field, value in values}
+
+    def partition_name(self, partition: bytes) -> str:
+        """Return a partition as people read it, such as `day=2026-01-09/hour=7`; empty without partitions."""
+        return spec_name(self.partition_spec(partition))
+
     def partition_directory(self, partition: bytes) -> str:
         """Return the partition part of a data file's path, such as `dt=2026-01-01/hour=7`; empty without partitions."""
         options = self.options
@@ -174,6 +185,11 @@ class TableStore:
     def with_schema(self, schema: TableSchema) -> TableStore:
         """Return the same place seen with another schema."""
         return replace(self, schema=schema)
+
+
+def spec_name(spec: Mapping[str, str]) -> str:
+    """Return a partition spec in one text: `k1=v1/k2=v2`."""
+    return "/".join(f"{key}={value}" for key, value in spec.items())
 
 
 @lru_cache(maxsize=65536)

@@ -452,7 +452,7 @@ def _check_bucket_counts(store: TableStore, states: Iterable[_State]) -> None:
         counts.setdefault(partition, set()).add(total_buckets)
     for partition, found in counts.items():
         if len(found) > 1:
-            where = store.partition_directory(partition) or "the table"
+            where = store.partition_name(partition) or "the table"
             raise UnsupportedError(
                 f"{store.name}: {where} had {' and '.join(map(str, sorted(found)))} buckets in the two snapshots, so "
                 "its keys moved; compare snapshots of one side of that change, or read both and compare them",

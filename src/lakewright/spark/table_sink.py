@@ -20,7 +20,7 @@ from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
-from lakewright.compact.task import selected
+from lakewright.commit.plan import selected
 from lakewright.distributed import ONE_WRITER, pack, remove_all_but, sharing_buckets, sweep, unpack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.jobs import Done, TaskId, has_losers

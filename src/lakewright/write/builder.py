@@ -17,6 +17,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from lakewright.commit.message import CommitMessage
+from lakewright.commit.plan import selected
 from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit
 from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
@@ -249,9 +250,13 @@ class BatchWriteBuilder:
         return self.with_commit_user(job.user)
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
-        """Replace what is there: the partitions of the new rows, or those that a partition spec names."""
+        """Replace what is there: the partitions of the new rows, or those that a partition spec names.
+
+        A value is text or a Python value: `{"day": "2026-01-09"}`, a `date` or a pandas Timestamp mean the same.
+        """
         given = {} if static_partition is None else static_partition
         self._static_partition = arguments.mapping("static_partition", given)
+        selected(self._store, [self._static_partition])  # a spec that cannot be is refused before any work
         return self
 
     def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:

@@ -80,7 +80,7 @@ class LiveBuckets:
         total = self._totals.get(partition)
         if total is not None and self._buckets is not None and total != self._buckets:
             name = self._store.name
-            where = self._store.partition_directory(partition) or "the table"
+            where = self._store.partition_name(partition) or "the table"
             raise InvalidInputError(
                 f"table {name}: {where} has {total} buckets, but the option 'bucket' says {self._buckets}; overwrite "
                 f"it or call table.rescale({self._buckets}) to change its buckets, or write with bucket={total}",

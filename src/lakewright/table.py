@@ -218,8 +218,8 @@ class FileStoreTable:
 
     # Changing rows.
 
-    def delete(self, where: Filter | None) -> UpdateResult:
-        """Delete the rows that fulfil a condition, given as SQL text or as a predicate; None means all rows.
+    def delete(self, where: Filter) -> UpdateResult:
+        """Delete the rows that fulfil a condition, given as SQL text or as a predicate; the text `true` means all rows.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})

@@ -143,7 +143,7 @@ def by_predicate(made: Tables) -> None:
     made.step("no such column", t, lambda u: u.update_by_predicate(None, {"nothing": 1}))
     made.step("delete", t, lambda u: u.delete_by_predicate(u.new_predicate_builder().is_in("id", [0, 4])))
     made.step("delete none", t, lambda u: u.delete_by_predicate(u.new_predicate_builder().equal("id", 4)))
-    made.step("delete all", t, lambda u: u.delete_by_predicate(None))
+    made.step("delete all", t, lambda u: u.delete_by_predicate(u.new_predicate_builder().is_not_null("id")))
 
 
 def upserts(made: Tables) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.spec.snapshot import CommitKind
+from support.row_changes import new_table
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 TRACKED = {"row-tracking.enabled": "true"}
@@ -130,7 +131,7 @@ def test_where_every_row_of_a_file_goes_the_file_goes(tmp_path: Path, kind: str)
     assert result.files == 0
     files = [file for split in table.new_read_builder().new_scan().plan().splits() for file in split.files]
     assert sum(file.row_count for file in files) == 24
-    assert table.delete(None).deleted == 24
+    assert table.delete("true").deleted == 24
     assert read(table) == []
     assert not table.new_read_builder().new_scan().plan().splits()
 
@@ -149,7 +150,7 @@ def test_a_table_that_was_never_written_has_nothing_to_change(tmp_path: Path) ->
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
     table = catalog.get_table("d.t")
-    assert table.delete(None).rows == table.update({"n": 1}).rows == 0
+    assert table.delete("true").rows == table.update({"n": 1}).rows == 0
     assert table.snapshot() is None
 
 
@@ -220,3 +221,22 @@ def test_a_failure_in_one_file_leaves_nothing_of_the_others(tmp_path: Path, kind
     with pytest.raises(lw.errors.InvalidInputError, match="'n'"):
         table.update({"n": no_twenties})
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+@pytest.mark.parametrize("kind", ["plain", "vectors", "evolution", "keyed"])
+def test_a_delete_without_a_condition_is_refused(kind: str) -> None:
+    table = new_table(kind)
+    lw.write_table(pa.table({"id": [1, 2], "p": [0, 0]}), table)
+    update = table.new_batch_write_builder().new_update()
+    stream = table.new_stream_write_builder().new_update()
+    verbs: list[Callable[[Any], object]] = [
+        table.delete,
+        update.delete_by_predicate,
+        lambda where: stream.delete_by_predicate(where, 1),
+    ]
+    for delete in verbs:
+        with pytest.raises(lw.InvalidInputError, match=r"delete\('true'\), or truncate"):
+            delete(None)
+    assert table.delete("false").is_empty
+    assert table.delete("TRUE").deleted == 2
+    assert lw.read_table(table).num_rows == 0

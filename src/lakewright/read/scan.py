@@ -33,6 +33,13 @@ TRAVEL = tuple(
         CoreOptions.SCAN_WATERMARK,
     )
 )
+_PARTIAL = (
+    CoreOptions.INCREMENTAL_BETWEEN.key(),
+    CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key(),
+    "scan.bucket",
+    "scan.creation-time-millis",
+    "scan.file-creation-time-millis",
+)
 _LATEST_MODES = frozenset({"default", "latest-full", "full", "latest"})
 _SNAPSHOT_MODES = frozenset({"from-snapshot", "from-snapshot-full"})
 
@@ -71,6 +78,28 @@ def pick_snapshot(store: TableStore) -> Snapshot | None:
         with store.naming_replaced():
             return _travel(store)
     return _last_compacted(store) if mode == "compacted-full" else store.snapshots.latest()
+
+
+def refuse_the_past(store: TableStore, *, stored_too: bool = False) -> None:
+    """Refuse to change a table through a handle whose options show rows of the past, or only some of the rows.
+
+    What is written goes to the newest snapshot, which such a handle does not show. Options that are stored with the
+    table are meant for its readers; with `stored_too` they count as well, for changes that look at rows first.
+    """
+    effective = store.options.values
+    given = [key for key in (*TRAVEL, *_PARTIAL) if key in effective]
+    if store.options.get(CoreOptions.SCAN_MODE) not in _LATEST_MODES:
+        given.append(CoreOptions.SCAN_MODE.key())
+    if given and not stored_too:
+        stored = store.schemas.get(store.schema.id).options
+        given = [key for key in given if stored.get(key) != effective[key]]
+    if given:
+        raise InvalidInputError(
+            f"{store.name}: {given[0]!r} shows rows of the past, or some of the rows, which cannot be changed; change "
+            "the table through a handle without that option",
+            table=store.name,
+            option=given[0],
+        )
 
 
 def _check_mode(table: str, mode: str, given: str | None) -> None:

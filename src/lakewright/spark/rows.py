@@ -27,12 +27,11 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import change
 
 
-def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str | None) -> UpdateResult:
-    """Delete the rows that fulfil a condition; None means all of them."""
+def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str) -> UpdateResult:
+    """Delete the rows that fulfil a condition; the text `true` means all of them."""
     check_session(spark)
     store = opened(table).store
-    predicate = condition(store, where)
-    verbs.check_delete(store)
+    predicate = verbs.checked_delete(store, where)
     prepare = partial(
         verbs.prepare_delete, store, predicate, run=changing_on(spark), run_buckets=changing_buckets_on(spark)
     )

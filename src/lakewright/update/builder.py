@@ -24,6 +24,7 @@ from lakewright.commit.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import plan_projection
+from lakewright.read.scan import refuse_the_past
 from lakewright.read.split import DataSplit
 from lakewright.spec import arguments
 from lakewright.spec.filters import Filter
@@ -81,6 +82,7 @@ class TableUpdate:
     """Changes rows that are there; every call plans on the newest snapshot and returns messages to commit."""
 
     def __init__(self, store: TableStore) -> None:
+        refuse_the_past(store, stored_too=True)
         self._store = store
         self._update_cols: tuple[str, ...] | None = None
         self._projection: tuple[str, ...] | None = None
@@ -109,9 +111,8 @@ class TableUpdate:
         with naming(self._store.name):
             return list(prepare(base).planned_on(base))
 
-    def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
-        found = condition(self._store, predicate)
-        verbs.check_delete(self._store)
+    def _delete(self, predicate: Filter) -> list[CommitMessage]:
+        found = verbs.checked_delete(self._store, predicate)
         return self._prepared(partial(verbs.prepare_delete, self._store, found))
 
     def _delete_ids(self, ids: RowIds) -> list[CommitMessage]:
@@ -158,8 +159,8 @@ class TableUpdate:
 class BatchTableUpdate(TableUpdate):
     """Changes of a batch write builder; commit the messages with its `new_commit()`."""
 
-    def delete_by_predicate(self, predicate: Filter | None) -> list[CommitMessage]:
-        """Delete the rows that fulfil a predicate; None means all of them."""
+    def delete_by_predicate(self, predicate: Filter) -> list[CommitMessage]:
+        """Delete the rows that fulfil a predicate; the text `true` means all of them."""
         return self._delete(predicate)
 
     def delete_by_row_id(self, row_ids: RowIds) -> list[CommitMessage]:
@@ -198,8 +199,8 @@ class BatchTableUpdate(TableUpdate):
 class StreamTableUpdate(TableUpdate):
     """Changes of a stream write builder; commit the messages with its `new_commit()` under the same identifier."""
 
-    def delete_by_predicate(self, predicate: Filter | None, commit_identifier: int) -> list[CommitMessage]:
-        """Delete the rows that fulfil a predicate; None means all of them."""
+    def delete_by_predicate(self, predicate: Filter, commit_identifier: int) -> list[CommitMessage]:
+        """Delete the rows that fulfil a predicate; the text `true` means all of them."""
         self._begin(commit_identifier)
         return self._delete(predicate)
 

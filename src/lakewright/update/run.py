@@ -24,7 +24,7 @@ from lakewright.compact.job import RunTasks, after_commit
 from lakewright.compact.task import knowing
 from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import TRAVEL
+from lakewright.read.scan import refuse_the_past
 from lakewright.read.split import DataSplit
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
@@ -74,7 +74,7 @@ def change(
     """
     with naming(store.name):
         check_supported_for_write(store.schema)
-    _refuse_the_past(store)
+    refuse_the_past(store, stored_too=True)
     started = time.monotonic()
     retries_max = store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
     timeout = store.options.get(CoreOptions.COMMIT_TIMEOUT)
@@ -102,17 +102,6 @@ def change(
         places = frozenset((m.partition_bytes, m.bucket) for m in messages)
         after_commit(store, published, places, run=run)
     return _result(published, replace(prepared, messages=messages), attempt, time.monotonic() - started)
-
-
-def _refuse_the_past(store: TableStore) -> None:
-    given = [key for key in TRAVEL if key in store.options.values]
-    if given:
-        raise InvalidInputError(
-            f"{store.name}: {given[0]!r} shows rows of the past, which cannot be changed; change those of the table "
-            "without that option",
-            table=store.name,
-            option=given[0],
-        )
 
 
 def _wait_seconds(store: TableStore, attempt: int) -> float:

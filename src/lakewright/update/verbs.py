@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lakewright.errors import naming
+from lakewright.errors import InvalidInputError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
@@ -29,10 +29,9 @@ from lakewright.update.values import Assignments, Scope, check_assignments, refu
 from lakewright.update.ways import Way, way_of
 
 
-def delete(store: TableStore, where: Filter | None) -> UpdateResult:
-    """Delete the rows that fulfil a condition; None means all of them."""
-    predicate = condition(store, where)
-    check_delete(store)
+def delete(store: TableStore, where: Filter) -> UpdateResult:
+    """Delete the rows that fulfil a condition."""
+    predicate = checked_delete(store, where)
     return change(store, partial(prepare_delete, store, predicate), operation="DELETE")
 
 
@@ -43,10 +42,18 @@ def update(store: TableStore, assignments: Mapping[str, object], where: Filter |
     return change(store, partial(prepare_update, store, checked, predicate), operation="UPDATE")
 
 
-def check_delete(store: TableStore) -> None:
-    """Refuse, before anything is read, to delete rows where the table cannot forget them."""
+def checked_delete(store: TableStore, where: Filter) -> Predicate:
+    """Return the condition of a delete; refuse, before anything is read, a missing one and what the table cannot do."""
+    if where is None:  # perhaps a variable that nobody set
+        raise InvalidInputError(
+            f"{store.name}: a delete needs a condition; to delete all rows write delete('true'), or truncate the table "
+            "with new_batch_write_builder().new_commit().truncate_table()",
+            table=store.name,
+        )
+    predicate = condition(store, where)
     if way_of(store) is Way.KEYED:
         keyed.KeyedRules.of(store).check_delete()
+    return predicate
 
 
 def checked_update(

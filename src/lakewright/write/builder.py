@@ -22,6 +22,7 @@ from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, Stream
 from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
+from lakewright.read.scan import refuse_the_past
 from lakewright.spec import arguments
 from lakewright.spec.schema import BucketMode
 from lakewright.write.frames import from_pandas, in_process
@@ -229,6 +230,7 @@ class BatchWriteBuilder:
     """Starts batch writes: any number of writers, one commit."""
 
     def __init__(self, store: TableStore) -> None:
+        refuse_the_past(store)
         self._store = store
         self._commit_user: str | None = None
         self._static_partition: dict[str, object] | None = None
@@ -318,6 +320,7 @@ class StreamWriteBuilder:
     """Starts stream writes: many commits of one user, each with an identifier that grows."""
 
     def __init__(self, store: TableStore) -> None:
+        refuse_the_past(store)
         self._store = store
         self._commit_user = str(uuid.uuid4())
 

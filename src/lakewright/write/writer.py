@@ -26,6 +26,7 @@ from lakewright.errors import InvalidInputError, LakewrightError, naming
 from lakewright.formats.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
+from lakewright.read.scan import refuse_the_past
 from lakewright.spec.datafile import APPEND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
@@ -89,6 +90,7 @@ class WriteJob:
         """Check that the table can be written, and name the write."""
         with naming(store.name):
             check_supported_for_write(store.schema)
+        refuse_the_past(store)
         if store.schema.primary_keys:
             MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))

@@ -44,7 +44,7 @@ FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 6
 DEPTH_MAX = 3
 # One append of three rows; the first guess was 30 and 250 (see design/0001).
-APPEND_MODULES_MAX = 55  # one recognises the frames of other libraries, one checks what callers hand in
+APPEND_MODULES_MAX = 56  # one recognises the frames of other libraries, one checks what callers hand in
 APPEND_FUNCTIONS_MAX = 410
 
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")

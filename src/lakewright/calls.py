@@ -247,8 +247,7 @@ def _written(
     report: Callable[[int, int], None],
 ) -> CommitResult:
     """Write batches, or delete the rows with their keys, and commit; of several runs of a job one commits."""
-    if run is not None:
-        builder = builder.with_job(run)
+    builder = builder.keeping_messages() if run is None else builder.with_job(run)
     with builder.new_write() as write, builder.new_commit() as commit:
         rows = size = 0
         for batch in batches:

@@ -241,7 +241,7 @@ def publish(
 def _commit(
     store: TableStore, publication: Publication, messages: Sequence[CommitMessage], run: RunTasks
 ) -> CommitResult:
-    committer = Committer(store, commit_user=publication.user, once_since=publication.once_since)
+    committer = Committer(store, commit_user=publication.user, once_since=publication.once_since, sole=True)
     after = partial(after_commit, store, run=run) if store.schema.primary_keys else None
     identifier, replaced = publication.identifier, publication.replaced
     if identifier is None or publication.user is None:

@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TypeAlias
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeAlias
 
 from lakewright.commit.changes import (
     Change,
@@ -63,6 +64,7 @@ from lakewright.spec.schema import POSTPONE
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 from lakewright.spec.supported import check_supported_for_write, doubtful_keys
 
+P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]
 _NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException)
 
@@ -75,13 +77,36 @@ def _new_uuid() -> str:
     return str(uuid.uuid4())
 
 
+def _taking_back(
+    verb: Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None],
+) -> Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None]:
+    """Remove the files of messages that can be committed no more, once it is known that nothing was published."""
+
+    @wraps(verb)
+    def taking_back(
+        self: Committer, messages: Sequence[CommitMessage], /, *args: P.args, **more: P.kwargs
+    ) -> Snapshot | None:
+        try:
+            return verb(self, messages, *args, **more)
+        except _NOT_PUBLISHED as error:
+            useless = self.sole or isinstance(error, TableNotExistException)
+            if useless and "published_id" not in error.facts:
+                with suppress(OSError):
+                    delete_written(self.store, files_of(self.store, messages))
+                    forget_dropped(self.store)
+            raise
+
+    return taking_back
+
+
 @dataclass(slots=True)
 class Committer:
     """Publishes changes of one table.
 
     Without a `commit_user` every batch gets one of its own, derived from its messages. A stream needs a stable one.
     With `once_since`, a commit is known by user and identifier alone, whatever its files: the caller has looked for it
-    in the snapshots up to that one, and where somebody published it since, that is what is returned.
+    in the snapshots up to that one, and where somebody published it since, that is what is returned. With `sole` the
+    messages were handed to nobody else and are of no use after a failure: what is surely not published is removed.
     """
 
     store: TableStore
@@ -93,8 +118,10 @@ class Committer:
     new_uuid: Callable[[], str] = _new_uuid
     publisher: Publisher | None = None
     once_since: int | None = None
+    sole: bool = False
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published: never to be deleted
 
+    @_taking_back
     def commit(
         self,
         messages: Sequence[CommitMessage],
@@ -123,6 +150,7 @@ class Committer:
             appended = self._publish(intent, files_of(self.store, messages))
         return self._compact(messages, identifier, compact, appended)
 
+    @_taking_back
     def overwrite(
         self,
         messages: Sequence[CommitMessage],
@@ -301,7 +329,7 @@ class Committer:
         except OSError as error:
             raise CommitContentionError(
                 f"{self.store.name}: storage failed before anything was published: {error}; "
-                "commit the same messages again",
+                f"{'run it again' if self.sole else 'commit the same messages again'}",
                 table=self.store.name,
             ) from error
 
@@ -364,11 +392,6 @@ class Committer:
         self._begun.update(files)
         try:
             return self._run(intent, files).publish()
-        except TableNotExistException:
-            with suppress(OSError):
-                delete_written(self.store, files)  # no table can take them any more
-                forget_dropped(self.store)
-            raise
         except _NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise
@@ -376,4 +399,4 @@ class Committer:
     def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> Run:
         publisher = self.publisher or SnapshotFiles(self.store.storage, self.store.layout)
         world = World(self.clock, self.sleep, self.random, self.new_uuid)
-        return Run(self.store, intent, files, publisher, world)
+        return Run(self.store, intent, files, publisher, world, sole=self.sole)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from lakewright.errors import CorruptTableError
 from lakewright.spec.snapshot import Snapshot, snapshot_from_json, to_json
-from lakewright.storage.base import Storage
+from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout
 
 
@@ -43,7 +43,10 @@ class Publisher(Protocol):
     """Whoever decides the race for a snapshot id: the table's storage, or the server of a catalog."""
 
     def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
-        """Make a snapshot visible if it extends `base` (None: the table is empty) and nobody else did so first."""
+        """Make a snapshot visible if it extends `base` (None: the table is empty) and nobody else did so first.
+
+        An OSError means that the storage refused it, so that it is not and will not be visible.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class SnapshotFiles:
         try:
             there = snapshot_from_json(self.storage.read(path), path=path)
         except FileNotFoundError:
+            if is_refusal(cause):
+                raise cause from None
             return Unknown(cause)
         except (OSError, CorruptTableError) as unreadable:
             return Unknown(unreadable)

@@ -39,6 +39,7 @@ class Run:
     files: Sequence[WrittenFile]  # checked before the first attempt
     publisher: Publisher
     world: World
+    sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
     search: Search = field(init=False)
     drafts: Drafts = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts that may be, or may still become, visible
@@ -110,12 +111,12 @@ class Run:
     def _hand_in(self, draft: Draft) -> Outcome:
         try:
             self.store.check_same_table()
+            if draft.snapshot.uuid is not None:
+                self.search.tried.add(draft.snapshot.uuid)
+            return self.publisher.publish(draft.snapshot, draft.base)
         except Exception:
             self.drafts.discard(draft)
             raise
-        if draft.snapshot.uuid is not None:
-            self.search.tried.add(draft.snapshot.uuid)
-        return self.publisher.publish(draft.snapshot, draft.base)
 
     def _take_back_if_replaced(self, draft: Draft) -> None:
         """Remove the snapshot if the table was dropped and made again between the check and the publishing.
@@ -172,9 +173,12 @@ class Run:
 
     def _unknown(self) -> CommitUnknownError:
         intent = self.intent
+        advice = "commit the same messages again to find out, and delete none of their files"
+        if self.sole:
+            advice = "look for a snapshot of that user before you run it again, and delete none of its files"
         return CommitUnknownError(
             f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) may or may not "
-            f"have happened ({self.cause}); commit the same messages again to find out, and delete none of their files",
+            f"have happened ({self.cause}); {advice}",
             **self._facts(),
         )
 
@@ -182,10 +186,12 @@ class Run:
         intent = self.intent
         # The marker stays: whoever holds the same messages may have met it and published them under another name, and
         # without it the next try would not look for that. Nothing else names it, so orphan removal takes it in time.
-        self.drafts.discard_rest(keep_marker=True)
+        # Where nobody else holds them, it goes with the rest.
+        self.drafts.discard_rest(keep_marker=not self.sole)
+        again = "run it again" if self.sole else "commit the same messages again"
         return CommitContentionError(
             f"{self.store.name}: the commit {intent.identifier} of user {intent.user} ({intent.kind}) was not "
-            f"published: {why}; commit the same messages again",
+            f"published: {why}; {again}",
             **self._facts(),
         )
 

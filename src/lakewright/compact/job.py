@@ -67,7 +67,7 @@ def run_plan(
         messages = [message for message in run_all(store, tasks) if not message.is_empty] if tasks else []
         return messages if store.schema.primary_keys else fold_vectors(store, snapshot, messages)
 
-    return in_rounds(store, produce, lambda messages, _: Committer(store).commit(messages))
+    return in_rounds(store, produce, lambda messages, _: Committer(store, sole=True).commit(messages))
 
 
 def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:

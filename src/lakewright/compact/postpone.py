@@ -64,7 +64,7 @@ def distribute(store: TableStore, *, partitions: Sequence[PartitionSpec] | None 
         with missing_files_explained(store, snapshot.id):
             return side_by_side(store, jobs, lambda job, memory: _Distribution(store, job, memory).run())
 
-    return in_rounds(store, produce, lambda messages, _: Committer(store).commit(messages))
+    return in_rounds(store, produce, lambda messages, _: Committer(store, sole=True).commit(messages))
 
 
 def waiting_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[Waiting]:

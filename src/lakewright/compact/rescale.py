@@ -75,13 +75,15 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
 
     def publish(messages: Sequence[CommitMessage], snapshot: Snapshot) -> Snapshot | None:
         # What is replaced are the partitions of the new files; without partitions, everything.
-        return Committer(store).overwrite(messages, dynamic=True, if_unchanged_since=snapshot.id)
+        return Committer(store, sole=True).overwrite(messages, dynamic=True, if_unchanged_since=snapshot.id)
 
     result = in_rounds(store, produce, publish)
     for partition, snapshot_id in sorted(emptied.items()):
         # Nothing but deleted rows: without files a partition has no number of buckets.
         spec = _spec(store, partition)
-        done = Committer(store).overwrite((), static_partition=spec, dynamic=False, if_unchanged_since=snapshot_id)
+        done = Committer(store, sole=True).overwrite(
+            (), static_partition=spec, dynamic=False, if_unchanged_since=snapshot_id
+        )
         result = result + CompactResult(None if done is None else done.id)
     if partitions is None and store.schema.bucket_mode is BucketMode.HASH_FIXED:
         change = SchemaChange.set_option(CoreOptions.BUCKET.key(), buckets)

@@ -25,7 +25,7 @@ from lakewright.errors import (
 )
 from lakewright.spec.evolution import SchemaChange, apply_changes
 from lakewright.spec.schema import TableSchema
-from lakewright.storage.base import Storage
+from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout, numbered
 
 Check: TypeAlias = Callable[[TableSchema, TableSchema], None]
@@ -130,6 +130,13 @@ class Schemas:
         try:
             return self.get(schema.id) == schema
         except (NotFoundError, OSError) as cause:
+            if doubt is not None and is_refusal(doubt) and isinstance(cause, NotFoundError):
+                raise CommitContentionError(
+                    f"the schema of the table at {self.layout.root} was not changed: the storage refused it ({doubt}); "
+                    "make room or get the rights, and run it again",
+                    schema_id=schema.id,
+                    path=self.layout.schema_file(schema.id),
+                ) from doubt
             raise CommitUnknownError(
                 f"the new schema {schema.id} of the table at {self.layout.root} may or may not have been written:"
                 " look at the table before you change it again",

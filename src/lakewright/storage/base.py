@@ -3,14 +3,23 @@
 `create` is the primitive on which every promise stands: it puts a whole file only where none exists, and exactly one
 of any number of racing callers gets True. Nothing else in the library decides a race.
 
-Failures are OSErrors: FileNotFoundError for what is not there, any other OSError for a call whose effect is unknown.
+Failures are OSErrors: FileNotFoundError for what is not there, a refusal (`is_refusal`) for what the store would not
+do, any other OSError for a call whose effect is unknown.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
+
+_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def is_refusal(error: OSError) -> bool:
+    """Say whether a store answered no, for want of room or rights: the call has done nothing and will do nothing."""
+    return isinstance(error, PermissionError) or error.errno in _REFUSALS
 
 
 @dataclass(frozen=True, slots=True)

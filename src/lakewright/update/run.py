@@ -83,12 +83,11 @@ def change(
         store.check_same_table()
         prepared = prepare(base)
         messages = prepared.planned_on(base)
-        committer = Committer(store) if job is None else job.committer(store)
+        committer = Committer(store, sole=True) if job is None else job.committer(store)
         properties = None if job is None else job.properties()
         try:
             published = committer.commit(messages, operation=operation, properties=properties) if messages else None
         except (CommitConflictError, CommitContentionError, InvalidInputError) as error:
-            committer.abort(messages)  # nothing was published, and nobody else knows these files
             late = timeout is not None and (time.monotonic() - started) * 1000 >= timeout
             if not isinstance(error, CommitConflictError) or attempt > retries_max or late:
                 raise

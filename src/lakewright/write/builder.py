@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from lakewright.commit.committer import Committer
 from lakewright.commit.message import CommitMessage
 from lakewright.commit.plan import selected
 from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit
@@ -235,6 +236,7 @@ class BatchWriteBuilder:
         self._commit_user: str | None = None
         self._static_partition: dict[str, object] | None = None
         self._job: JobRun | None = None
+        self._keeps_messages = False
 
     @property
     def commit_user(self) -> str | None:
@@ -244,6 +246,11 @@ class BatchWriteBuilder:
     def with_commit_user(self, commit_user: str) -> Self:
         """Record the commit under a name of your own. It must not be used by two batch commits."""
         self._commit_user = arguments.text("commit_user", commit_user)
+        return self
+
+    def keeping_messages(self) -> Self:
+        """Say that whoever writes also commits, and hands the messages to nobody: after a failure their files go."""
+        self._keeps_messages = True
         return self
 
     def with_job(self, job: JobRun) -> Self:
@@ -283,9 +290,14 @@ class BatchWriteBuilder:
             self._store,
             commit_user=self._commit_user,
             overwrite=self._static_partition,
-            committer=None if self._job is None else self._job.committer(self._store),
+            committer=self._committer(),
             after_commit=_compaction_of(self._store),
         )
+
+    def _committer(self) -> Committer | None:
+        if self._job is not None:
+            return self._job.committer(self._store)
+        return Committer(self._store, commit_user=self._commit_user, sole=True) if self._keeps_messages else None
 
 
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite):

@@ -44,7 +44,7 @@ class JobRun:
 
     def committer(self, store: TableStore) -> Committer:
         """Return what commits this run, unless another one has committed since it began."""
-        return Committer(store, commit_user=self.user, once_since=self.since)
+        return Committer(store, commit_user=self.user, once_since=self.since, sole=True)
 
     def properties(self, facts: Mapping[str, object] | None = None) -> dict[str, str]:
         """Return what the snapshot of this run says of it: whose it is, and facts for runs that come later."""

@@ -113,8 +113,9 @@ class TableScan:
 
     def _plan(self, snapshot: Snapshot | None, splits: list[DataSplit], funnel: Funnel) -> Plan:
         """Give splits the shapes that were asked for, and stop where they surely hold enough rows."""
-        for shape in self._shapes:
-            splits = shape(splits)
+        with naming(self._store.name):
+            for shape in self._shapes:
+                splits = shape(splits)
         if self._limit is not None and self._predicate == TRUE:
             splits = limited(splits, self._limit)
         return Plan(None if snapshot is None else snapshot.id, tuple(splits), snapshot, funnel)

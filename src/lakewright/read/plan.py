@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
-from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import keys_are_once
@@ -240,6 +240,11 @@ def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[Da
     """Return the plan cut into chunks of rows, in an order that only the seed decides."""
     if chunk_rows < 1:
         raise InvalidInputError(f"a chunk has at least one row, not {chunk_rows}")
+    if any(split.needs_merge for split in splits):
+        raise UnsupportedError(
+            "rows of one key lie in several files and are merged while they are read, so that they cannot be cut into "
+            "chunks: compact the table first (table.compact(full=True)), or shuffle the rows that were read"
+        )
     chunks: list[DataSplit] = []
     for split in splits:
         parts = (split.sliced(start, start + chunk_rows) for start in range(0, split.row_count, chunk_rows))

@@ -55,8 +55,79 @@ FIELD_OPTION = re.compile(
     r"fields\.(?P<columns>.+)\.(?P<what>aggregate-function|ignore-retract|distinct|list-agg-delimiter|sequence-group"
     r"|nested-key|nested-sequence-field|count-limit|ts-field|stats-mode)"
 )
+CODECS = {  # what files of each format can be compressed with
+    "parquet": ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed"),
+    "orc": ("zstd", "snappy", "zlib", "gzip", "lz4", "none", "uncompressed"),
+    "avro": ("zstd", "zstandard", "snappy", "deflate", "gzip", "bzip2", "xz", "null", "none", "uncompressed"),
+}
+_ANY_CODEC = tuple(dict.fromkeys(codec for codecs in CODECS.values() for codec in codecs))
+_ZSTD_LEVEL_MAX = 22
+_WORDS: dict[str, tuple[str, ...]] = {
+    CoreOptions.FILE_FORMAT.key(): tuple(CODECS),
+    CoreOptions.CHANGELOG_FILE_FORMAT.key(): tuple(CODECS),
+    CoreOptions.FILE_COMPRESSION.key(): _ANY_CODEC,
+    CoreOptions.CHANGELOG_FILE_COMPRESSION.key(): _ANY_CODEC,
+    "manifest.format": ("avro",),
+    CoreOptions.MANIFEST_COMPRESSION.key(): CODECS["avro"],
+    CoreOptions.BUCKET_FUNCTION_TYPE.key(): ("default", "mod", "hive"),
+    CoreOptions.LOOKUP_COMPACT.key(): ("radical", "gentle"),
+    CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key(): ("auto", "delta", "changelog", "diff"),
+}
+_LEVEL_OPTIONS = (CoreOptions.FILE_FORMAT_PER_LEVEL, CoreOptions.FILE_COMPRESSION_PER_LEVEL)
+_PER_LEVEL = {
+    CoreOptions.FILE_FORMAT_PER_LEVEL.key(): tuple(CODECS),
+    CoreOptions.FILE_COMPRESSION_PER_LEVEL.key(): _ANY_CODEC,
+}
+_LISTS = _NAME_LISTS | {CoreOptions.PRIMARY_KEY.key(), CoreOptions.PARTITION.key()}
 _NAMES_PARTS = frozenset({"nested-key", "nested-sequence-field", "ts-field"})  # fields of the rows inside a column
 _INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<what>[^.]+)")
+
+
+def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
+    """Refuse a value that nobody could use, of an option that is set now; what is stored already is left as it is.
+
+    `options` are those of the table, with this one.
+
+    >>> check_new_value({}, "file.format", "parqet")
+    Traceback (most recent call last):
+    lakewright.errors.InvalidInputError: the option 'file.format' cannot be 'parqet': it takes parquet, orc, avro
+    """
+    words = _WORDS.get(key, ())
+    found = {value.strip().lower()} if words else set()
+    if key in _PER_LEVEL:
+        words, levels = _PER_LEVEL[key], CoreOptions({key: value}).get(_level_option(key))
+        found = set(levels.values())
+        if not levels or any(not part.strip() for part in value.split(",")) or min(levels) < 0:
+            raise _refusal(key, f"cannot be {value!r}", "it takes a list such as 0:avro,5:parquet without blank items")
+    if words and not found <= set(words):
+        raise _refusal(key, f"cannot be {value!r}", f"it takes {', '.join(words)}")
+    match = FIELD_OPTION.fullmatch(key)
+    listing = key in _LISTS or _VALUE_LISTS_COLUMNS.fullmatch(key) or (match and match["what"] in _NAMES_PARTS)
+    if listing and any(not name.strip() for name in value.split(",")):
+        raise _refusal(key, f"cannot be {value!r}", "it takes names with commas between them, and one of them is blank")
+    if key == CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL.key() and not 1 <= _number(value) <= _ZSTD_LEVEL_MAX:
+        raise _refusal(key, f"cannot be {value!r}", f"it takes a whole number from 1 to {_ZSTD_LEVEL_MAX}")
+    if key in {CoreOptions.FILE_FORMAT.key(), CoreOptions.FILE_COMPRESSION.key(), *_PER_LEVEL}:
+        _check_codec(CoreOptions(options))
+
+
+def _check_codec(options: CoreOptions) -> None:
+    """Refuse a compression that files of the table's format cannot have, on any level."""
+    formats = options.get(CoreOptions.FILE_FORMAT_PER_LEVEL)
+    codecs = options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL)
+    for level in (-1, *formats, *codecs):
+        file_format = formats.get(level, options.file_format())
+        codec, known = codecs.get(level, options.file_compression()), CODECS.get(file_format, ())
+        if known and codec not in known:
+            raise _refusal("file.compression", f"cannot be {codec!r}", f"{file_format} files take {', '.join(known)}")
+
+
+def _number(value: str) -> int:
+    return CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL.parse(value)
+
+
+def _level_option(key: str) -> ConfigOption[Mapping[int, str]]:
+    return next(option for option in _LEVEL_OPTIONS if option.key() == key)
 
 
 def check_option_change(options: Mapping[str, str], key: str, value: str | None, *, has_snapshot: bool) -> None:
@@ -66,12 +137,13 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
     """
     if key in _NEVER:
         raise _refusal(key, "cannot be set or removed", _NEVER[key])
-    option = _BY_KEY.get(key)
-    if option is None:
-        return
     after = {name: text for name, text in options.items() if name != key}
     if value is not None:
         after[key] = value
+        check_new_value(after, key, value)
+    option = _BY_KEY.get(key)
+    if option is None:
+        return
     old, new = CoreOptions(options).get(option), CoreOptions(after).get(option)
     if not has_snapshot or old == new:
         return

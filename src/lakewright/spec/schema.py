@@ -24,7 +24,7 @@ import pyarrow as pa
 from lakewright.errors import ColumnNotExistException, CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema, to_arrow_schema
-from lakewright.spec.option_changes import FIELD_OPTION
+from lakewright.spec.option_changes import FIELD_OPTION, check_new_value
 from lakewright.spec.options import ChangelogProducer, ConfigOption, CoreOptions, MergeEngine, option_text
 from lakewright.spec.types import (
     JSON,
@@ -240,6 +240,8 @@ class TableSchema:
 def new_table_schema(schema: Schema, *, time_millis: int) -> TableSchema:
     """Return the first schema of a new table, or say which rule of the format the declaration breaks."""
     options = dict(schema.options)
+    for key, value in options.items():
+        check_new_value(options, key, value)
     primary_keys = _moved_keys(options, CoreOptions.PRIMARY_KEY, schema.primary_keys)
     partition_keys = _moved_keys(options, CoreOptions.PARTITION, schema.partition_keys)
     if CoreOptions.PATH.key() in options:

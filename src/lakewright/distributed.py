@@ -41,9 +41,10 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table import FileStoreTable
+from lakewright.update.upsert import needs_lookup
 from lakewright.write.builder import BatchTableWrite, TableWrite
 from lakewright.write.leftovers import remove_leftovers
-from lakewright.write.once import earlier_result, user_of_job
+from lakewright.write.once import JobRun, earlier_result, user_of_job
 from lakewright.write.writer import WriteJob
 
 SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in place
@@ -117,15 +118,26 @@ def check_progress(progress: object) -> None:
         raise InvalidInputError(f"progress is a function that gets a Progress, True or False, not {progress!r}")
 
 
+def refuse_lookup(table: FileStoreTable, columns: Sequence[str]) -> None:
+    """Refuse an upsert that lacks columns of rows which are there, where nobody looks these up: they would be lost."""
+    if needs_lookup(table.store, columns):
+        lacking = [name for name in table.field_names if name not in columns]
+        raise UnsupportedError(
+            f"{table.name}: the data lacks {', '.join(map(repr, lacking))}, which must be looked up to stay as "
+            "they are, and this write cannot do that; give all columns, or use mode='append', which makes them null "
+            "or their default",
+            table=table.name,
+        )
+
+
 def new_publication(
-    table: FileStoreTable, mode: str, *, partitions: Mapping[str, object] | None = None, job_id: str | None = None
+    mode: str, *, partitions: Mapping[str, object] | None = None, run: JobRun | None = None
 ) -> Publication:
-    """Return how a call in one of the modes is committed; one with a job id once."""
+    """Return how a call in one of the modes is committed; a run of a job once."""
     replaced = dict(partitions or {}) if mode == "overwrite" else None
-    if job_id is None:
+    if run is None:
         return Publication(replaced=replaced)
-    since = table.store.snapshots.latest_id() or 0  # what is published after this look is found by the commit
-    return Publication(user_of_job(table.store, job_id), replaced=replaced, once_since=since)
+    return Publication(run.user, replaced=replaced, once_since=run.since)
 
 
 def new_job(table: FileStoreTable, mode: str, *, partitions: Mapping[str, object] | None = None) -> WriteJob:

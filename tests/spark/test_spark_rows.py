@@ -130,10 +130,10 @@ def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path
     assert_tidy(ours)
 
 
-def test_an_upsert_by_key_is_a_write(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_upsert_by_key_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path) -> None:
     ours, theirs = (table_of("keyed", tmp_path, name) for name in ("ours", "theirs"))
     done, wanted = upsert(spark.createDataFrame(CHANGES), ours), theirs.upsert(CHANGES)
-    assert (done.updated, done.inserted, done.way) == (0, len(CHANGES), wanted.way)
+    assert (done.updated, done.inserted, done.way) == (wanted.updated, wanted.inserted, wanted.way)
     assert seen_by_merging(ours) == seen_by_merging(theirs)
     with pytest.raises(InvalidInputError, match="found by the primary key"):
         upsert(spark.createDataFrame(CHANGES), ours, ["p"])
@@ -195,7 +195,7 @@ def test_whoever_is_overtaken_begins_again(
     commit, others = Committer.commit, [lambda: table.update({"n": 50}, "id = 4"), lambda: table.delete("id = 5")]
 
     def overtaken(
-        committer: Committer, messages: Sequence[CommitMessage], *, operation: str | None = None
+        committer: Committer, messages: Sequence[CommitMessage], *, operation: str | None = None, **_: object
     ) -> Snapshot | None:
         if others:
             others.pop()()  # it commits too, and meets the next of them

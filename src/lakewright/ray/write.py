@@ -42,12 +42,13 @@ from lakewright.distributed import (
     check_call,
     check_concurrency,
     checked,
-    committed_job,
     job_of_builder,
     new_job,
     new_publication,
     publish,
+    refuse_lookup,
     remove_all_but,
+    replayed,
     sharing_buckets,
     single_threaded,
     sweep,
@@ -72,6 +73,7 @@ from lakewright.spec.schema import BucketMode
 from lakewright.table import FileStoreTable
 from lakewright.write.assign import Assigner
 from lakewright.write.builder import TableWrite
+from lakewright.write.once import JobRun
 from lakewright.write.sender import receivers_for
 from lakewright.write.writer import WriteJob
 
@@ -112,13 +114,14 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
     manner = Manner(concurrency, ray_remote_args, progress)
-    publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
-    if job_id is not None:
-        earlier = committed_job(target, job_id, run=compacting_on(manner))
-        if earlier is not None:
-            return earlier
+    run = None if job_id is None else JobRun.begin(target.store, job_id)
+    if run is not None and run.earlier is not None:
+        return replayed(target.store, run.earlier, run=compacting_on(manner))
+    publication = new_publication(mode, partitions=partitions, run=run)
     if schema_mode == "merge":
         target = merged_table(target, _fetched_schema(dataset))
+    if mode == "upsert":
+        refuse_lookup(target, _fetched_schema(dataset).names)
     return _write(dataset, new_job(target, mode, partitions=partitions), publication, manner)
 
 

@@ -17,8 +17,9 @@ Always holds: where one frame has a key twice, the later row wins. In place, lat
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -84,15 +85,26 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _as_blocks(df, job, receivers, way)
 
 
-def cluster_made(df: DataFrame, job: WriteJob, makes: Callable[[Receivers], Makes], *, like: DataFrame) -> Clustered:
+class MakesRows(Protocol):
+    """What makes rows of a primary-key table, of the rows that a task gets."""
+
+    @property
+    def job(self) -> WriteJob:
+        """The write that the rows are made for."""
+
+    def makes(self, receivers: Receivers) -> Makes:
+        """Return what a task does, if so many receive what it makes."""
+
+
+def cluster_made(df: DataFrame, work: MakesRows, *, like: DataFrame, concurrency: int | None = None) -> Clustered:
     """Return a frame that holds, in the tasks that write them, the rows which tasks of a frame make.
 
     The table has a primary key, and the rows are about as many as those of the frame `like`. What a task brings home
     begins with how many rows of each kind it got: see `kinds_in`.
     """
-    job = single_threaded(job)
-    receivers = _receivers(like, job, None)
-    clustered = _as_blocks(df, job, receivers, "as blocks", makes(receivers))
+    job = single_threaded(work.job)
+    receivers = _receivers(like, job, concurrency)
+    clustered = _as_blocks(df, job, receivers, "as blocks", work.makes(receivers))
     return replace(clustered, task=_receiving(job, receivers, counts=True))
 
 

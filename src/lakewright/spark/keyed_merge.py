@@ -22,7 +22,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.distributed import checked
-from lakewright.errors import LakewrightError
+from lakewright.errors import LakewrightError, UnsupportedError
+from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
 from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
@@ -31,9 +32,10 @@ from lakewright.spark.cleanup import clean_up, remove_losers
 from lakewright.spark.cluster import Clustered, cluster, cluster_made, kinds_in
 from lakewright.spark.jobs import run_job
 from lakewright.spark.located import POSITION, TASK, by_group, groups_in, located, task_count
-from lakewright.spark.sides import Sides, gathered, source_rows
+from lakewright.spark.sides import Sides, gathered, source_rows, source_schema
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.clauses import MergePlan
@@ -49,6 +51,7 @@ from lakewright.update.keyed import (
 from lakewright.update.match import Pairs
 from lakewright.update.merge import chunks, scope_of_absence
 from lakewright.update.run import Prepare, Prepared
+from lakewright.update.upsert import kinds_column, needs_lookup, plan_upsert, sequence_order
 from lakewright.update.ways import Way
 from lakewright.write.routing import Group
 from lakewright.write.sender import Receivers, Sender
@@ -57,18 +60,26 @@ from lakewright.write.writer import WriteJob
 _CHANGES, _INSERTS = 0, 1  # ranks
 
 
-def preparing_merge(df: DataFrame, store: TableStore, plan: MergePlan) -> Prepare:
+def preparing_merge(
+    df: DataFrame,
+    store: TableStore,
+    plan: MergePlan,
+    *,
+    last_by: Sequence[SortColumn] | None = None,
+    concurrency: int | None = None,
+) -> Prepare:
     """Check a merge into a primary-key table, and return what does it on a snapshot without committing it."""
-    rules = KeyedRules.of(store)
+    rules = KeyedRules.of(store, upserts=plan.upserts)
     if plan.deletes:
         rules.check_delete()
     if plan.assigned:
         rules.check_update(plan.assigned)
     # Rows are known by their numbers among those that are read, so that both readers must leave out the same.
-    return partial(_prepare, Sides.of(store, df, replace(plan, prunes=TRUE) if plan.by_source else plan))
+    known = replace(plan, prunes=TRUE) if plan.by_source else plan
+    return partial(_prepare, Sides.of(store, df, known, last_by=last_by), concurrency)
 
 
-def _prepare(sides: Sides, base: Snapshot | None) -> Prepared:
+def _prepare(sides: Sides, concurrency: int | None, base: Snapshot | None) -> Prepared:
     """Merge into a snapshot of a primary-key table."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     base = settled(store, base)
@@ -84,21 +95,43 @@ def _prepare(sides: Sides, base: Snapshot | None) -> Prepared:
         frame = kept.joined(find) if parts else kept.alone()
         frame = by_group(frame.select(kept.spread(tasks).alias(TASK), *kept.columns), parts, tasks, POSITION)
         work = _Work(store, plan, keyed_job(store), asked)
-        prepared = _run(spark, work.job, cluster_made(frame, work.job, work.makes, like=sides.source))
+        prepared = _run(spark, work.job, cluster_made(frame, work, like=sides.source, concurrency=concurrency))
     scope = scope_of_absence(store, plan) if prepared.inserted else "bucket"
     return replace(prepared, unchanged=as_far_as_needed(scope, store.schema.bucket_mode))
 
 
 def preparing_upsert(df: DataFrame, store: TableStore) -> Prepare:
-    """Check a frame against a primary-key table, and return what writes it: rows replace those with their keys."""
-    WriteJob.new(store).check_input(arrow_schema_of(df.schema))
+    """Check a frame against a primary-key table, and return what upserts it.
+
+    Where writing the frame does not leave the columns that it lacks as they are, rows are looked up first.
+    """
+    columns = arrow_schema_of(df.schema)
+    if needs_lookup(store, columns.names):
+        return preparing_lookup(df, store)
+    WriteJob.new(store).check_input(columns)
 
     def prepare(_base: Snapshot | None) -> Prepared:
         job = WriteJob.new(store)
         prepared = _run(df.sparkSession, job, cluster(df, job, concurrency=None, distribution=None), counted=False)
-        return replace(prepared, inserted=sum(message.rows_in or 0 for message in prepared.messages))
+        return replace(prepared, counted=not any(message.rows_in for message in prepared.messages))
 
     return prepare
+
+
+def preparing_lookup(df: DataFrame, store: TableStore, concurrency: int | None = None) -> Prepare:
+    """Check an upsert of a frame that lacks columns, and return what looks rows up and does it."""
+    source = source_schema(df, store.name)
+    kinds = kinds_column(store, source.names)
+    if kinds is not None or KeyedRules.of(store).folds:
+        engine = f"the merge engine {store.options.get(CoreOptions.MERGE_ENGINE)}"
+        why = engine if kinds is None else f"a column of row kinds ({kinds!r})"
+        raise UnsupportedError(
+            f"{store.name}: the frame lacks columns that must be looked up to stay as they are, which Spark cannot do "
+            f"with {why}; give all columns, or upsert embedded, with df.toArrow()",
+            table=store.name,
+        )
+    plan = plan_upsert(store, source, store.schema.primary_keys)
+    return preparing_merge(df, store, plan, last_by=sequence_order(store, source.names), concurrency=concurrency)
 
 
 def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: bool = True) -> Prepared:
@@ -149,7 +182,7 @@ class _Work:
         yield _CHANGES, self._changes(chain([] if first is None else [first], found), Sender(self.job, receivers))
 
     def _inserts(self, batches: Iterator[pa.RecordBatch], sender: Sender) -> Iterator[Group]:
-        rows = KeyedRows(self.store, sender)
+        rows = KeyedRows(self.store, sender, upserts=self.plan.upserts)
         for some in gathered(batches):
             new = self.plan.inserts(source_rows(self.plan, some), np.arange(some.num_rows))
             if new is not None:
@@ -160,7 +193,7 @@ class _Work:
     def _changes(
         self, parts: Iterable[tuple[DataSplit | None, Iterator[pa.RecordBatch]]], sender: Sender
     ) -> Iterator[Group]:
-        rows = KeyedRows(self.store, sender)
+        rows = KeyedRows(self.store, sender, upserts=self.plan.upserts)
         columns = self._columns(rows.rules)
         for part, batches in parts:
             met = pa.Table.from_batches(list(batches))

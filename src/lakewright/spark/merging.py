@@ -75,8 +75,8 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
 def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | None = None) -> UpdateResult:
     """Update the rows whose keys the frame has, and insert the rest of it; of equal keys in the frame the last counts.
 
-    Columns that the frame lacks stay as they are, or are null or their default in new rows. A primary-key table is
-    written as always: its keys are its own, and all rows count as inserted, as nobody looks what was there.
+    Columns that the frame lacks stay as they are, and are null or their default in new rows. The keys of a primary-key
+    table are its own; a frame with all its columns is written without a look at what is there, and the counts are None.
     """
     check_frame(df)
     store = opened(table).store
@@ -84,7 +84,7 @@ def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | Non
     if store.schema.primary_keys:
         return change(store, preparing_upsert(df, store), operation="WRITE", run=compacting_on(df.sparkSession))
     plan = plan_upsert(store, source_schema(df, store.name), names)
-    return change(store, partial(_prepare, Sides.of(store, df, plan, last_of_keys=True)), operation="MERGE")
+    return change(store, partial(_prepare, Sides.of(store, df, plan, last_by=())), operation="MERGE")
 
 
 # ---- on the driver ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.errors import UnsupportedError
+from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
 from lakewright.spark.estimate import size_of
 from lakewright.spark.filters import is_exact, translated
@@ -111,8 +112,13 @@ class Sides:
     is_kept: bool = False  # the source is there for a second use
 
     @classmethod
-    def of(cls, store: TableStore, df: DataFrame, plan: MergePlan, *, last_of_keys: bool = False) -> Sides:
-        """Name the columns of a source; where its last rows of each key count, the others are left out."""
+    def of(
+        cls, store: TableStore, df: DataFrame, plan: MergePlan, *, last_by: Sequence[SortColumn] | None = None
+    ) -> Sides:
+        """Name the columns of a source.
+
+        With `last_by` only its last row of each key counts, in the order of these columns and then of the frame.
+        """
         names, schema = df.columns, source_schema(df, store.name)
         frame = df.toDF(*(f"c{at}" for at in range(len(names))))
         columns = [F.col(f"c{names.index(name)}").alias(source_name(at)) for at, name in enumerate(plan.source_columns)]
@@ -125,7 +131,12 @@ class Sides:
             keys.append(_Key(field, dtype, f"k{at}"))
             columns.append(F.col(f"c{place}").cast(spark_type(dtype)).alias(f"k{at}"))
         frame = frame.select(*columns)
-        sides = cls(store, plan, _last(frame, keys) if last_of_keys else frame, tuple(keys), size_of(df))
+        if last_by is not None:
+            order = [
+                _newest_first(column, source_name(plan.source_columns.index(column.field.name))) for column in last_by
+            ]
+            frame = _last(frame, keys, order)
+        sides = cls(store, plan, frame, tuple(keys), size_of(df))
         sides._condition(sides._target_names())
         return sides
 
@@ -239,9 +250,16 @@ def _compared_in(store: TableStore, field: DataField, given: pa.Field) -> Atomic
     return common
 
 
-def _last(frame: DataFrame, keys: Sequence[_Key]) -> DataFrame:
-    """Return the rows of which no later one has the same key; those without a key too."""
+def _newest_first(column: SortColumn, name: str) -> Column:
+    """Return the order in which the newest row of a table's sequence field comes first; nulls are the oldest."""
+    found = F.col(name).cast(spark_type(column.field.type))
+    return found.asc_nulls_last() if column.descending else found.desc_nulls_last()
+
+
+def _last(frame: DataFrame, keys: Sequence[_Key], order: Sequence[Column]) -> DataFrame:
+    """Return the rows of which no newer or later one has the same key; those without a key too."""
     frame = frame.withColumn("order", F.monotonically_increasing_id())
-    later = F.row_number().over(Window.partitionBy(*(key.source for key in keys)).orderBy(F.col("order").desc()))
+    equal = Window.partitionBy(*(key.source for key in keys))
+    later = F.row_number().over(equal.orderBy(*order, F.col("order").desc()))
     complete = reduce(and_, (key.is_there() for key in keys))
     return frame.withColumn("later", later).where((F.col("later") == 1) | ~complete).drop("order", "later")

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lakewright.calls import check_mode
 from lakewright.catalog.open import open_table
-from lakewright.distributed import check_concurrency, new_job
+from lakewright.distributed import check_concurrency, new_job, refuse_lookup
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
 from lakewright.spark.options import FORMAT
@@ -106,7 +106,10 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     writes = foreach_batch(table, checkpoint=checkpoint, mode=mode, concurrency=concurrency)
     if trigger is not None and not isinstance(trigger, Mapping):
         raise InvalidInputError(f"trigger is a mapping such as {{'availableNow': True}}, not {trigger!r}")
-    new_job(writes.table, mode).check_input(arrow_schema_of(df.schema))
+    columns = arrow_schema_of(df.schema)
+    new_job(writes.table, mode).check_input(columns)
+    if mode == "upsert":
+        refuse_lookup(writes.table, columns.names)
     writer = df.writeStream.outputMode(output_mode or _OUTPUT_MODES[mode])
     writer = writer.option("checkpointLocation", writes.checkpoint).foreachBatch(writes)
     if query_name is not None:

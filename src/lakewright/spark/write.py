@@ -18,7 +18,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakewright.calls import ProgressCallback, merged_table
+from lakewright.calls import Progress, ProgressCallback, merged_table
 from lakewright.catalog.open import opened
 from lakewright.distributed import (
     Publication,
@@ -27,25 +27,30 @@ from lakewright.distributed import (
     check_call,
     check_concurrency,
     checked,
-    committed_job,
     job_of_builder,
     new_job,
     new_publication,
     publish,
+    refuse_lookup,
     replayed,
     unpack,
 )
 from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
 from lakewright.spark.cleanup import clean_up, remove_losers
 from lakewright.spark.cluster import check_distribution, cluster
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.jobs import Task, TaskId, run_job
+from lakewright.spark.keyed_merge import preparing_lookup
 from lakewright.spark.progress import Counter, final_line, watching
 from lakewright.spark.session import settings
 from lakewright.spark.types import arrow_schema_of
 from lakewright.table import FileStoreTable
+from lakewright.update.run import change
+from lakewright.update.upsert import needs_lookup
 from lakewright.write.builder import TableWrite
 from lakewright.write.frames import refuse_pandas_on_spark
+from lakewright.write.once import JobRun
 from lakewright.write.writer import WriteJob
 
 
@@ -88,15 +93,16 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
     check_distribution(new_job(target, mode, partitions=partitions), distribution)
-    publication = new_publication(target, mode, partitions=partitions, job_id=job_id)
-    if job_id is not None:
-        earlier = committed_job(target, job_id, run=compacting_on(df.sparkSession))
-        if earlier is not None:
-            return earlier
+    run = None if job_id is None else JobRun.begin(target.store, job_id)
+    if run is not None and run.earlier is not None:
+        return replayed(target.store, run.earlier, run=compacting_on(df.sparkSession))
+    publication = new_publication(mode, partitions=partitions, run=run)
     if schema_mode == "merge":
         target = merged_table(target, _nullable(arrow_schema_of(df.schema)))
-    job = new_job(target, mode, partitions=partitions)
-    return _write(df, job, publication, Manner(concurrency, distribution, progress))
+    manner = Manner(concurrency, distribution, progress)
+    if mode == "upsert" and needs_lookup(target.store, arrow_schema_of(df.schema).names):
+        return _upsert(df, target.store, run, manner)
+    return _write(df, new_job(target, mode, partitions=partitions), publication, manner)
 
 
 def write_spark(
@@ -144,6 +150,8 @@ def write_micro_batch(
     found = target.store.snapshots.of_user(commit_user)
     if found is not None and found.commit_identifier >= batch_id:
         return replayed(target.store, found, run=compacting_on(df.sparkSession))
+    if mode == "upsert":
+        refuse_lookup(target, arrow_schema_of(df.schema).names)
     whole: dict[str, object] | None = {} if mode == "overwrite" else None
     job = new_job(target, mode, partitions=whole)
     return _write(df, job, Publication(commit_user, batch_id, whole, since), Manner(concurrency, progress=False))
@@ -184,6 +192,18 @@ def _write(df: DataFrame, job: WriteJob, publication: Publication, manner: Manne
         watch.done(result.rows, result.bytes)
         watch.conclude(final_line(result, store.name))
     return result
+
+
+def _upsert(df: DataFrame, store: TableStore, run: JobRun | None, manner: Manner) -> WriteResult:
+    """Upsert a frame that lacks columns, which stay as they are in the rows that are there."""
+    prepare, spark = preparing_lookup(df, store, manner.concurrency), df.sparkSession
+    done = change(store, prepare, operation="WRITE", run=compacting_on(spark), job=run)
+    if done.replayed and done.snapshot_id is not None:
+        return replayed(store, store.snapshots.get(done.snapshot_id), run=compacting_on(spark))
+    if callable(manner.progress):
+        manner.progress(Progress(done.written, done.bytes, done.seconds))
+    way = "rows that are there were looked up, and written with the columns that the frame lacks"
+    return WriteResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, way=way)
 
 
 def _counted(task: Task, counter: Counter) -> Task:

@@ -111,7 +111,7 @@ def plan_upsert(
     Of a primary-key table the source may have a column of row kinds, as numbers: see `sequence_order` and
     `update.keyed.KeyedRules` for what else such a table asks for.
     """
-    kinds = _kinds_in(store, source.names)
+    kinds = kinds_column(store, source.names)
     unknown = [name for name in source.names if name not in store.schema.field_names and name != kinds]
     if unknown:
         raise InvalidInputError(
@@ -158,11 +158,11 @@ def sequence_order(store: TableStore, names: Sequence[str]) -> tuple[SortColumn,
 
 def _assigned(store: TableStore, names: Sequence[str], columns: Sequence[str] | None) -> list[str]:
     """Return the columns of the data that rows which are there get."""
-    kinds = _kinds_in(store, names)
+    kinds = kinds_column(store, names)
     return [name for name in (names if columns is None else columns) if name != kinds]
 
 
-def _kinds_in(store: TableStore, names: Sequence[str]) -> str | None:
+def kinds_column(store: TableStore, names: Sequence[str]) -> str | None:
     """Return the column of the data that says the kinds of its rows."""
     if not store.schema.primary_keys:
         return None
@@ -182,7 +182,7 @@ def _writing(store: TableStore, parts: Sequence[pa.Table | pa.RecordBatch]) -> P
 
 def _with_kinds(store: TableStore, source: pa.Table) -> pa.Table:
     """Return the source with its row kinds as numbers, without the rows that the table's options ignore."""
-    column = _kinds_in(store, source.column_names)
+    column = kinds_column(store, source.column_names)
     if column is None:
         return source
     kinds = to_kinds(source.column(column), table=store.name, source=f"the column {column!r}")

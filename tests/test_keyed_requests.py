@@ -372,8 +372,8 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
     "a key of another type": (delete(pa.table({"id": ["one"]})), Refusal(("'id'",))),
     "an unknown row kind": (write(rows({}), row_kinds="delete"), Refusal(("'delete'", "+I, -U, +U, -D"))),
     "a row kind out of range": (write(rows({}), row_kinds=[4]), Refusal(("4", "0 to 3"))),
-    "too few row kinds": (write(rows({}, {}), row_kinds=["+I"]), Refusal(("1 kinds for 2 rows",))),
-    "too many row kinds": (write(rows({}), row_kinds=["+I", "-D"]), Refusal(("2 kinds for 1 rows",))),
+    "too few row kinds": (write(rows({}, {}), row_kinds=["+I"]), Refusal(("1 kind for 2 rows",))),
+    "too many row kinds": (write(rows({}), row_kinds=["+I", "-D"]), Refusal(("2 kinds for 1 row",))),
     "row kinds said twice": (
         write(rows({}).append_column("_row_kind", pa.array(["+I"])), row_kinds="-D"),
         Refusal(("row_kinds", "'_row_kind'", "say them once")),

@@ -16,7 +16,7 @@ from lakewright.catalog.system import SystemTable
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.plan import selected
 from lakewright.commit.table_commit import CommitResult
-from lakewright.errors import InvalidInputError, UnsupportedError, naming
+from lakewright.errors import InvalidInputError, UnsupportedError, counted, naming
 from lakewright.maintenance.alter import alter
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec import arguments
@@ -389,7 +389,7 @@ def _reporter(progress: bool | ProgressCallback | None, clock: Callable[[], floa
 
     def show(rows: int, size: int) -> None:
         seconds = clock() - started
-        sys.stderr.write(f"\r{rows:,} rows, {size / 1e6:,.0f} MB, {rows / max(seconds, 1e-9):,.0f} rows/s ")
+        sys.stderr.write(f"\r{counted(rows, 'row')}, {size / 1e6:,.0f} MB, {rows / max(seconds, 1e-9):,.0f} rows/s ")
         sys.stderr.flush()
 
     return show

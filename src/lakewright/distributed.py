@@ -35,6 +35,7 @@ from lakewright.errors import (
     NotFoundError,
     TableNotExistException,
     UnsupportedError,
+    counted,
 )
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
@@ -210,8 +211,8 @@ def checked(job: WriteJob, payloads: Iterable[bytes]) -> list[CommitMessage]:
     taken = sum(message.rows_in or 0 for message in messages)
     if foreign or written > taken or (written < taken and not job.store.schema.primary_keys):
         raise LakewrightError(
-            f"{job.store.name}: the tasks took {taken} rows and wrote {written}, and {len(foreign)} messages are of "
-            "another write; nothing was committed, write the data again",
+            f"{job.store.name}: the tasks took {counted(taken, 'row')} and wrote {written}, and "
+            f"{len(foreign)} messages are of another write; nothing was committed, write the data again",
             table=job.store.name,
         )
     return messages

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lakewright as lw
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.read.plan import Packing, in_sequence, limited, pack, row_id_groups, sharded, shuffled, sliced
 from lakewright.read.split import DataSplit, DeletionFile
@@ -117,3 +120,18 @@ def test_rows_that_are_known_to_be_left() -> None:
     group = replace(group, files=tuple(replace(f, first_row_id=0) for f in group.files))
     assert group.row_count == 5
     assert group.merged_row_count() == 3
+
+
+def test_explain_counts_records_of_files_and_rows_after_merging(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1}))
+    table = catalog.get_table("d.t")
+    for _ in range(2):
+        lw.write_table(pa.table({"id": [1]}, schema=columns), table)
+    shown = str(table.new_read_builder().explain(verbose=True))
+    assert "Records in files:   2   (rows after merging: unknown)" in shown
+    assert "records=2" in shown
+    with pytest.raises(lw.errors.DatabaseNotEmptyException, match=r"holds 1 table \(t\)"):
+        catalog.drop_database("d")

@@ -159,7 +159,7 @@ def test_expressions_that_cannot_be(expression: pc.Expression) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (lambda _: [1], "1 values for 2 rows"),
+        (lambda _: [1], "1 value for 2 rows"),
         (lambda _: ["a", "b"], "no column of it"),
         (lambda _: pa.array(["a", "b"]), "cannot become it"),
         (lambda _: pa.array([1.5, 2.0]), "cannot take the value 1.5"),

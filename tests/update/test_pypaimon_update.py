@@ -150,9 +150,9 @@ def test_shards_refuse_too_few_and_too_many_values(tmp_path: Path) -> None:
     updator = update.new_shard_updator(0, 1)
     rows = updator.arrow_reader().read_all()
     updator.update_by_arrow_batch(rows.slice(0, 15).select(["v"]))
-    with pytest.raises(lw.InvalidInputError, match="5 rows were read but got no values"):
+    with pytest.raises(lw.InvalidInputError, match="5 rows of those that were read got no values"):
         updator.prepare_commit()
-    with pytest.raises(lw.InvalidInputError, match="5 values more than rows were read"):
+    with pytest.raises(lw.InvalidInputError, match="5 values came for no row that was read"):
         updator.update_by_arrow_batch(rows.slice(0, 10).select(["v"]))
     updator.close()
     with pytest.raises(lw.InvalidInputError, match="lack the column 'v'"):

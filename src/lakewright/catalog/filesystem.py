@@ -28,6 +28,7 @@ from lakewright.errors import (
     TableAlreadyExistException,
     TableNotExistException,
     UnsupportedError,
+    counted,
     naming,
 )
 from lakewright.lsm.merge import check_merging
@@ -124,7 +125,8 @@ class FileSystemCatalog:
         tables = self.list_tables(name)
         if tables and not cascade:
             raise DatabaseNotEmptyException(
-                f"database {name} holds {len(tables)} tables ({', '.join(tables[:5])}); drop them or pass cascade=True",
+                f"database {name} holds {counted(len(tables), 'table')} ({', '.join(tables[:5])}); "
+                "drop them or pass cascade=True",
                 database=name,
                 tables=tuple(tables),
             )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lakewright.commit.message import CommitMessage
-from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
+from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError, counted
 from lakewright.spec.datafile import APPEND, COMPACT, DELETION_VECTORS, DataFile, IndexFile, is_side_file
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
 from lakewright.spec.schema import POSTPONE
@@ -352,7 +352,7 @@ def _unreconciled(message: CommitMessage, receiver: Receiver) -> str | None:
     # A primary-key writer folds rows of one key together, so it may write fewer than it took in, never more.
     if written == message.rows_in or (receiver.has_primary_key and written < message.rows_in):
         return None
-    return f"the writer took in {message.rows_in} rows but its files hold {written}; write the data again"
+    return f"the writer took in {counted(message.rows_in, 'row')} but its files hold {written}; write the data again"
 
 
 def _check_files(message: CommitMessage, receiver: Receiver) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from lakewright.commit.changes import Change
-from lakewright.errors import CommitConflictError
+from lakewright.errors import CommitConflictError, counted
 from lakewright.lsm.keys import Key
 from lakewright.spec.datafile import DELETION_VECTORS, HASH, DataFile
 from lakewright.spec.manifest import ADD, DELETE, FileIdentity, IndexEntry, ManifestEntry
@@ -66,7 +66,8 @@ def mixed_buckets(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry
         there = totals.setdefault(entry.partition, entry.total_buckets)
         if there != entry.total_buckets:
             return Conflict(
-                f"{entry.file.file_name} was written for {entry.total_buckets} buckets, its partition has {there}",
+                f"{entry.file.file_name} was written for {counted(entry.total_buckets, 'bucket')}, "
+                f"its partition has {there}",
                 (entry.file.file_name,),
                 OVERWRITE_BUCKETS,
             )
@@ -232,4 +233,4 @@ def _name(identity: FileIdentity) -> str:
 
 
 def _count(names: Sequence[str]) -> str:
-    return "1 file" if len(names) == 1 else f"{len(names)} files"
+    return counted(len(names), "file")

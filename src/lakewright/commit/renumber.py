@@ -25,7 +25,7 @@ from lakewright.commit.changes import Change, copy_name, origin_name
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
 from lakewright.commit.message import snapshot_name
 from lakewright.commit.plan import Intent, Plan
-from lakewright.errors import InvalidMessageError, NotFoundError
+from lakewright.errors import InvalidMessageError, NotFoundError, counted
 from lakewright.formats.base import FileReader, FileWriter, file_format_of
 from lakewright.formats.open import open_reader, open_writer
 from lakewright.formats.rolling import FilePlan
@@ -331,4 +331,4 @@ def _pour(reader: FileReader, writer: FileWriter, shift: _Shift) -> None:
     if held:
         writer.write(shift.apply(pa.Table.from_batches(held)))
     if count != shift.file.row_count:
-        shift.refuse(f"has {count} rows, not {shift.file.row_count}")
+        shift.refuse(f"has {counted(count, 'row')}, not {shift.file.row_count}")

@@ -18,7 +18,7 @@ from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
 from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
 from lakewright.commit.replay import Search
-from lakewright.errors import CommitContentionError, CommitUnknownError, TableNotExistException
+from lakewright.errors import CommitContentionError, CommitUnknownError, TableNotExistException, counted
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
@@ -106,7 +106,7 @@ class Run:
             world.sleep(self._wait_seconds(attempt, took_millis=world.clock() - began))
         if self.doubts:
             raise self._unknown() from self.cause
-        raise self._not_published(f"other writers were faster {attempt + 1} times")
+        raise self._not_published(f"other writers were faster {counted(attempt + 1, 'time')}")
 
     def _hand_in(self, draft: Draft) -> Outcome:
         try:

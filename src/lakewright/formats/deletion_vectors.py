@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pyroaring import BitMap
 
-from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.errors import CorruptTableError, InvalidInputError, counted
 from lakewright.formats.base import Input, corrupt, decoding
 from lakewright.spec.datafile import DeletionRange
 
@@ -59,8 +59,8 @@ def read_deletion_vector(source: Input, found: DeletionRange, *, path: str) -> P
         positions = decode_deletion_vector(head + record, path=path)
     if found.cardinality is not None and found.cardinality != len(positions):
         raise CorruptTableError(
-            f"the deletion vector of {found.data_file} in {path} deletes {len(positions)} rows where the manifest "
-            f"announces {found.cardinality}",
+            f"the deletion vector of {found.data_file} in {path} deletes {counted(len(positions), 'row')} where "
+            f"the manifest announces {found.cardinality}",
             path=path,
             data_file=found.data_file,
         )

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as pa_orc
 
-from lakewright.errors import UnsupportedError
+from lakewright.errors import UnsupportedError, counted
 from lakewright.formats.base import (
     Input,
     Output,
@@ -163,7 +163,7 @@ class OrcFileReader:
                 yield position, part
                 position += part.num_rows
         if position != self.row_count:
-            raise corrupt(self._path, f"{position} rows where its footer announces {self.row_count}")
+            raise corrupt(self._path, f"{counted(position, 'row')} where its footer announces {self.row_count}")
 
     def _tail(self, size: int) -> tuple[bytes, Postscript]:
         end = self._read_at(max(0, size - _END_BYTES), min(size, _END_BYTES))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakewright.errors import UnsupportedError
+from lakewright.errors import UnsupportedError, counted
 from lakewright.formats.base import (
     Input,
     Output,
@@ -262,7 +262,9 @@ class ParquetFileReader:
                 yield position, batch
                 position += batch.num_rows
             if position != run.position + run.row_count:
-                raise corrupt(self._path, f"{position - run.position} rows where its footer announces {run.row_count}")
+                raise corrupt(
+                    self._path, f"{counted(position - run.position, 'row')} where its footer announces {run.row_count}"
+                )
 
     def _open(self, size: int) -> None:
         """Read and check the footer, and find the leaves that hold the wanted fields."""

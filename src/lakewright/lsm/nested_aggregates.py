@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from lakewright.errors import CorruptTableError
+from lakewright.errors import CorruptTableError, counted
 from lakewright.lsm.column_functions import ColumnFunction
 from lakewright.lsm.images import Flags, Longs
 from lakewright.lsm.keys import SortColumn, sorted_rows
@@ -240,7 +240,7 @@ def bitmap_union(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa
 
 
 def _never(here: Entries, gone: Entries) -> Entries:
-    message = f"{len(gone)} entries of {len(here)} cannot be taken back"
+    message = f"{counted(len(gone), 'entry')} of {len(here)} cannot be taken back"
     raise AssertionError(message)  # the caller refuses retracts of such functions
 
 

@@ -79,7 +79,7 @@ class ExplainResult:
             "",
             f"Files:              {self.file_count}",
             f"Total size:         {_size(self.total_file_size)}",
-            f"Estimated rows:     {self.estimated_row_count}   (merged: {merged})",
+            f"Records in files:   {self.estimated_row_count}   (rows after merging: {merged})",
             f"Level histogram:    {levels}",
             f"Deletion files:     {self.deletion_file_count}",
         ]
@@ -131,7 +131,7 @@ def explain(
 
 def _show_split(number: int, split: DataSplit) -> list[str]:
     facts = f"partition={tuple(split.partition)} bucket={split.bucket} files={len(split.files)}"
-    rows = f"rows={split.row_count} raw={split.raw_convertible} dv={split.has_deletions}"
+    rows = f"records={split.row_count} raw={split.raw_convertible} dv={split.has_deletions}"
     first = f"  [{number}] {facts} size={_size(split.file_size)} {rows}"
     return [first, *(f"      file: {path}" for path in split.file_paths)]
 

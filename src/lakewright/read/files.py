@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import CorruptTableError, NotFoundError
+from lakewright.errors import CorruptTableError, NotFoundError, counted
 from lakewright.formats.base import FileReader, file_format_of
 from lakewright.formats.deletion_vectors import Positions, read_deletion_vector
 from lakewright.formats.open import open_reader
@@ -86,7 +86,7 @@ class BucketFiles:
         if reader.row_count != file.row_count:
             reader.close()
             raise CorruptTableError(
-                f"{self.store.name}: the file {path} holds {reader.row_count} rows where the manifest says "
+                f"{self.store.name}: the file {path} holds {counted(reader.row_count, 'row')} where the manifest says "
                 f"{file.row_count}; restore it from a copy",
                 table=self.store.name,
                 path=path,

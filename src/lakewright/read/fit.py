@@ -15,7 +15,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, counted
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.casts import cast_array
@@ -71,7 +71,7 @@ def check_values_fit(store: TableStore, snapshot: Snapshot, wanted: TableSchema)
 
 
 def _refusal(found: Misfit) -> InvalidInputError:
-    number = f"{'at least ' if found.at_least else ''}{found.count} value{'' if found.count == 1 else 's'}"
+    number = f"{'at least ' if found.at_least else ''}{counted(found.count, 'value')}"
     if found.example == "null":
         message = (
             f"the column {found.column!r} cannot become {found.new}: {number} of it "

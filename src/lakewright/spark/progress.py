@@ -21,7 +21,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
 
 from lakewright.calls import Progress, ProgressCallback
-from lakewright.errors import LakewrightWarning
+from lakewright.errors import LakewrightWarning, counted
 from lakewright.spark.session import is_connect
 
 _POLL_SECONDS = 0.25
@@ -190,7 +190,7 @@ def final_line(result: _Result, name: str) -> str:
     """
     if result.snapshot_id is None:
         return f"{name}: nothing to commit, in {result.seconds:.1f} s"
-    rows, files = _counted(result.rows, "row"), _counted(result.files, "file")
+    rows, files = counted(result.rows, "row"), counted(result.files, "file")
     return f"{name}: snapshot {result.snapshot_id}, {rows}, {files}, {_size(result.bytes)} in {result.seconds:.1f} s"
 
 
@@ -203,7 +203,7 @@ def bar_text(what: str, now: Progress, width: int) -> str:
     """
     parts = [f"{now.tasks_done}/{now.tasks} tasks" if now.tasks else "starting"]
     if now.rows:
-        parts += [_counted(now.rows, "row"), _size(now.bytes), f"{now.rows / max(now.seconds, 1e-9):,.0f} rows/s"]
+        parts += [counted(now.rows, "row"), _size(now.bytes), f"{now.rows / max(now.seconds, 1e-9):,.0f} rows/s"]
     if 0 < now.tasks_done < now.tasks:
         parts.append(f"{now.seconds / now.tasks_done * (now.tasks - now.tasks_done):,.0f} s left")
     filled = _BAR_WIDTH * now.tasks_done // now.tasks if now.tasks else 0
@@ -226,10 +226,6 @@ def tasks_of(jobs: Iterable[Job]) -> tuple[int, int]:
             tasks += size if started or waits else 0
             tasks_done += done
     return tasks, tasks_done
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _size(nbytes: float) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage
-from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, counted, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import plan_projection
 from lakewright.read.scan import refuse_the_past
@@ -303,8 +303,8 @@ class ShardTableUpdator:
         if self._waiting and (self._group is not None or self._applied.updated):
             left = sum(len(positions) for _, positions in self._waiting)
             raise InvalidInputError(
-                f"table {self._store.name}: {left} rows were read but got no values; give every row that was read its "
-                "values, changed or not",
+                f"table {self._store.name}: {counted(left, 'row')} of those that were read got no values; give "
+                "every row that was read its values, changed or not",
                 table=self._store.name,
             )
         self._write_group()
@@ -349,7 +349,8 @@ class ShardTableUpdator:
         """Put values at the next rows that wait for them, of one group; return how many they were."""
         if not self._waiting:
             raise InvalidInputError(
-                f"table {self._store.name}: there are {values.num_rows} values more than rows were read; give as many",
+                f"table {self._store.name}: {counted(values.num_rows, 'value')} came for no row that was read; "
+                "give as many as rows were read",
                 table=self._store.name,
             )
         number, positions = self._waiting.popleft()

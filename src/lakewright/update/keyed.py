@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.compact.postpone import distribute
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, UnsupportedError, counted
 from lakewright.lsm.aggregation import Aggregation
 from lakewright.lsm.column_functions import LAST, REPEATABLE, ColumnFunction
 from lakewright.lsm.images import Flags
@@ -538,8 +538,9 @@ def settled(store: TableStore, base: Snapshot | None) -> Snapshot | None:
         return base
     if store.options.get(CoreOptions.WRITE_ONLY):
         raise UnsupportedError(
-            f"{store.name}: {len(waiting)} files of rows wait for a bucket, where no read finds them, and the table is "
-            "'write-only' = 'true'; compact it first, with table.copy({'write-only': 'false'}).compact()",
+            f"{store.name}: rows wait for a bucket in {counted(len(waiting), 'file')}, where no read finds "
+            "them, and the table is 'write-only' = 'true'; compact it first, with "
+            "table.copy({'write-only': 'false'}).compact()",
             table=store.name,
             option="write-only",
         )

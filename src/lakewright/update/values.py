@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 
-from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.errors import ColumnNotExistException, InvalidInputError, counted
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.predicate import resolve_path
 from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
@@ -364,7 +364,8 @@ def _returned(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 
         ) from error
     if len(column) != rows:
         raise InvalidInputError(
-            f"the function for the column {field.name!r} returned {len(column)} values for {rows} rows; return one for "
+            f"the function for the column {field.name!r} returned {counted(len(column), 'value')} for "
+            f"{counted(rows, 'row')}; return one for "
             "each",
             column=field.name,
         )

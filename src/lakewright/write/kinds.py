@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, counted
 from lakewright.spec import arguments
 from lakewright.spec.keyed import INSERT, KIND_NAMES, UPDATE_BEFORE
 from lakewright.spec.options import CoreOptions
@@ -83,17 +83,17 @@ class GivenKinds:
         if self._one is not None:
             return np.full(count, self._one, np.int8)
         if first_row + count > len(self.kinds):
-            raise self._mismatch(f"at least {first_row + count}")
+            raise self._mismatch(f"at least {counted(first_row + count, 'row')}")
         return self.kinds[first_row : first_row + count]
 
     def check_count(self, rows: int) -> None:
         """Refuse kinds that are left over."""
         if self._one is None and rows != len(self.kinds):
-            raise self._mismatch(str(rows))
+            raise self._mismatch(counted(rows, "row"))
 
     def _mismatch(self, rows: str) -> InvalidInputError:
         return InvalidInputError(
-            f"table {self._table}: row_kinds has {len(self.kinds)} kinds for {rows} rows; give one per row, or a "
+            f"table {self._table}: row_kinds has {counted(len(self.kinds), 'kind')} for {rows}; give one per row, or a "
             "single one for all",
             table=self._table,
         )

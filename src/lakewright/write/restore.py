@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakewright.commit.message import snapshot_name
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, counted
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
@@ -82,8 +82,9 @@ class LiveBuckets:
             name = self._store.name
             where = self._store.partition_name(partition) or "the table"
             raise InvalidInputError(
-                f"table {name}: {where} has {total} buckets, but the option 'bucket' says {self._buckets}; overwrite "
-                f"it or call table.rescale({self._buckets}) to change its buckets, or write with bucket={total}",
+                f"table {name}: {where} has {counted(total, 'bucket')}, but the option 'bucket' says {self._buckets}; "
+                f"overwrite it or call table.rescale({self._buckets}) to change its buckets, or write "
+                f"with bucket={total}",
                 table=name,
                 partition=where,
                 buckets=total,

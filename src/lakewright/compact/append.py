@@ -1,8 +1,9 @@
 """Which files of an append table to rewrite together: facts of live files in, tasks out. Reads metadata alone.
 
 Worth the work are files much smaller than the target size and files of which many rows are deleted. Without buckets any
-files of a partition may go together, the smallest first. The rows of a bucket have an order, so only neighbours do; of
-a table with data evolution only neighbours in the order of row ids, because a file's ids count on from its first.
+files of a partition may go together, in the order of their rows: what comes out has the order of what went in. The rows
+of a bucket stay between those of other files, so only neighbours go together; of a table with data evolution only
+neighbours in the order of row ids, because a file's ids count on from its first.
 """
 
 from __future__ import annotations
@@ -122,11 +123,10 @@ def plan_append(
 
 
 def pick_any(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
-    """Pick files that may go together as they like; inside a bin they keep their order."""
+    """Pick files in their order; others may lie between them."""
     deleted = bucket.deleted_rows
     units = [rules.unit((file,), at, deleted, 1) for at, file in enumerate(_plain(bucket.files))]
-    found = rules.bins(sorted((unit for unit in units if unit.wanted), key=lambda unit: unit.size))
-    return [sorted(units, key=lambda unit: unit.place) for units in found]
+    return list(rules.bins(unit for unit in units if unit.wanted))
 
 
 def pick_neighbours(rules: Rules, bucket: Bucket) -> list[list[Unit]]:

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import fastavro
 import numpy as np
@@ -32,6 +32,7 @@ from lakewright.formats.avro_container import (
 )
 from lakewright.formats.avro_schemas import FileSchema, branches, file_schema, parsed
 from lakewright.formats.base import (
+    Encoded,
     Input,
     Output,
     StatsCollector,
@@ -160,30 +161,52 @@ def _atomic_type(dtype: AtomicType, path: str) -> AvroType:
             )
 
 
-class AvroFileWriter:
-    """One Avro file being written."""
+class AvroEncoder:
+    """Encodes rows as the blocks of a file."""
 
-    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
-        self._output = output
+    def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
+        self.codec = Codec.of(options.compression, options.zstd_level)
+        self.avro_schema = avro_schema(fields)
         self._fields = tuple(fields)
         self._schema = to_arrow_schema(fields)
-        self._codec = Codec.of(options.compression, options.zstd_level)
-        self._stats = StatsCollector(fields, options.stats)
-        schema = avro_schema(fields)
-        self._block_schema = _block_schema(file_schema(schema))
-        header, self._sync = encode_header(json.dumps(schema, separators=(",", ":")).encode(), self._codec)
-        self._size = self._output.write(header)
+        self._modes = options.stats
+        self._block_schema = _block_schema(file_schema(self.avro_schema))
 
-    def write(self, table: pa.Table) -> None:
-        """Append rows, in blocks of a few thousand."""
+    def encode(self, table: pa.Table) -> Encoded:
+        """Return rows as blocks of a few thousand: how many they are and their compressed bytes."""
         check_rows(table, self._schema)
+        stats = StatsCollector(self._fields, self._modes)
+        stats.add(table)
+        blocks = []
         for start in range(0, table.num_rows, _BLOCK_ROWS):
             rows = _records(table.slice(start, _BLOCK_ROWS), self._fields)
             out = io.BytesIO()
             fastavro.schemaless_writer(out, self._block_schema, rows)
             data = out.getvalue()[len(encode_long(len(rows))) : -1]
-            self._size += self._output.write(encode_block(len(rows), compress(data, self._codec), self._sync))
-        self._stats.add(table)
+            blocks.append((len(rows), compress(data, self.codec)))
+        return Encoded(blocks, sum(len(packed) for _, packed in blocks), stats)
+
+
+class AvroFileWriter:
+    """One Avro file being written."""
+
+    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
+        self._output = output
+        self._encoder = AvroEncoder(fields, options)
+        self._stats = StatsCollector(fields, options.stats)
+        schema = json.dumps(self._encoder.avro_schema, separators=(",", ":")).encode()
+        header, self._sync = encode_header(schema, self._encoder.codec)
+        self._size = self._output.write(header)
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows, in blocks of a few thousand."""
+        self.append(self._encoder.encode(table))
+
+    def append(self, piece: Encoded) -> None:
+        """Append rows that are encoded already."""
+        for count, packed in cast("list[tuple[int, bytes]]", piece.content):
+            self._size += self._output.write(encode_block(count, packed, self._sync))
+        self._stats.include(piece.stats)
 
     def tell(self) -> int:
         """Return how many bytes were written so far."""

@@ -41,7 +41,7 @@ class Output(Protocol):
     """A new file as a storage opens it: nothing is visible until `close`."""
 
     def write(self, data: bytes, /) -> int:
-        """Append bytes."""
+        """Append bytes, or anything that shows its memory as bytes."""
 
     def close(self) -> None:
         """Make the file complete, durable and visible."""
@@ -117,11 +117,30 @@ class WrittenFile:
     stats: tuple[ColumnStats | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Rows as a file of some format holds them, wherever they come to lie in it, and their statistics."""
+
+    content: object  # what the writer of the same format understands
+    nbytes: int  # in memory
+    stats: StatsCollector
+
+
+class Encoder(Protocol):
+    """Makes the bytes of one data file, piece by piece; any number of threads may use it at the same time."""
+
+    def encode(self, table: pa.Table) -> Encoded:
+        """Return the bytes of rows in the canonical schema of the fields."""
+
+
 class FileWriter(Protocol):
     """One data file being written."""
 
     def write(self, table: pa.Table) -> None:
         """Append rows in the canonical schema of the fields. One call makes at least one row group."""
+
+    def append(self, piece: Encoded) -> None:
+        """Append rows that an encoder for files of the same fields and options has encoded."""
 
     def tell(self) -> int:
         """Return how many bytes were written so far."""
@@ -275,6 +294,13 @@ class StatsCollector:
     def tell(self, index: int, low: Value, high: Value) -> None:
         """Take the bounds of some of a column's rows from somebody who knows them; None where nobody does."""
         self._merge(index, ColumnStats(low, high, 0))
+
+    def include(self, following: StatsCollector) -> None:
+        """Take the rows into account that another collector has seen."""
+        self.row_count += following.row_count
+        for index, stats in enumerate(following._stats):
+            if stats is not None:
+                self._merge(index, stats)
 
     def _merge(self, index: int, stats: ColumnStats) -> None:
         known = self._stats[index]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.formats.conform import rebuild_list, rebuild_struct
-from lakewright.formats.thrift import I32, Field, Items, Struct, read_struct, write_struct
+from lakewright.formats.thrift import I32, Field, Struct, read_struct, struct_of, structs_of, write_struct
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.stats import COUNTS, NONE, StatsMode
 from lakewright.spec.types import DataField
@@ -74,18 +74,18 @@ def int96_footer(footer: bytes, leaves: Collection[int]) -> bytes:
     metadata, end = read_struct(footer)
     if end != len(footer):
         raise ValueError(f"a footer of {len(footer)} bytes ends at byte {end}")
-    elements = [element for element in _structs(metadata[_SCHEMA]) if _CHILDREN not in element]
+    elements = [element for element in structs_of(metadata[_SCHEMA]) if _CHILDREN not in element]
     for leaf in leaves:
         element = elements[leaf]
         if element[_TYPE] != _FIXED or element[_TYPE_LENGTH].value != _IMAGE.itemsize:
             raise ValueError(f"leaf {leaf} of the footer holds no images: {element}")
         element[_TYPE] = _INT96
         _drop(element, _TYPE_LENGTH)
-    for group in _structs(metadata[_ROW_GROUPS]):
-        chunks = list(_structs(group[_COLUMNS]))
+    for group in structs_of(metadata[_ROW_GROUPS]):
+        chunks = structs_of(group[_COLUMNS])
         for leaf in leaves:
             _drop(chunks[leaf], *_COLUMN_INDEX)
-            _retype(_struct(chunks[leaf][_METADATA]))
+            _retype(struct_of(chunks[leaf][_METADATA]))
     return write_struct(metadata)
 
 
@@ -93,24 +93,13 @@ def _retype(chunk: Struct) -> None:
     chunk[_TYPE] = _INT96
     _drop(chunk, *_BLOOM_FILTER)
     if _STATISTICS in chunk:
-        statistics = _struct(chunk[_STATISTICS])
+        statistics = struct_of(chunk[_STATISTICS])
         _drop(statistics, *(number for number in tuple(statistics) if number != _NULL_COUNT))
 
 
 def _drop(fields: Struct, *numbers: int) -> None:
     for number in numbers:
         fields.pop(number, None)
-
-
-def _struct(field: Field) -> Struct:
-    if not isinstance(field.value, dict):
-        raise ValueError(f"a Thrift field of the kind {field.kind} stands where a struct belongs")  # noqa: TRY004 - bytes
-    return field.value
-
-
-def _structs(field: Field) -> Iterator[Struct]:
-    values = field.value.values if isinstance(field.value, Items) else []
-    return (value for value in values if isinstance(value, dict))
 
 
 def _is_nanos(arrow: pa.DataType) -> bool:

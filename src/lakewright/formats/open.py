@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakewright.errors import UnsupportedError
-from lakewright.formats.avro import AvroFileReader, AvroFileWriter
-from lakewright.formats.base import FORMATS, FileReader, FileWriter, Input, Output, WriteOptions
-from lakewright.formats.orc import OrcFileReader, OrcFileWriter
-from lakewright.formats.parquet import ParquetFileReader, ParquetFileWriter
+from lakewright.formats.avro import AvroEncoder, AvroFileReader, AvroFileWriter
+from lakewright.formats.base import FORMATS, Encoder, FileReader, FileWriter, Input, Output, WriteOptions
+from lakewright.formats.orc import OrcEncoder, OrcFileReader, OrcFileWriter
+from lakewright.formats.parquet import ParquetEncoder, ParquetFileReader, ParquetFileWriter
 from lakewright.spec.types import DataField
 
 
@@ -21,6 +21,19 @@ def open_writer(file_format: str, output: Output, fields: Sequence[DataField], o
             return OrcFileWriter(output, fields, options)
         case "avro":
             return AvroFileWriter(output, fields, options)
+        case _:
+            raise _unsupported(file_format, "written")
+
+
+def open_encoder(file_format: str, fields: Sequence[DataField], options: WriteOptions) -> Encoder:
+    """Return what encodes the rows of one data file; its writer appends them in their order."""
+    match file_format:
+        case "parquet":
+            return ParquetEncoder(fields, options)
+        case "orc":
+            return OrcEncoder(fields, options)
+        case "avro":
+            return AvroEncoder(fields, options)
         case _:
             raise _unsupported(file_format, "written")
 

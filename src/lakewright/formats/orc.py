@@ -22,6 +22,7 @@ import pyarrow.orc as pa_orc
 
 from lakewright.errors import UnsupportedError, counted
 from lakewright.formats.base import (
+    Encoded,
     Input,
     Output,
     StatsCollector,
@@ -67,15 +68,39 @@ _DICTIONARY_THRESHOLD = 0.8  # of distinct values below which text gets a dictio
 _MILLIS_FAR = 9_223_372_036_854 - 1000  # timestamp[ns] ends here, a second kept clear for roundings
 
 
+class OrcEncoder:
+    """Prepares rows for a file. Stripes follow from all rows before them, so that they are made when rows are appended.
+
+    Stripes are not put together from pieces as row groups are: the bounds of a whole file stand in its tail again, in
+    a form of their own for each type.
+    """
+
+    def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
+        codec_of(_CODECS, options.compression, "ORC")
+        self.schema = to_arrow_schema(fields)
+        self._fields = tuple(fields)
+        self._modes = options.stats
+        self._stored = pa.schema([pa.field(f.name, _stored_type(f.type), nullable=f.nullable) for f in self.schema])
+
+    def encode(self, table: pa.Table) -> Encoded:
+        """Return rows in the schema of the file."""
+        check_rows(table, self.schema)
+        for field, column in zip(self.schema, table.columns, strict=True):
+            for chunk in column.chunks:
+                _check_writable(chunk, field.name)
+        stats = StatsCollector(self._fields, self._modes)
+        stats.add(table)
+        stored = _reshape(table, self._stored)
+        return Encoded(stored, stored.nbytes, stats)
+
+
 class OrcFileWriter:
     """One ORC file being written."""
 
     def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
         self._codec = codec_of(_CODECS, options.compression, "ORC")
         self._output = output
-        self._fields = tuple(fields)
-        self._schema = to_arrow_schema(fields)
-        self._stored = pa.schema([pa.field(f.name, _stored_type(f.type), nullable=f.nullable) for f in self._schema])
+        self._encoder = OrcEncoder(fields, options)
         self._sink = HoldingSink(output, checksum=True)
         self._stats = StatsCollector(fields, options.stats)
         self._writer = pa_orc.ORCWriter(
@@ -88,15 +113,15 @@ class OrcFileWriter:
 
     def write(self, table: pa.Table) -> None:
         """Append rows; ORC makes stripes of them as they fill up."""
-        check_rows(table, self._schema)
-        if table.num_rows == 0 and self._opened:
+        self.append(self._encoder.encode(table))
+
+    def append(self, piece: Encoded) -> None:
+        """Append rows that are in the schema of the file already."""
+        if piece.stats.row_count == 0 and self._opened:
             return
-        for field, column in zip(self._schema, table.columns, strict=True):
-            for chunk in column.chunks:
-                _check_writable(chunk, field.name)
         self._opened = True
-        self._writer.write(_reshape(table, self._stored))
-        self._stats.add(table)
+        self._writer.write(piece.content)
+        self._stats.include(piece.stats)
 
     def tell(self) -> int:
         """Return how many bytes were written so far."""
@@ -105,7 +130,7 @@ class OrcFileWriter:
     def close(self) -> WrittenFile:
         """Finish the file: what is left of the last stripe, the seal, the tail."""
         if not self._opened:
-            self.write(self._schema.empty_table())
+            self.write(self._encoder.schema.empty_table())
         start = self._sink.tell()
         self._sink.hold()
         self._writer.close()

@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 
 from lakewright.errors import UnsupportedError, counted
 from lakewright.formats.base import (
+    Encoded,
     Input,
     Output,
     StatsCollector,
@@ -38,8 +40,9 @@ from lakewright.formats.base import (
 from lakewright.formats.conform import Missing, conform_column
 from lakewright.formats.int96 import image_schema, image_table, int96_footer, int96_leaves, without_bounds
 from lakewright.formats.parquet_pages import CheckedSource, Chunk, check_pages
+from lakewright.formats.parquet_pieces import JoinedTail, Tail
 from lakewright.formats.parquet_stats import TextBounds, group_stats
-from lakewright.formats.seal import SEAL_BYTES, HoldingSink, make_seal, sealed_checksum
+from lakewright.formats.seal import SEAL_BYTES, make_seal, sealed_checksum
 from lakewright.spec.arrow import to_arrow_schema, with_field_ids
 from lakewright.spec.options import MIB
 from lakewright.spec.predicate import Predicate, may_match
@@ -73,72 +76,58 @@ _FAR_SECONDS = 9_223_372_036  # timestamp[ns] ends here
 _WRAP_SECONDS = 18_446_744_074  # 2^64 nanoseconds
 
 
-class ParquetFileWriter:
-    """One parquet file being written."""
+class ParquetEncoder:
+    """Encodes rows as parquet files in memory, of which a writer makes one file.
 
-    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
+    Which columns get a dictionary is decided by the first rows, for all that follow.
+    """
+
+    def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
+        self.schema = with_field_ids(fields)
+        self.int96 = int96_leaves(self.schema)
         self._codec = codec_of(_CODECS, options.compression, "parquet")
-        self._output = output
         self._fields = tuple(fields)
-        self._schema = with_field_ids(fields)
-        self._int96 = int96_leaves(self._schema)
-        self._file_schema = image_schema(self._schema) if self._int96 else self._schema
+        self._file_schema = image_schema(self.schema) if self.int96 else self.schema
         self._options = options
-        self._sink = HoldingSink(output)
-        self._stats = StatsCollector(fields, without_bounds(fields, options.stats) if self._int96 else options.stats)
-        types = self._schema.types
+        types = self.schema.types
         self._text = TextBounds(types, [_leaf_count(arrow) for arrow in types], options.stats)
-        self._writer: pq.ParquetWriter | None = None
+        self._modes = without_bounds(fields, options.stats) if self.int96 else options.stats
+        self._dictionary: list[str] | bool = False
+        self._undecided = options.dictionary
 
-    def write(self, table: pa.Table) -> None:
-        """Append rows; they become one row group, or more of equal size where they are too many for one."""
-        check_rows(table, self._schema)
-        if table.num_rows == 0:
-            return
-        groups = max(-(-table.num_rows // _GROUP_ROWS_MAX), -(-table.nbytes // self._options.row_group_bytes))
-        group_rows = -(-table.num_rows // groups)
-        if self._writer is None:
-            self._writer = self._open(table.slice(0, group_rows))
-        stored = image_table(table, self._file_schema) if self._int96 else table
-        self._writer.write_table(stored, row_group_size=group_rows)
-        self._stats.add(table, told=self._text.choose(table, -(-table.num_rows // group_rows)))
+    def encode(self, table: pa.Table) -> Encoded:
+        """Return rows as one row group, or as more of equal size where they are too many for one."""
+        check_rows(table, self.schema)
+        least = max(1, -(-table.num_rows // _GROUP_ROWS_MAX), -(-table.nbytes // self._options.row_group_bytes))
+        group_rows = max(1, -(-table.num_rows // least))
+        groups = max(1, -(-table.num_rows // group_rows))
+        if self._undecided:
+            self._dictionary = dictionary_columns(table.slice(0, group_rows))
+            self._undecided = False
+        stats = StatsCollector(self._fields, self._modes)
+        told = self._text.choose(table)
+        stats.add(table, told=told)
+        stored = image_table(table, self._file_schema) if self.int96 else table
+        pieces = []
+        for number in range(groups):
+            sink = pa.BufferOutputStream()  # a small one each: its memory is used again at once
+            writer = self._open(sink)
+            if stored.num_rows:
+                writer.write_table(stored.slice(number * group_rows, group_rows), row_group_size=group_rows)
+            data_end = sink.tell()
+            writer.close()
+            self._text.tell(writer.writer.metadata, told, stats)
+            pieces.append(EncodedParquet(sink.getvalue(), data_end, self.int96))
+        return Encoded(pieces, sum(piece.data.size for piece in pieces), stats)
 
-    def tell(self) -> int:
-        """Return how many bytes were written so far."""
-        return self._sink.tell()
-
-    def close(self) -> WrittenFile:
-        """Finish the file: page indexes, the seal, the footer."""
-        if self._writer is None:
-            self._writer = self._open(self._schema.empty_table())
-        self._sink.hold()
-        start = self._sink.tell()
-        self._writer.close()
-        self._text.tell(self._writer.writer.metadata, self._stats)
-        held = self._sink.held()
-        at = len(held) - _END.size - _END.unpack(held[-_END.size :])[0]
-        end = held[at:]
-        if self._int96:
-            footer = int96_footer(end[: -_END.size], self._int96)
-            end = footer + _END.pack(len(footer), _MAGIC)
-        self._output.write(held[:at] + make_seal(zlib.crc32(end)) + end)
-        self._output.close()
-        return WrittenFile(start + at + SEAL_BYTES + len(end), self._stats.row_count, self._stats.result())
-
-    def discard(self) -> None:
-        """Give the file up."""
-        self._sink.hold()
-        self._writer = None
-        self._output.discard()
-
-    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+    def _open(self, sink: pa.NativeFile) -> pq.ParquetWriter:
         options = self._options
         return pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
+            sink,
             self._file_schema,
             compression=self._codec,
             compression_level=options.zstd_level if self._codec == "ZSTD" else None,
-            use_dictionary=dictionary_columns(first) if options.dictionary else False,
+            use_dictionary=self._dictionary,
             data_page_size=options.page_bytes,
             write_page_checksum=True,
             write_page_index=True,
@@ -146,6 +135,81 @@ class ParquetFileWriter:
             store_schema=False,
             **_WRITER_NEWER,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedParquet:
+    """A parquet file in memory: the magic, pages up to `data_end`, page indexes, the footer."""
+
+    data: pa.Buffer
+    data_end: int
+    int96: frozenset[int]  # the leaves that become INT96 in the footer
+
+    @property
+    def tail(self) -> Tail:
+        """What comes behind the pages."""
+        end = self.data.size - _END.size
+        at = end - _END.unpack(self.data[end:])[0]
+        return Tail(self.data_end, bytes(self.data[self.data_end : at]), bytes(self.data[at:end]))
+
+
+class ParquetFileWriter:
+    """One parquet file being written, row groups after row groups."""
+
+    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
+        codec_of(_CODECS, options.compression, "parquet")
+        self._output = output
+        self._fields = tuple(fields)
+        self._options = options
+        self._stats = StatsCollector(fields, options.stats)
+        self._int96: frozenset[int] = frozenset()
+        self._encoder: ParquetEncoder | None = None
+        self._tail: JoinedTail | None = None
+        self._position = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; they become one row group, or more of equal size where they are too many for one."""
+        if self._encoder is None:
+            self._encoder = ParquetEncoder(self._fields, self._options)
+        check_rows(table, self._encoder.schema)
+        if table.num_rows:
+            self.append(self._encoder.encode(table))
+
+    def append(self, piece: Encoded) -> None:
+        """Append rows that are encoded already."""
+        for group in cast("list[EncodedParquet]", piece.content):
+            if self._tail is None:
+                start = 0
+                self._tail = JoinedTail(group.tail)
+                self._int96 = group.int96
+            else:
+                start = len(_MAGIC)
+                self._tail.add(group.tail, self._position - start)
+            self._output.write(cast("bytes", memoryview(group.data)[start : group.data_end]))
+            self._position += group.data_end - start
+        self._stats.include(piece.stats)
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self._position
+
+    def close(self) -> WrittenFile:
+        """Finish the file: page indexes, the seal, the footer."""
+        while self._tail is None:
+            encoder = ParquetEncoder(self._fields, self._options)
+            self.append(encoder.encode(encoder.schema.empty_table()))
+        indexes, footer = self._tail.finish(self._position)
+        if self._int96:
+            footer = int96_footer(footer, self._int96)
+        end = footer + _END.pack(len(footer), _MAGIC)
+        self._output.write(indexes + make_seal(zlib.crc32(end)) + end)
+        self._output.close()
+        size = self._position + len(indexes) + SEAL_BYTES + len(end)
+        return WrittenFile(size, self._stats.row_count, self._stats.result())
+
+    def discard(self) -> None:
+        """Give the file up."""
+        self._output.discard()
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:

@@ -9,7 +9,7 @@ leaves them bounds. Bounds of floats leave NaN out, which `may_match` allows for
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 
 import pyarrow as pa
@@ -108,24 +108,21 @@ class TextBounds:
 
     def __init__(self, types: Sequence[pa.DataType], leaf_counts: Sequence[int], modes: Sequence[StatsMode]) -> None:
         self._leaves: dict[int, int] = {}  # of each column that needs bounds its place among the leaves
-        self._told: list[frozenset[int]] = []  # of each row group the columns that the encoder is asked about
         leaf = 0
         for index, (arrow, count, mode) in enumerate(zip(types, leaf_counts, modes, strict=True)):
             if (pa.types.is_string(arrow) or pa.types.is_binary(arrow)) and mode not in {NONE, COUNTS}:
                 self._leaves[index] = leaf
             leaf += count
 
-    def choose(self, table: pa.Table, group_count: int) -> frozenset[int]:
-        """Return the columns of which the encoder will tell the bounds, for rows that become so many row groups."""
-        told = frozenset(i for i in self._leaves if _longest(table.column(i)) <= _TOLD_BYTES_MAX)
-        self._told.extend([told] * group_count)
-        return told
+    def choose(self, table: pa.Table) -> frozenset[int]:
+        """Return the columns of some rows of which the encoder can tell the bounds."""
+        return frozenset(i for i in self._leaves if _longest(table.column(i)) <= _TOLD_BYTES_MAX)
 
-    def tell(self, metadata: pq.FileMetaData, stats: StatsCollector) -> None:
-        """Hand over the bounds from the metadata of the finished file."""
-        for number, columns in zip(range(metadata.num_row_groups), self._told, strict=True):
+    def tell(self, metadata: pq.FileMetaData, told: Iterable[int], stats: StatsCollector) -> None:
+        """Hand over the bounds of these columns from the metadata of the encoded rows."""
+        for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            for index in columns:
+            for index in told:
                 found = group.column(self._leaves[index]).statistics
                 if (
                     found is None

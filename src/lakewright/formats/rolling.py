@@ -1,8 +1,12 @@
 """Rolling data files: tables of one bucket in, finished files with their `DataFile` facts out.
 
 A file is closed once it reached the target size on disk or the target number of rows, and the next one begins with the
-next row. Invariant: a file is listed in `files` only after its last byte is durable, and a file without rows is never
-opened. One thread at a time may use a `RollingFile`; only the sequence numbers of a bucket are shared.
+next row. Invariant: rows lie in files in the order in which they were given, a file is listed in `files` only after its
+last byte is durable, and a file without rows is never opened.
+
+`write` takes rows all the way. The way has three steps, so that threads can share it: `next_piece` decides how many
+rows go where, `Piece.encode` makes their bytes, `append` puts these into the file. Only encoding may be done for
+several pieces at a time; the other two take pieces one by one in the order of the rows, though not in the same thread.
 
 Files of a primary-key table take keyed tables (`spec.keyed`) sorted by key. Whoever reads them trusts three facts that
 nobody checks again: the first and the last key, the number of deletes, and the range of the sequence numbers.
@@ -13,14 +17,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import LakewrightError
-from lakewright.formats.base import FileWriter, Output, WriteOptions, WrittenFile
-from lakewright.formats.open import open_writer
+from lakewright.formats.base import Encoded, Encoder, FileWriter, Output, WriteOptions, WrittenFile
+from lakewright.formats.open import open_encoder, open_writer
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.datafile import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
 from lakewright.spec.keyed import SEQUENCE_NUMBER, VALUE_KIND, stored_fields
@@ -233,6 +237,45 @@ class _KeyRange:
         return encode_row(values, [field.type for field in self._key])
 
 
+@dataclass(slots=True, eq=False)
+class _File:
+    """A file that rows are meant for, from the first piece until it is finished."""
+
+    encoder: Encoder
+    keys: _KeyRange | None
+    rows: int = 0  # all of them, appended or under way
+    under_way: int = 0  # pieces that are not appended yet
+    expected_bytes: float = 0.0  # what these will take on disk
+    memory: int = 0  # what the appended rows had in memory, to foretell the size of others on disk
+    new: NewFile | None = None
+    writer: FileWriter | None = None
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are written."""
+        return 0 if self.writer is None else self.writer.tell()
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Rows that follow each other in one file: rows first, then their bytes."""
+
+    rows: pa.Table  # as they were given; None once nobody needs them
+    stored: pa.Table  # with the columns of the file; None once encoded
+    file: _File
+    memory: int
+    expected_bytes: float
+    encoded: Encoded | None = field(default=None)
+
+    def encode(self) -> Encoded:
+        """Make the bytes, in any thread."""
+        self.encoded = self.file.encoder.encode(self.stored)
+        self.stored = None
+        if self.file.keys is None:
+            self.rows = None
+        return self.encoded
+
+
 class RollingFile:
     """The open data file of one bucket, and those that were finished before it.
 
@@ -252,85 +295,122 @@ class RollingFile:
         self._new_file = new_file
         self._numbers = numbers
         self._clock_ms = clock_ms
-        self._file: NewFile | None = None
-        self._writer: FileWriter | None = None
-        self._keys: _KeyRange | None = None
-        self._rows = 0  # of the open file
-        self._memory = 0  # bytes that the open file's rows had in memory, to foretell their size on disk
+        self._lock = threading.Lock()  # for what deciding and appending both change
+        self._next: _File | None = None  # where the next rows go
+        self._open: _File | None = None
+        self._shrink: float | None = None  # how much smaller rows of the last file were on disk than in memory
 
     @property
     def path(self) -> str:
         """The path of the open file, for messages."""
-        return "" if self._file is None else self._file.path
+        return "" if self._open is None or self._open.new is None else self._open.new.path
 
     def write(self, rows: pa.Table) -> None:
         """Append rows as row groups, closing files as they fill."""
         start = 0
         while start < rows.num_rows:
-            writer = self._opened()
-            piece = rows.slice(start, self._room(rows.num_rows - start, rows.nbytes / rows.num_rows))
-            writer.write(piece if self._keys is None else self._stored(piece))
-            if self._keys is not None:
-                self._keys.add(piece)
-            start += piece.num_rows
-            self._rows += piece.num_rows
-            self._memory += piece.nbytes
-            if self._full():
-                self.finish()
+            piece = self.next_piece(rows.slice(start))
+            start += piece.rows.num_rows
+            piece.encode()
+            self.append(piece)
+
+    def next_piece(self, rows: pa.Table) -> Piece:
+        """Return the first of some rows, as many as go into one file together."""
+        with self._lock:
+            if self._next is None or self._is_full(self._next):
+                encoder = open_encoder(self._plan.file_format, self._plan.fields, self._plan.options)
+                self._next = _File(encoder, None if self._plan.columns is None else _KeyRange(self._plan.columns))
+            file = self._next
+            part = rows.slice(0, self._room(file, rows))
+            memory = part.nbytes
+            file.rows += part.num_rows
+            file.under_way += 1
+            expected = memory * self._shrink_of(file)
+            file.expected_bytes += expected
+        return Piece(part, part if file.keys is None else self._stored(part), file, memory, expected)
+
+    def append(self, piece: Piece) -> None:
+        """Put the bytes of the next piece into its file."""
+        file = piece.file
+        if piece.encoded is None:
+            raise LakewrightError("a piece of a data file must be encoded before it is appended")
+        if self._open is not file:
+            self.finish()
+        self._opened(file).append(piece.encoded)
+        if file.keys is not None:
+            file.keys.add(piece.rows)
+        with self._lock:
+            file.memory += piece.memory
+            file.under_way -= 1
+            file.expected_bytes -= piece.expected_bytes
+            self._shrink = self._shrink_of(file)
+            full = file.under_way == 0 and self._is_full(file)
+            if full and self._next is file:
+                self._next = None
+        if full:
+            self.finish()
 
     def finish(self) -> None:
-        """Close the open file, if there is one."""
-        if self._writer is None or self._file is None:
+        """Close the open file, if there is one; no piece of it may be under way."""
+        file = self._open
+        if file is None or file.writer is None or file.new is None:
             return
-        written = self._writer.close()
-        self.files.append(FinishedFile(self._file.path, self._facts(self._file.name, written)))
-        self._forget()
+        written = file.writer.close()
+        self.files.append(FinishedFile(file.new.path, self._facts(file, file.new.name, written)))
+        self._forget(file)
 
     def discard(self) -> None:
         """Give up the open file; nothing of it stays."""
-        writer = self._writer
-        self._forget()
-        if writer is not None:
-            writer.discard()
+        file = self._open
+        self._forget(file)
+        if file is not None and file.writer is not None:
+            file.writer.discard()
 
-    def _opened(self) -> FileWriter:
-        if self._writer is None:
-            self._file = self._new_file()
+    def _opened(self, file: _File) -> FileWriter:
+        if file.writer is None:
+            self._open = file
+            file.new = self._new_file()
             try:
-                self._writer = open_writer(
-                    self._plan.file_format, self._file.output, self._plan.fields, self._plan.options
+                file.writer = open_writer(
+                    self._plan.file_format, file.new.output, self._plan.fields, self._plan.options
                 )
             except Exception:
-                self._file.output.discard()
+                file.new.output.discard()
                 raise
-            self._keys = None if self._plan.columns is None else _KeyRange(self._plan.columns)
-        return self._writer
+        return file.writer
 
     def _stored(self, rows: pa.Table) -> pa.Table:
         """Return keyed rows with the columns of the file; copies of the key are the same memory."""
         columns = [rows.column(field.name.removeprefix(KEY_PREFIX)) for field in self._plan.fields]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
-    def _forget(self) -> None:
-        self._writer = self._file = self._keys = None
-        self._rows = self._memory = 0
+    def _forget(self, file: _File | None) -> None:
+        with self._lock:
+            self._open = None
+            if self._next is file:
+                self._next = None
 
-    def _room(self, rows: int, row_bytes: float) -> int:
-        """Return how many of the next rows the open file should take in one row group."""
-        rows = min(rows, self._plan.file_rows_max - self._rows)
-        left = self._plan.file_bytes_max
-        if self._rows and self._writer is not None:
+    def _shrink_of(self, file: _File) -> float:
+        """Return how many bytes a byte of rows in memory takes on disk, as far as anybody knows."""
+        if file.memory:
+            return max(file.bytes / file.memory, _SHRINK_MIN)
+        return 1.0 if self._shrink is None else self._shrink
+
+    def _room(self, file: _File, rows: pa.Table) -> int:
+        """Return how many of some rows the file should take in one row group."""
+        most: int = min(rows.num_rows, self._plan.file_rows_max - file.rows)
+        left = float(self._plan.file_bytes_max)
+        if file.rows:
             # What is on disk tells how much smaller rows become there; the first rows are taken at their full size.
-            shrink = max(self._writer.tell() / max(1, self._memory), _SHRINK_MIN)
-            left = int((left - self._writer.tell()) / shrink)
-        return max(1, min(rows, int(left / max(row_bytes, 0.001))))
+            left = (left - file.bytes - file.expected_bytes) / self._shrink_of(file)
+        return max(1, min(most, int(left / max(rows.nbytes / rows.num_rows, 0.001))))
 
-    def _full(self) -> bool:
-        written = 0 if self._writer is None else self._writer.tell()
-        return self._rows >= self._plan.file_rows_max or written >= self._plan.file_bytes_max * _NEARLY_FULL
+    def _is_full(self, file: _File) -> bool:
+        expected = file.bytes + file.expected_bytes
+        return file.rows >= self._plan.file_rows_max or expected >= self._plan.file_bytes_max * _NEARLY_FULL
 
-    def _facts(self, name: str, written: WrittenFile) -> DataFile:
-        plan = self._plan
+    def _facts(self, file: _File, name: str, written: WrittenFile) -> DataFile:
+        plan, keys = self._plan, file.keys
         if plan.columns is None:
             key_stats = EMPTY_STATS
             value_stats, stats_cols = to_simple_stats(written.stats, plan.fields, dense=plan.dense_stats)
@@ -338,7 +418,7 @@ class RollingFile:
             of_columns = written.stats[-len(plan.columns.fields) :]
             key_stats = plan.columns.key_stats(of_columns)
             value_stats, stats_cols = plan.columns.value_stats(of_columns, dense=plan.dense_stats)
-        min_key, max_key = (EMPTY_ROW, EMPTY_ROW) if self._keys is None else self._keys.bounds()
+        min_key, max_key = (EMPTY_ROW, EMPTY_ROW) if keys is None else keys.bounds()
         first, last = self._sequence_range(written)
         return DataFile(
             file_name=name,
@@ -354,7 +434,7 @@ class RollingFile:
             level=plan.level,
             extra_files=(),
             creation_time=self._clock_ms(),
-            delete_row_count=0 if self._keys is None else self._keys.delete_count,
+            delete_row_count=0 if keys is None else keys.delete_count,
             embedded_file_index=None,
             file_source=plan.source,
             value_stats_cols=stats_cols,

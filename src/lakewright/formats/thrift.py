@@ -68,6 +68,26 @@ def write_struct(fields: Struct) -> bytes:
     return bytes(out)
 
 
+def number_of(field: Field) -> int:
+    """Return the number that a field holds."""
+    if not isinstance(field.value, int):
+        raise ValueError(f"a Thrift field of the kind {field.kind} stands where a number belongs")  # noqa: TRY004 - bytes
+    return field.value
+
+
+def struct_of(field: Field) -> Struct:
+    """Return the struct that a field holds."""
+    if not isinstance(field.value, dict):
+        raise ValueError(f"a Thrift field of the kind {field.kind} stands where a struct belongs")  # noqa: TRY004 - bytes
+    return field.value
+
+
+def structs_of(field: Field) -> list[Struct]:
+    """Return the structs of the list that a field holds."""
+    values = field.value.values if isinstance(field.value, Items) else []
+    return [value for value in values if isinstance(value, dict)]
+
+
 def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
     fields: Struct = {}
     number = 0

@@ -22,10 +22,11 @@ from lakewright.read.plan import (
     BucketKey,
     Packing,
     deletions_of,
-    in_sequence,
+    in_row_order,
     pack,
     plan_splits,
     row_id_groups,
+    sequence_is_order,
     split_of,
 )
 from lakewright.read.scan import TRAVEL, FileSchemas, Funnel, ScanResult, entry_pruner, local_millis, scan
@@ -300,7 +301,7 @@ def plan_events(
         read = manifests.changelog if mode is ChangeMode.CHANGELOG else manifests.delta
         added = [entry for entry in read(snapshot, keep=keep) if entry.kind == ADD]
         places = _by_place(added).values()
-        if mode is ChangeMode.CHANGELOG:
+        if mode is ChangeMode.CHANGELOG or not sequence_is_order(store):
             # Named as they were written: a file may end between the old and the new row of a key.
             return [entry for found in places for entry in found]
         return [e for found in places for e in sorted(found, key=lambda entry: entry.file.min_sequence_number)]
@@ -497,4 +498,4 @@ def _row_difference(store: TableStore, place: BucketKey, states: tuple[_State, _
 def _row_groups(store: TableStore, files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
     if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
         return row_id_groups(files)
-    return [(file,) for file in in_sequence(files)]
+    return [(file,) for file in in_row_order(store, files)]

@@ -1,8 +1,9 @@
 """From live files to splits: which files are read together, by whom, and with which deletion vectors.
 
-Files of one bucket stay in the order of their sequence numbers, those of primary-key tables in the order of their keys,
-and are packed into bins of `source.split.target-size`. In tables with data evolution several files hold columns of the
-same rows, in primary-key tables those of one section hold versions of the same rows; such files are never torn apart.
+Files of one bucket stay in the order of their rows: that of their sequence numbers, or of the manifests where every
+writer counts from 0; those of primary-key tables in the order of their keys. They are packed into bins of
+`source.split.target-size`. In tables with data evolution several files hold columns of the same rows, in primary-key
+tables those of one section hold versions of the same rows; such files are never torn apart.
 Plans are deterministic: the same entries give the same splits, so shards and slices planned apart fit together.
 """
 
@@ -22,6 +23,7 @@ from lakewright.read.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema import BucketMode
 
 T = TypeVar("T")
 BucketKey: TypeAlias = tuple[bytes, int, int]  # partition, bucket, total buckets
@@ -66,7 +68,7 @@ def plan_splits(
         if store.schema.primary_keys:
             bins = _keyed_bins(store, files, packing, apart=apart)
         else:
-            groups = row_id_groups(files) if evolves else [(file,) for file in in_sequence(files)]
+            groups = row_id_groups(files) if evolves else [(file,) for file in in_row_order(store, files)]
             bins = pack(groups, packing.weight, packing.target_bytes)
         splits.extend(split_of(store, snapshot_id, key, packed, deletions) for packed in bins)
     return splits
@@ -106,6 +108,20 @@ def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketKey, list[DataFil
 def in_sequence(files: Iterable[DataFile]) -> list[DataFile]:
     """Return files in the order in which their rows were written; writers that do not count keep the commits' order."""
     return sorted(files, key=lambda file: file.min_sequence_number)
+
+
+def in_row_order(store: TableStore, files: Iterable[DataFile]) -> list[DataFile]:
+    """Return the files of a bucket, given in the order of the manifests, in the order of their rows."""
+    return in_sequence(files) if sequence_is_order(store) else list(files)
+
+
+def sequence_is_order(store: TableStore) -> bool:
+    """Say whether the sequence numbers of an append table's files tell in which order their rows were written.
+
+    Without buckets every writer counts from 0, and the files of two commits, or of two tasks, would be mixed; only row
+    tracking numbers files at the commit.
+    """
+    return store.schema.bucket_mode is not BucketMode.UNAWARE or store.options.row_tracking_enabled()
 
 
 def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:

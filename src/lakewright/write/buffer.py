@@ -2,11 +2,15 @@
 
 Rows wait in memory until they make a worthwhile row group, which is then written into the open file of their bucket.
 Over budget, what waits goes to the local disk and comes back when its bucket has enough, or at the end: many
-partitions cost disk, not memory, and do not become many small files. Encoding runs in a few threads, and closing files,
-which is waiting for a disk or a store, in others; each open file belongs to a lane, and a lane does its work in order,
-one piece at a time. Where order inside a bucket has no meaning, a bucket with much data gets several lanes.
+partitions cost disk, not memory, and do not become many small files.
 
-`held` counts what the buffer really keeps alive: a batch counts in full until the last of its slices is gone.
+Always holds: the rows of a bucket lie in its files in the order in which they came, whatever the number of threads.
+Every bucket has a lane with one open file. Threads take row groups from the lane in their order and encode them side by
+side; the bytes then wait until those before them are in the file. Closing files, which is waiting for a disk or a
+store, is done by other threads.
+
+`held` counts what the buffer really keeps alive: a batch counts in full until the last of its slices is gone, and bytes
+that are encoded count until they are in their file.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakewright.formats.rolling import FinishedFile, RollingFile
+from lakewright.errors import LakewrightError
+from lakewright.formats.rolling import FinishedFile, Piece, RollingFile
 from lakewright.write.routing import Group
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
@@ -90,59 +95,63 @@ class _Parent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Slice:
     rows: pa.Table
     bytes: int
     parent: _Parent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Work:
-    """The rows of one row group: first those on disk, then those in memory."""
+    """The rows of one row group or more: first those on disk, then those in memory."""
 
     spilled: list[tuple[Spill, int]]
     spilled_bytes: int
-    pieces: list[_Piece]
+    slices: list[_Slice]
+    rows: pa.Table = None  # those that no thread has taken yet, once they are read
+    taken: int = 0  # pieces that are being encoded
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One rolling file and the work that waits for it. A None in the queue closes the file."""
+    """The files of one bucket and the work that waits for them. A None in the queue closes the open file."""
 
     file: RollingFile
     queue: deque[_Work | None] = field(default_factory=deque)
-    running: bool = False
+    threads: int = 0  # at work here
+    taking: bool = False  # one of them takes rows from the queue
+    appending: bool = False  # one of them writes to the file
+    closing: bool = False
+    taken: int = 0  # how many pieces were taken from the queue
+    appended: int = 0  # how many of them are in the file
+    encoded: dict[int, Piece] = field(default_factory=dict)  # by number, those that wait for others before them
     open: bool = False
     used: int = 0
 
 
 @dataclass(slots=True)
 class _Bucket:
-    pieces: list[_Piece] = field(default_factory=list)
+    lane: _Lane
+    slices: list[_Slice] = field(default_factory=list)
     bytes: int = 0
     spilled: list[tuple[Spill, int]] = field(default_factory=list)
     spilled_bytes: int = 0
-    written_bytes: int = 0
-    lanes: list[_Lane] = field(default_factory=list)
 
 
 class WriteBuffer:
     """All rows of one writer that are not yet in a finished file."""
 
-    def __init__(
-        self, new_rolling_file: Callable[[Place], RollingFile], limits: BufferLimits, *, ordered: bool
-    ) -> None:
+    def __init__(self, new_rolling_file: Callable[[Place], RollingFile], limits: BufferLimits) -> None:
         self._new_rolling_file = new_rolling_file
         self._limits = limits
         self._budget = limits.budget_bytes
-        self._lanes_max = 1 if ordered else limits.threads
         self._inline = limits.threads == 1  # work is done in the caller's thread, in a fixed order
         self._buckets: dict[Place, _Bucket] = {}
         self._pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # encoders, closers
         self._changed = threading.Condition()
         self._held = 0
-        self._running = 0
-        self._closing = 0  # how many of the running lanes are with the closers
+        self._running = 0  # threads at work on a lane, or about to be
+        self._closing = 0  # files that the closers have to close
         self._open = 0
         self._tick = 0
         self._failure: BaseException | None = None
@@ -161,8 +170,10 @@ class WriteBuffer:
             size = group.rows.nbytes
             parent.bytes += size
             place = (group.partition, group.bucket)
-            bucket = self._buckets.setdefault(place, _Bucket())
-            bucket.pieces.append(_Piece(group.rows, size, parent))
+            bucket = self._buckets.get(place)
+            if bucket is None:
+                bucket = self._buckets[place] = _Bucket(_Lane(self._new_rolling_file(place)))
+            bucket.slices.append(_Slice(group.rows, size, parent))
             bucket.bytes += size
             places.append(place)
         groups.clear()  # or the caller would keep the rows alive that are written and spilled below
@@ -194,10 +205,7 @@ class WriteBuffer:
         self._wait(lambda: self._running == 0)
         self.close()
         self.raise_failure()
-        out = {
-            place: Written(tuple(done for lane in bucket.lanes for done in lane.file.files))
-            for place, bucket in self._buckets.items()
-        }
+        out = {place: Written(tuple(bucket.lane.file.files)) for place, bucket in self._buckets.items()}
         return {place: written for place, written in out.items() if written.files}
 
     def forget(self) -> None:
@@ -207,13 +215,10 @@ class WriteBuffer:
 
     def discard(self) -> list[FinishedFile]:
         """Stop all work, give up open files, and return the finished ones, which nobody will name any more."""
-        lanes = self._lanes()
+        lanes = [bucket.lane for bucket in self._buckets.values()]
         with self._changed:
-            dropped = [work for lane in lanes for work in lane.queue if work is not None]
             for lane in lanes:
-                lane.queue.clear()
-        for work in dropped:
-            _forget_spilled(work.spilled)
+                self._drop(lane)
         for bucket in self._buckets.values():
             _forget_spilled(bucket.spilled)
         self._wait(lambda: self._running == 0)
@@ -260,7 +265,7 @@ class WriteBuffer:
 
     def _evict(self) -> None:
         """Move everything that waits out of memory."""
-        places = [place for place, bucket in self._buckets.items() if bucket.pieces]
+        places = [place for place, bucket in self._buckets.items() if bucket.slices]
         if not self._limits.spillable:
             for place in places:
                 self._flush(place)
@@ -268,43 +273,37 @@ class WriteBuffer:
         if not places:
             return
         buckets = [self._buckets[place] for place in places]
-        joined = ([pa.concat_tables(piece.rows for piece in bucket.pieces)] for bucket in buckets)
-        spill = Spill(joined, buckets[0].pieces[0].rows.schema)
+        joined = ([pa.concat_tables(one.rows for one in bucket.slices)] for bucket in buckets)
+        spill = Spill(joined, buckets[0].slices[0].rows.schema)
         for number, bucket in enumerate(buckets):
             bucket.spilled.append((spill, number))
             bucket.spilled_bytes += bucket.bytes
-            self._release(bucket.pieces)
-            bucket.pieces, bucket.bytes = [], 0
+            with self._changed:
+                self._release(bucket.slices)
+            bucket.slices, bucket.bytes = [], 0
 
     def _flush(self, place: Place, *, close: bool = False) -> None:
-        """Hand what waits in a bucket to one of its lanes."""
+        """Hand what waits in a bucket to its lane."""
         bucket = self._buckets[place]
-        if bucket.pieces or bucket.spilled:
-            work = _Work(bucket.spilled, bucket.spilled_bytes, bucket.pieces)
-            lane = self._lane(place, bucket)
-            bucket.written_bytes += bucket.bytes + bucket.spilled_bytes
-            bucket.pieces, bucket.spilled = [], []
+        if bucket.slices or bucket.spilled:
+            work = _Work(bucket.spilled, bucket.spilled_bytes, bucket.slices)
+            bucket.slices, bucket.spilled = [], []
             bucket.bytes = bucket.spilled_bytes = 0
-            self._submit(lane, work)
-        for lane in bucket.lanes if close else ():
-            self._close_file(lane)
+            self._use(bucket.lane)
+            self._submit(bucket.lane, work)
+        if close:
+            self._close_file(bucket.lane)
 
-    def _lane(self, place: Place, bucket: _Bucket) -> _Lane:
-        """Return the lane for the next row group: an idle one, else a new one, else the one with the least to do."""
-        best = min(bucket.lanes, key=lambda lane: len(lane.queue) + lane.running, default=None)
-        # Each further file must be worth it: as many row groups were written already as there are files.
-        lanes_max = min(self._lanes_max, 1 + bucket.written_bytes // ROW_GROUP_BYTES)
-        if best is None or ((best.running or best.queue) and len(bucket.lanes) < lanes_max):
-            best = _Lane(self._new_rolling_file(place))
-            bucket.lanes.append(best)
-        if not best.open:
+    def _use(self, lane: _Lane) -> None:
+        """Count the file of a lane as open; where too many are, the one that was not used for longest is closed."""
+        if not lane.open:
             if self._open >= self._limits.open_files_max:
-                self._close_file(min((lane for lane in self._lanes() if lane.open), key=lambda lane: lane.used))
-            best.open = True
+                lanes = (bucket.lane for bucket in self._buckets.values())
+                self._close_file(min((one for one in lanes if one.open), key=lambda one: one.used))
+            lane.open = True
             self._open += 1
         self._tick += 1
-        best.used = self._tick
-        return best
+        lane.used = self._tick
 
     def _close_file(self, lane: _Lane) -> None:
         if lane.open:
@@ -312,84 +311,172 @@ class WriteBuffer:
             self._open -= 1
             self._submit(lane, None)
 
-    def _lanes(self) -> list[_Lane]:
-        return [lane for bucket in self._buckets.values() for lane in bucket.lanes]
-
     # ---- doing it ----------------------------------------------------------------------------------------------------
 
     def _submit(self, lane: _Lane, work: _Work | None) -> None:
         with self._changed:
             lane.queue.append(work)
-            if lane.running:
+            # Whoever is at work on the lane also closes its file.
+            if work is None and lane.threads:
                 return
-            lane.running = True
-            self._running += 1
-        if self._inline:
+            starts = self._join(lane)
+        if self._inline and starts:
             self._drain(lane)
             self.raise_failure()
-        else:
-            self._start(lane)
 
-    def _start(self, lane: _Lane, *, closer: bool = False) -> None:
-        """Have a thread go on with a lane."""
+    def _join(self, lane: _Lane) -> bool:
+        """Have one more thread work on a lane, unless all do already; the caller holds the lock."""
+        if lane.threads >= (1 if self._inline else self._limits.threads) or lane.closing:
+            return False
+        lane.threads += 1
+        self._running += 1
+        if not self._inline:
+            self._pool(closer=False).submit(self._drain, lane)
+        return True
+
+    def _pool(self, *, closer: bool) -> ThreadPoolExecutor:
         if self._pools is None:
             self._pools = (
                 ThreadPoolExecutor(self._limits.threads, thread_name_prefix="lakewright-write"),
                 ThreadPoolExecutor(_CLOSERS, thread_name_prefix="lakewright-close"),
             )
-        self._pools[closer].submit(self._drain, lane, closer=closer)
+        return self._pools[closer]
 
-    def _drain(self, lane: _Lane, *, closer: bool = False) -> None:
-        """Do the work of one lane until its queue is empty. Never raises: the caller's thread does, later."""
+    def _drain(self, lane: _Lane) -> None:
+        """Work on a lane as long as there is something to do. Never raises: the caller's thread does, later."""
         while True:
             with self._changed:
-                if not lane.queue:
-                    lane.running = False
+                step = self._next_step(lane)
+                if step is None:
+                    lane.threads -= 1
                     self._running -= 1
-                    self._closing -= closer
                     self._changed.notify_all()
                     return
-                if self._is_for_others(lane.queue[0], closer=closer):
-                    self._closing += -1 if closer else 1
-                    break
-                work = lane.queue.popleft()
-            try:
-                if self._failure is None:
-                    self._do(lane.file, work)
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                name_file(error, lane.file.path)
-                self._failure = self._failure or error
-            if work is not None:
-                self._release(work.pieces)
-                _forget_spilled(work.spilled)
-        self._start(lane, closer=not closer)
+            self._try(step, lane)
 
-    def _is_for_others(self, work: _Work | None, *, closer: bool) -> bool:
-        if self._inline:
-            return False
-        return work is not None if closer else work is None and self._closing < _CLOSING_MAX
-
-    def _do(self, file: RollingFile, work: _Work | None) -> None:
-        if work is None:
-            file.finish()
-            return
-        with self._changed:
-            self._held += work.spilled_bytes
+    def _try(self, step: Callable[[_Lane], None], lane: _Lane) -> None:
         try:
-            tables = [spill.read(number) for spill, number in work.spilled]
-            file.write(pa.concat_tables([*tables, *(piece.rows for piece in work.pieces)]))
+            step(lane)
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            name_file(error, lane.file.path)
+            self._failure = self._failure or error
+
+    def _next_step(self, lane: _Lane) -> Callable[[_Lane], None] | None:
+        """Return what one more thread can do for a lane now, and mark it as begun; the caller holds the lock."""
+        if self._failure is not None:
+            self._drop(lane)
+            return None
+        if lane.closing:
+            return None
+        if lane.appended in lane.encoded and not lane.appending:
+            lane.appending = True
+            return self._append
+        under_way = lane.taken - lane.appended
+        if lane.taking or not lane.queue or under_way > self._limits.threads:
+            return None
+        if lane.queue[0] is not None:
+            lane.taking = True
+            return self._encode
+        if under_way:
+            return None
+        lane.queue.popleft()
+        lane.closing = True
+        if self._inline or self._closing >= _CLOSING_MAX:
+            return self._finish_file
+        self._closing += 1
+        self._running += 1
+        self._pool(closer=True).submit(self._finish_elsewhere, lane)
+        return None
+
+    def _encode(self, lane: _Lane) -> None:
+        """Take the next rows from the queue and encode them."""
+        try:
+            work, piece = self._take(lane)
         finally:
             with self._changed:
-                self._held -= work.spilled_bytes
-
-    def _release(self, pieces: Iterable[_Piece]) -> None:
-        """Count slices that are gone."""
+                number = lane.taken
+                lane.taken += 1
+                lane.taking = False
+                if lane.queue:  # those who saw that somebody was taking have left
+                    self._join(lane)
+        encoded = piece.encode()
         with self._changed:
-            for piece in pieces:
-                piece.parent.slices -= 1
-                if piece.parent.slices == 0:
-                    self._held -= piece.parent.bytes
+            lane.encoded[number] = piece
+            self._held += encoded.nbytes
+            work.taken -= 1
+            if work.taken == 0 and work.rows is None:
+                self._forget(work)
+
+    def _take(self, lane: _Lane) -> tuple[_Work, Piece]:
+        """Read the rows of the next work, if nobody has, and take as many of them as go into one file together."""
+        work = lane.queue[0]
+        if work is None:
+            raise LakewrightError("a thread took rows where the file was to be closed")
+        if work.rows is None:
+            with self._changed:
+                self._held += work.spilled_bytes
+            tables = [spill.read(number) for spill, number in work.spilled]
+            work.rows = pa.concat_tables([*tables, *(one.rows for one in work.slices)])
+        piece = lane.file.next_piece(work.rows)
+        left = work.rows.slice(piece.rows.num_rows)
+        with self._changed:
+            work.taken += 1
+            work.rows = left if left.num_rows else None
+            if work.rows is None:
+                lane.queue.popleft()
+        return work, piece
+
+    def _append(self, lane: _Lane) -> None:
+        """Put the next encoded bytes into the file."""
+        piece = lane.encoded[lane.appended]
+        try:
+            lane.file.append(piece)
+        finally:
+            with self._changed:
+                self._held -= 0 if piece.encoded is None else piece.encoded.nbytes
+                del lane.encoded[lane.appended]
+                lane.appended += 1
+                lane.appending = False
+                if lane.queue:
+                    self._join(lane)
+                self._changed.notify_all()
+
+    def _finish_file(self, lane: _Lane) -> None:
+        try:
+            lane.file.finish()
+        finally:
+            with self._changed:
+                lane.closing = False
+
+    def _finish_elsewhere(self, lane: _Lane) -> None:
+        self._try(self._finish_file, lane)
+        with self._changed:
+            self._closing -= 1
+            self._running -= 1
+            if lane.queue:
+                self._join(lane)
             self._changed.notify_all()
+
+    def _drop(self, lane: _Lane) -> None:
+        """Let go of everything that waits in a lane; the caller holds the lock."""
+        for work in lane.queue:
+            if work is not None and work.rows is None and not work.taken:
+                _forget_spilled(work.spilled)
+        lane.queue.clear()
+
+    def _forget(self, work: _Work) -> None:
+        """Let go of the rows of some work that is encoded; the caller holds the lock."""
+        self._held -= work.spilled_bytes
+        self._release(work.slices)
+        _forget_spilled(work.spilled)
+
+    def _release(self, slices: Iterable[_Slice]) -> None:
+        """Count slices that are gone; the caller holds the lock."""
+        for one in slices:
+            one.parent.slices -= 1
+            if one.parent.slices == 0:
+                self._held -= one.parent.bytes
+        self._changed.notify_all()
 
     def _wait(self, done: Callable[[], bool]) -> None:
         with self._changed:

@@ -69,8 +69,7 @@ def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) ->
             numbers[place] = SequenceNumbers(_first_sequence(task, live, place))
         return RollingFile(plan, partial(names.new_file, place, plan), numbers[place], task.clock_ms)
 
-    ordered = task.store.schema.bucket_mode is not BucketMode.UNAWARE
-    return WriteBuffer(rolling_file, limits_of(task.store.options), ordered=ordered)
+    return WriteBuffer(rolling_file, limits_of(task.store.options))
 
 
 def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:

@@ -164,7 +164,8 @@ class ParquetFileWriter:
         self._stats = StatsCollector(fields, options.stats)
         self._int96: frozenset[int] = frozenset()
         self._encoder: ParquetEncoder | None = None
-        self._tail: JoinedTail | None = None
+        self._first: Tail | None = None  # the tail of a file with one row group is that of its piece
+        self._joined: JoinedTail | None = None
         self._position = 0
 
     def write(self, table: pa.Table) -> None:
@@ -178,13 +179,14 @@ class ParquetFileWriter:
     def append(self, piece: Encoded) -> None:
         """Append rows that are encoded already."""
         for group in cast("list[EncodedParquet]", piece.content):
-            if self._tail is None:
-                start = 0
-                self._tail = JoinedTail(group.tail)
+            start = 0
+            if self._first is None:
+                self._first = group.tail
                 self._int96 = group.int96
             else:
                 start = len(_MAGIC)
-                self._tail.add(group.tail, self._position - start)
+                self._joined = self._joined or JoinedTail(self._first)
+                self._joined.add(group.tail, self._position - start)
             self._output.write(cast("bytes", memoryview(group.data)[start : group.data_end]))
             self._position += group.data_end - start
         self._stats.include(piece.stats)
@@ -195,10 +197,12 @@ class ParquetFileWriter:
 
     def close(self) -> WrittenFile:
         """Finish the file: page indexes, the seal, the footer."""
-        while self._tail is None:
+        while self._first is None:
             encoder = ParquetEncoder(self._fields, self._options)
             self.append(encoder.encode(encoder.schema.empty_table()))
-        indexes, footer = self._tail.finish(self._position)
+        indexes, footer = self._first.indexes, self._first.footer
+        if self._joined is not None:
+            indexes, footer = self._joined.finish(self._position)
         if self._int96:
             footer = int96_footer(footer, self._int96)
         end = footer + _END.pack(len(footer), _MAGIC)

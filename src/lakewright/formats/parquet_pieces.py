@@ -16,9 +16,9 @@ from lakewright.formats.thrift import (
     Field,
     Items,
     Struct,
+    moved_struct,
     number_of,
     read_struct,
-    struct_of,
     structs_of,
     write_struct,
 )
@@ -27,8 +27,10 @@ from lakewright.formats.thrift import (
 _NUM_ROWS, _ROW_GROUPS = 3, 4  # of FileMetaData
 _COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 5, 7  # of RowGroup
 _CHUNK_OFFSET, _METADATA, _OFFSET_INDEX, _OFFSET_INDEX_BYTES, _COLUMN_INDEX = 2, 3, 4, 5, 6  # of ColumnChunk
-_PAGE_OFFSETS = (9, 10, 11)  # of ColumnMetaData: the first data page, the index page, the dictionary
-_BLOOM_FILTER = (14, 15)  # of ColumnMetaData: an offset and a length
+_CHUNK_METADATA_DEPTH = 5  # the footer, a list, a row group, a list, a chunk
+_PAGE_OFFSETS = frozenset(
+    {9, 10, 11}
+)  # of ColumnMetaData: data page, index page, dictionary; there are no bloom filters
 _LOCATIONS = 1  # of OffsetIndex
 _LOCATION_OFFSET = 1  # of PageLocation
 
@@ -46,24 +48,19 @@ class JoinedTail:
     """The tail of a file with the pages of several pieces."""
 
     def __init__(self, first: Tail) -> None:
-        self._first = first
-        self._metadata: Struct = {}
         self._groups: list[Struct] = []
         self._indexes: list[tuple[list[Struct], bytes]] = []  # the chunks of each piece, and what they point to
+        self._metadata, _ = read_struct(first.footer, raw_from=_CHUNK_METADATA_DEPTH)
+        self._move(first, structs_of(self._metadata[_ROW_GROUPS]), 0)
 
     def add(self, tail: Tail, shift: int) -> None:
         """Take up a piece whose pages lie so many bytes further on than in a file of its own."""
-        if not self._metadata:
-            self._metadata, _ = read_struct(self._first.footer)
-            self._move(self._first, structs_of(self._metadata[_ROW_GROUPS]), 0)
-        metadata, _ = read_struct(tail.footer)
+        metadata, _ = read_struct(tail.footer, raw_from=_CHUNK_METADATA_DEPTH)
         self._metadata[_NUM_ROWS] = Field(I64, number_of(self._metadata[_NUM_ROWS]) + number_of(metadata[_NUM_ROWS]))
         self._move(tail, structs_of(metadata[_ROW_GROUPS]), shift)
 
     def finish(self, data_end: int) -> tuple[bytes, bytes]:
         """Return the page indexes, which lie behind the last page, and the footer."""
-        if not self._metadata:
-            return self._first.indexes, self._first.footer
         out = bytearray()
         for chunks, indexes in self._indexes:
             for chunk in chunks:  # so far counted from where the indexes of the piece begin
@@ -86,13 +83,9 @@ class JoinedTail:
         for chunk in chunks:
             if number_of(chunk.get(_CHUNK_OFFSET, _NONE)):  # a zero says nothing
                 chunk[_CHUNK_OFFSET] = _moved(chunk[_CHUNK_OFFSET], shift)
-            metadata = struct_of(chunk[_METADATA])
-            for field in _PAGE_OFFSETS:
-                if field in metadata:
-                    metadata[field] = _moved(metadata[field], shift)
-            for field in _BLOOM_FILTER:
-                metadata.pop(field, None)  # none are written; one that was would lie elsewhere
-            chunk[_METADATA] = Field(STRUCT, write_struct(metadata))  # final from here on
+            metadata = chunk[_METADATA].value
+            if shift and isinstance(metadata, bytes):
+                chunk[_METADATA] = Field(STRUCT, moved_struct(metadata, _PAGE_OFFSETS, shift))
         self._indexes.append((chunks, _moved_indexes(tail, chunks, shift)))
 
 

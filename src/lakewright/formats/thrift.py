@@ -14,6 +14,7 @@ and kind; lengths from 15 on follow as a number. A boolean field has its value i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, TypeAlias
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _MAP, STRUCT = range(1, 13)
@@ -45,14 +46,16 @@ Struct: TypeAlias = dict[int, Field]
 Value: TypeAlias = "bool | int | bytes | Items | Struct"
 
 
-def read_struct(data: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
+def read_struct(data: bytes | memoryview, at: int = 0, *, raw_from: int | None = None) -> tuple[Struct, int]:
     """Return the struct that starts at a position, and the position behind it.
+
+    Structs inside so many others and lists as `raw_from` says stay bytes, which is much faster. They are not looked at.
 
     >>> read_struct(bytes.fromhex("150c18017800"))
     ({1: Field(kind=5, value=6), 2: Field(kind=8, value=b'x')}, 6)
     """
     try:
-        return _read_struct(data, at, 0)
+        return _read_struct(data, at, _Depth(0, raw_from))
     except IndexError:
         raise ValueError("a Thrift struct has no end") from None
 
@@ -66,6 +69,29 @@ def write_struct(fields: Struct) -> bytes:
     out = bytearray()
     _write_struct(out, fields)
     return bytes(out)
+
+
+def moved_struct(data: bytes, numbers: Collection[int], shift: int) -> bytes:
+    """Return the bytes of a struct with something added to the numbers that some of its fields hold.
+
+    >>> moved_struct(bytes.fromhex("150c18017800"), {1}, 2).hex()
+    '151018017800'
+    """
+    out = bytearray()
+    at = copied = number = 0
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head > kind:
+            number += head >> 4
+        else:
+            number, at = _read_signed(data, at, I16)
+        if number in numbers:
+            out += data[copied:at]
+            value, copied = _read_signed(data, at, kind)
+            _write_unsigned(out, _zigzag(value + shift))
+        at = at if kind in {TRUE, FALSE} else _skip(data, at, kind)
+    return bytes(out + data[copied:])
 
 
 def number_of(field: Field) -> int:
@@ -88,9 +114,20 @@ def structs_of(field: Field) -> list[Struct]:
     return [value for value in values if isinstance(value, dict)]
 
 
-def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
+class _Depth(NamedTuple):
+    """How many structs and lists a value is in, and from which depth on structs are not read but copied."""
+
+    at: int
+    raw_from: int | None
+
+    def below(self) -> _Depth:
+        return _Depth(self.at + 1, self.raw_from)
+
+
+def _read_struct(data: bytes | memoryview, at: int, depth: _Depth) -> tuple[Struct, int]:
     fields: Struct = {}
     number = 0
+    below = depth.below()
     while head := data[at]:
         at += 1
         kind = head & 15
@@ -103,20 +140,23 @@ def _read_struct(data: bytes | memoryview, at: int, depth: int) -> tuple[Struct,
                 raise ValueError(f"the number of field {number} of a Thrift struct is not in its shortest form")
         value: Value = kind == TRUE
         if kind not in {TRUE, FALSE}:
-            value, at = _read_value(data, at, kind, depth + 1)
+            value, at = _read_value(data, at, kind, below)
         fields[number] = Field(kind, value)
     return fields, at + 1
 
 
-def _read_value(data: bytes | memoryview, at: int, kind: int, depth: int) -> tuple[Value, int]:
+def _read_value(data: bytes | memoryview, at: int, kind: int, depth: _Depth) -> tuple[Value, int]:
     if kind in _BITS:
         return _read_signed(data, at, kind)
     if kind == BINARY:
         length, at = _read_unsigned(data, at)
         return _read_bytes(data, at, length)
-    if kind == STRUCT and depth <= _DEPTH_MAX:
+    if kind == STRUCT and depth.at == depth.raw_from:
+        end = _skip(data, at, kind)
+        return bytes(data[at:end]), end
+    if kind == STRUCT and depth.at <= _DEPTH_MAX:
         return _read_struct(data, at, depth)
-    if kind in {LIST, SET} and depth <= _DEPTH_MAX:
+    if kind in {LIST, SET} and depth.at <= _DEPTH_MAX:
         return _read_items(data, at, depth)
     if kind == DOUBLE:
         return _read_bytes(data, at, _DOUBLE_BYTES)
@@ -125,7 +165,7 @@ def _read_value(data: bytes | memoryview, at: int, kind: int, depth: int) -> tup
     raise ValueError(f"a Thrift struct has a value of the kind {kind}, or is too deep")
 
 
-def _read_items(data: bytes | memoryview, at: int, depth: int) -> tuple[Items, int]:
+def _read_items(data: bytes | memoryview, at: int, depth: _Depth) -> tuple[Items, int]:
     length, kind = data[at] >> 4, data[at] & 15
     at += 1
     if length > _SHORT_LENGTH_MAX:
@@ -133,10 +173,38 @@ def _read_items(data: bytes | memoryview, at: int, depth: int) -> tuple[Items, i
         if length <= _SHORT_LENGTH_MAX:
             raise ValueError("the length of a Thrift list is not in its shortest form")
     values: list[Value] = []
+    below = depth.below()
     for _ in range(length):  # an element takes a byte at least, so this ends with the data
-        value, at = _read_value(data, at, kind, depth + 1)
+        value, at = _read_value(data, at, kind, below)
         values.append(value)
     return Items(kind, values), at
+
+
+def _skip(data: bytes | memoryview, at: int, kind: int) -> int:
+    """Return the position behind a value, which must be well formed."""
+    if kind in _BITS:
+        while data[at] >= _MORE:
+            at += 1
+        return at + 1
+    if kind == BINARY:
+        length, at = _read_unsigned(data, at)
+        return at + length
+    if kind == STRUCT:
+        while head := data[at]:
+            kind = head & 15
+            at = at + 1 if head > kind else _skip(data, at + 1, I16)
+            if kind > FALSE:
+                at = _skip(data, at, kind)
+        return at + 1
+    if kind in {LIST, SET}:
+        length, kind = data[at] >> 4, data[at] & 15
+        at += 1
+        if length > _SHORT_LENGTH_MAX:
+            length, at = _read_unsigned(data, at)
+        for _ in range(length):
+            at = _skip(data, at, kind)
+        return at
+    return at + (_DOUBLE_BYTES if kind == DOUBLE else 1)
 
 
 def _read_bytes(data: bytes | memoryview, at: int, length: int) -> tuple[bytes, int]:

@@ -163,8 +163,8 @@ def test_what_spark_compares_in_another_way_is_refused_or_spelled_out(spark: Spa
     lw.write_table(pa.table([[0.0, float("nan"), None, 2.5], [1, 2, 3, 4], [0, 1, 2, 3]], schema=columns), table)
     source = spark.createDataFrame(pa.table({"f": [-0.0, float("nan"), None, 2.5], "n": [10, 11, 12, 13]}))
     result = lws.merge(source, table, "f").when_matched_update({"n": lw.source_col("n")}).execute()
-    assert result.updated == 2  # the zeros are one number, NaN and null match nothing
-    assert sorted(lw.read_table(table).column("n").to_pylist()) == [1, 2, 10, 13]
+    assert result.updated == 3  # the zeros are one number, NaN equals NaN, null matches nothing
+    assert sorted(lw.read_table(table).column("n").to_pylist()) == [2, 10, 11, 13]
     times = source.selectExpr("timestamp_ntz'2020-01-01 00:00:00' AS t", "n")
     with pytest.raises(UnsupportedError, match="cannot match 't'"):
         lws.merge(times, table, "t").when_matched_delete().execute()

@@ -116,8 +116,8 @@ def _compare(column: str, method: str, literal: Any) -> Tree:  # noqa: ANN401
     def reference(row: Row) -> bool | None:
         if row[column] is None or literal is None:
             return None
-        if row[column] != row[column] or str(literal) == "nan":  # NaN does not compare with decimals at all
-            return method == "not_equal"
+        if str(row[column]) == "nan" or str(literal) == "nan":  # NaN equals itself and is above all others
+            return TESTS[method](str(row[column]) == "nan", str(literal) == "nan")
         return TESTS[method](_number(row[column]), _number(literal))
 
     return Tree(getattr(BUILDER, method)(column, literal), reference, f"{column} {method} {literal!r}")
@@ -132,7 +132,7 @@ def _members(column: str, values: list[Any], *, inside: bool) -> Tree:
     def reference(row: Row) -> bool | None:
         if row[column] is None:
             return None
-        if any(v is not None and _number(row[column]) == _number(v) for v in values):
+        if any(_compare(column, "equal", v).reference(row) for v in values):
             return inside
         return None if None in values else not inside
 
@@ -272,7 +272,11 @@ def test_pruning_never_loses_a_row(tree: Tree, some: list[Row], mode: str) -> No
         (lambda b: b.like("s", "%b"), ColumnStats("abc", "abd", 0), True),
         (lambda b: b.equal("s", "z"), ColumnStats("abc", "abd?", 0), True),
         (lambda b: b.greater_than("d", 5.0), ColumnStats(math.nan, math.nan, 0), True),
-        (lambda b: ~b.greater_than("d", 5.0), ColumnStats(6.0, 7.0, 0), True),
+        (lambda b: ~b.greater_than("d", 5.0), ColumnStats(6.0, 7.0, 0), False),
+        (lambda b: b.greater_than("d", 9.0), ColumnStats(6.0, 7.0, 0), True),  # NaN may hide beside the bounds
+        (lambda b: b.less_than("d", math.nan), ColumnStats(6.0, 7.0, 0), True),
+        (lambda b: b.between("d", 8.0, 9.0), ColumnStats(6.0, 7.0, 0), False),
+        (lambda b: b.is_in("d", [8.0, math.nan]), ColumnStats(6.0, 7.0, 0), True),
         (lambda b: ~b.greater_than("i", 5), ColumnStats(6, 7, 0), False),
     ],
 )

@@ -80,7 +80,9 @@ def found(table: lw.FileStoreTable, where: str | None, columns: tuple[str, ...] 
         ("id IS NOT NULL", 40, 0),
         ("x IS NOT NULL", 36, 4),  # there are nulls
         ("x >= 0", 36, 4),
-        ("f >= 0.0", 39, 4),  # NaN is in no bounds
+        ("f >= 0.0", 40, 4),  # NaN is in no bounds, and above all numbers
+        ("f > 100", 1, 4),
+        ("f < 10", 10, 2),  # the file with NaN has no bounds
         ("id NOT IN (77, NULL)", 0, 0),  # what is unknown has no opposite
         ("NOT (id > 100)", 40, 0),
         ("id < 10 OR p = 1", 30, 0),

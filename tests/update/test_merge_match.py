@@ -59,7 +59,7 @@ def expected(target: pa.Table, source: pa.Table, names: list[str]) -> list[tuple
 
 
 def equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return all(a is not None and b is not None and a == b for a, b in zip(one, other, strict=True))
+    return all(a is not None and (a == b or str(a) == str(b) == "nan") for a, b in zip(one, other, strict=True))
 
 
 def fields(types: list[str]) -> list[DataField]:

@@ -279,8 +279,9 @@ class ReadBuilder:
         """
         if predicate is None:
             return self
+        zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
         with naming(self._store.name):
-            bound = to_predicate(predicate, self._all_fields())
+            bound = to_predicate(predicate, self._all_fields(), zone)
         self._predicate = normalise(and_predicates((self._predicate, bound)))
         return self
 
@@ -314,7 +315,7 @@ class ReadBuilder:
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the table's columns."""
-        return PredicateBuilder(self._all_fields())
+        return PredicateBuilder(self._all_fields(), self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE))
 
     def read_type(self) -> list[DataField]:
         """Return the columns of the result."""

@@ -32,7 +32,7 @@ from lakewright.spec.predicate import (
     project,
 )
 from lakewright.spec.rows import decode_row
-from lakewright.spec.stats import ColumnStats, field_stats
+from lakewright.spec.stats import ColumnStats, field_stats, is_nan
 from lakewright.spec.types import AtomicType, DataField, Value
 
 BUCKET_VALUES_MAX = 1000
@@ -381,4 +381,5 @@ def _values_of(predicate: Predicate, bucket_field: DataField) -> tuple[Value, ..
 
 
 def _listed(leaf: Predicate) -> tuple[Value, ...] | None:
-    return leaf.literals if leaf.method in {"equal", "in"} else None
+    # There are many NaNs, which are all equal and whose bits lead to several buckets.
+    return leaf.literals if leaf.method in {"equal", "in"} and not any(map(is_nan, leaf.literals)) else None

@@ -1,8 +1,8 @@
 """Our predicates as Spark columns: a bound predicate in, a column that is true, false or null for the same rows out.
 
-Spark's logic has three values as ours has. Where it differs, the column says so: to Spark NaN equals itself and is
-larger than everything, to us it compares false (IEEE 754). What cannot be said exactly gives None, and the read then
-goes through the core's own reader. No column depends on the session's time zone or on any other setting.
+Spark's logic has three values as ours has, and NaN compares the same. What cannot be said exactly gives None, and the
+read then goes through the core's own reader. No column depends on the session's settings, not even on its zone: a time
+that names no zone became a moment of the session's zone before (`session.in_session_zone`).
 
 Spark hands simple comparisons on to its parquet reader, which skips row groups by their bounds. Bounds know no NaN and
 tell the two zeros apart, so with some comparisons of floating-point columns the reader would skip rows that match; such
@@ -23,8 +23,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from lakewright.spark.types import spark_type
-from lakewright.spec.comparison import PATTERNS, is_float, like_parts
+from lakewright.spec.comparison import PATTERNS, is_float, like_parts, matches_value
 from lakewright.spec.predicate import Predicate
+from lakewright.spec.stats import is_nan
 from lakewright.spec.types import (
     BINARY_ROOTS,
     FLOAT_ROOTS,
@@ -53,9 +54,6 @@ _COMPARE: dict[str, Callable[[Column, Column], Column]] = {
 }
 Find: TypeAlias = Callable[[tuple[str, ...]], Column | None]
 
-_ABOVE = frozenset({"greaterThan", "greaterOrEqual", "notBetween"})  # where Spark's NaN would be true
-_UNLIKE = frozenset({"notEqual", "notIn"})  # where NaN matches, which no bounds tell of
-
 
 def to_column(predicate: Predicate, fields: Sequence[DataField]) -> Column | None:
     """Return the predicate as a column over a frame of these fields; None where Spark cannot say it exactly."""
@@ -73,11 +71,7 @@ def _two_compared(method: str, left: Column, right: Column, dtype: DataType) -> 
     if not isinstance(dtype, AtomicType) or dtype.root == "TIME" or not is_exact(dtype):
         return None  # columns of TIME compare only in sessions that switch it on
     one, other = (column.cast(spark_type(dtype)) for column in (left, right))
-    out = _COMPARE[method](one, other)
-    if not is_float(dtype):
-        return out
-    both = one.isNotNull() & other.isNotNull()
-    return F.when(F.isnan(one) | F.isnan(other), F.when(both, F.lit(method == "notEqual"))).otherwise(out)
+    return _COMPARE[method](one, other)
 
 
 def column_at(path: Sequence[str]) -> Column:
@@ -106,16 +100,17 @@ def translated(p: Predicate, find: Find, *, negated: bool = False) -> Column | N
             if p.other:
                 other = find(p.other)
                 return None if other is None else _two_compared(p.method, column, other, p.dtype)
-            if (
-                isinstance(p.dtype, AtomicType)
-                and is_float(p.dtype)
-                and (negated or p.method in _UNLIKE or 0.0 in p.literals)
-            ):
-                column = _hidden(column, p.dtype)
+            if is_float(p.dtype) and (negated or _bounds_may_hide(p)):
+                column = hidden(column, p.dtype)
             return _leaf(p, p.dtype, column)
 
 
-def _hidden(column: Column, dtype: AtomicType) -> Column:
+def _bounds_may_hide(p: Predicate) -> bool:
+    """Say whether rows may match that lie outside of the bounds of their row group: NaN, and the other zero."""
+    return 0.0 in p.literals or any(map(is_nan, p.literals)) or bool(matches_value(p.method, p.literals, math.nan))
+
+
+def hidden(column: Column, dtype: AtomicType) -> Column:
     """Return a floating-point column in a form of which Spark tells its parquet reader nothing."""
     return F.nanvl(column, F.lit(math.nan).cast(_SPARK_NAMES[dtype.root]))
 
@@ -134,21 +129,17 @@ def _leaf(p: Predicate, dtype: DataType, column: Column) -> Column | None:
     literals = [_literal(value, dtype) for value in p.literals]
     if any(literal is None for literal in literals):
         return None
-    return _compared(p, dtype, column, [literal for literal in literals if literal is not None])
+    return _compared(p, column, [literal for literal in literals if literal is not None])
 
 
-def _compared(p: Predicate, dtype: DataType, column: Column, literals: Sequence[Column]) -> Column | None:
-    if is_float(dtype) and any(isinstance(value, float) and math.isnan(value) for value in p.literals):
-        # NaN compares false, but is unequal to everything; two bounds of which one is NaN are nobody's filter.
-        return _known(column, answer=p.method == "notEqual") if p.method in _COMPARE else None
+def _compared(p: Predicate, column: Column, literals: Sequence[Column]) -> Column:
     match p.method:
         case "between":
             return (column >= literals[0]) & (column <= literals[1])
         case "notBetween":
-            out = (column < literals[0]) | (column > literals[1])
+            return (column < literals[0]) | (column > literals[1])
         case _:
-            out = _COMPARE[p.method](column, literals[0])
-    return out & ~F.isnan(column) if is_float(dtype) and p.method in _ABOVE else out
+            return _COMPARE[p.method](column, literals[0])
 
 
 def _known(column: Column, *, answer: bool) -> Column:

@@ -29,6 +29,7 @@ from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import Done, apply_on, insert_on
 from lakewright.spark.keyed_merge import preparing_merge, preparing_upsert
 from lakewright.spark.located import POSITION, TASK, by_group, groups_in, located, task_count
+from lakewright.spark.session import in_session_zone
 from lakewright.spark.sides import Sides, gathered, source_rows, source_schema
 from lakewright.spark.write import check_frame
 from lakewright.spec.predicate import TRUE
@@ -69,7 +70,7 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
     `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`.
     """
     check_frame(df)
-    return FrameMerge(store=opened(table).store, source=df, on=on)
+    return FrameMerge(store=in_session_zone(df.sparkSession, opened(table)).store, source=df, on=on)
 
 
 def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | None = None) -> UpdateResult:

@@ -120,6 +120,8 @@ class DoorOptions:
         millis = self.number("timestamp") if moment is not None and moment.strip().isdigit() else None
         if moment is not None and millis is None and not isinstance(table, SystemTable):
             table = table.copy({CoreOptions.SCAN_TIMESTAMP.key(): moment})
+        if isinstance(table, FileStoreTable):
+            check_zone_said(table, self.words.get("filter"))
         return reading(
             table,  # type: ignore[arg-type]  # system tables answer the reading half of a table's interface
             filter=self.words.get("filter"),
@@ -130,6 +132,22 @@ class DoorOptions:
             incremental=self.words.get("incremental"),
             incremental_mode=self.words.get("incremental_mode"),
             row_kinds=self.switch("row_kinds"),
+        )
+
+
+def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
+    """Refuse a filter whose rows depend on a time zone that nobody named: sources are not told that of the session."""
+    key = CoreOptions.LAKEWRIGHT_TIME_ZONE.key()
+    if condition is None or key in table.schema.options:
+        return
+    east, west = (table.copy({key: zone}).new_read_builder().with_filter(condition) for zone in ("+12:00", "-12:00"))
+    if east.predicate != west.predicate:
+        raise InvalidInputError(
+            f"{table.name}: the filter {condition!r} compares a column WITH LOCAL TIME ZONE with a time that names no "
+            f"zone, and format({FORMAT!r}) does not see the zone of the session: write '2026-01-09 00:00:00+01:00', "
+            f"or give the option {key!r}, or use lakewright.spark.read_table, which sees it",
+            table=table.name,
+            option=key,
         )
 
 

@@ -24,7 +24,7 @@ from lakewright.spark.filters import to_column
 from lakewright.spark.losers import MergeWay, Parted, part_by_way
 from lakewright.spark.merged import merged_scan
 from lakewright.spark.scan import native_scan, native_splits
-from lakewright.spark.session import heal_workers
+from lakewright.spark.session import heal_workers, in_session_zone
 from lakewright.spark.types import spark_schema, to_spark_batch
 from lakewright.spec.predicate import Predicate
 from lakewright.table import FileStoreTable
@@ -48,7 +48,8 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
 ) -> DataFrame:
     """Read a table, or a path, as a frame; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
 
-    The arguments are those of `lakewright.read_table`. The snapshot is chosen now, not when the frame runs.
+    The arguments are those of `lakewright.read_table`. The snapshot is chosen now, not when the frame runs. A filter
+    keeps the rows that `.where` of the same text would: times without a zone are of the session's time zone.
     """
     source = open_table(table) if isinstance(table, str) else table
     if isinstance(source, SystemTable):
@@ -56,7 +57,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
             raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
         return _local(spark, source, filter, columns, limit)
     builder = reading(
-        source.table if isinstance(source, AuditLog) else source,
+        in_session_zone(spark, source.table if isinstance(source, AuditLog) else source),
         filter=filter,
         columns=columns,
         limit=limit,

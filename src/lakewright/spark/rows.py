@@ -18,7 +18,7 @@ from lakewright.catalog.open import opened
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import changing_on
 from lakewright.spark.keyed import changing_buckets_on
-from lakewright.spark.session import check_session
+from lakewright.spark.session import check_session, in_session_zone
 from lakewright.spec.predicate import Predicate
 from lakewright.table import FileStoreTable
 from lakewright.update import verbs
@@ -30,7 +30,7 @@ from lakewright.update.run import change
 def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str) -> UpdateResult:
     """Delete the rows that fulfil a condition; the text `true` means all of them."""
     check_session(spark)
-    store = opened(table).store
+    store = in_session_zone(spark, opened(table)).store
     predicate = verbs.checked_delete(store, where)
     prepare = partial(
         verbs.prepare_delete, store, predicate, run=changing_on(spark), run_buckets=changing_buckets_on(spark)
@@ -46,7 +46,7 @@ def update(
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows."""
     check_session(spark)
-    store = opened(table).store
+    store = in_session_zone(spark, opened(table)).store
     predicate = condition(store, where)
     checked = verbs.checked_update(store, assignments)
     prepare = partial(

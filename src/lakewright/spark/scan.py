@@ -48,9 +48,10 @@ from lakewright.spark.bitmaps import (
     words_of,
 )
 from lakewright.spark.evolved import converted, partition_column, partition_is_told, partition_type, readable
-from lakewright.spark.filters import column_at, to_column
+from lakewright.spark.filters import column_at, hidden, to_column
 from lakewright.spark.session import is_connect, settings
 from lakewright.spark.types import COMMENT, spark_schema, spark_type
+from lakewright.spec.comparison import is_float
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed import INSERT, KIND_NAMES
 from lakewright.spec.options import CoreOptions, NativeScan
@@ -297,18 +298,24 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
 def _are_outputs(projection: Projection) -> bool:
     """Say whether the columns that are read are those of the result: every call that builds a frame takes time."""
     plain = projection.fields == projection.read_fields and projection.kind is None
-    return plain and all(field.description is None for field in projection.fields)
+    return plain and not any(field.description is not None or is_float(field.type) for field in projection.fields)
 
 
 def _outputs(projection: Projection) -> list[Column]:
-    """Return the columns of the result."""
+    """Return the columns of the result.
+
+    Numbers that may be NaN are hidden: Spark hands a `where` on the frame to its parquet reader, which would skip rows
+    with NaN by bounds that know none.
+    """
     out = []
     for path, wanted in zip(projection.paths, projection.fields, strict=True):
         is_kind = path == (projection.kind,)
         column = F.lit(KIND_NAMES[INSERT]) if is_kind else column_at(path)
+        if is_float(wanted.type):
+            column = hidden(column, wanted.type)
         if wanted.description is not None:
             column = column.alias(wanted.name, metadata={COMMENT: wanted.description})
-        elif is_kind or path != (wanted.name,):
+        elif is_float(wanted.type) or is_kind or path != (wanted.name,):
             column = column.alias(wanted.name)
         out.append(column)
     return out

@@ -6,17 +6,21 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.spark.java import java_home
+from lakewright.spec.options import CoreOptions
+from lakewright.table import FileStoreTable
 
 LOOPBACK = "127.0.0.1"
 WORKER_PYTHON = "spark.sql.execution.pyspark.python"
@@ -117,6 +121,11 @@ def check_session(spark: SparkSession) -> None:
         )
 
 
+def in_session_zone(spark: SparkSession, table: FileStoreTable) -> FileStoreTable:
+    """Return a table of which filters and conditions mean by a time without a zone what Spark's own SQL means by it."""
+    return table.copy({CoreOptions.LAKEWRIGHT_TIME_ZONE.key(): str(spark.conf.get("spark.sql.session.timeZone"))})
+
+
 def heal_workers(spark: SparkSession) -> None:
     """Let the workers of a local session run under this interpreter, unless somebody has named another.
 
@@ -133,6 +142,22 @@ def heal_workers(spark: SparkSession) -> None:
         return
     if spark.conf.get(WORKER_PYTHON, None) is None and spark.conf.get("spark.pyspark.python", None) is None:
         spark.conf.set(WORKER_PYTHON, sys.executable)
+
+
+def map_in_arrow(
+    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str | StructType
+) -> DataFrame:
+    """Return what a function makes of the batches of a frame.
+
+    PySpark 4.3 warns of pandas 3 whenever it is asked for this, though no pandas takes part: that is kept from users,
+    who can do nothing about it.
+    """
+    with _quiet, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return df.mapInArrow(function, schema)
+
+
+_quiet = threading.Lock()  # the filters of warnings belong to all threads
 
 
 # ---- settings for the time of one job --------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from lakewright.spark.filters import is_exact, translated
 from lakewright.spark.located import GROUP, POSITION, column_name
 from lakewright.spark.types import arrow_schema_of, spark_type
 from lakewright.spec.arrow import from_arrow_type
-from lakewright.spec.comparison import common_type, is_float
+from lakewright.spec.comparison import common_type
 from lakewright.spec.literals import check_comparable
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, PredicateBuilder, and_predicates
 from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, AtomicType, DataField
@@ -84,10 +84,8 @@ class _Key:
         return F.col(column_name(names.index(self.field.name))).cast(spark_type(self.dtype))
 
     def is_met(self, names: Sequence[str]) -> Column:
-        """Return when both sides are equal; to Spark, NaN is equal to itself."""
-        own = self.of_target(names)
-        equal = own == F.col(self.source)
-        return equal & ~F.isnan(own) if is_float(self.dtype) else equal
+        """Return when both sides are equal."""
+        return self.of_target(names) == F.col(self.source)
 
     def has_bounds(self) -> bool:
         """Say whether bounds of the source are bounds of the target's column."""
@@ -96,8 +94,7 @@ class _Key:
 
     def is_there(self) -> Column:
         """Return when the source has a value that can be equal to another."""
-        column = F.col(self.source)
-        return column.isNotNull() & ~F.isnan(column) if is_float(self.dtype) else column.isNotNull()
+        return F.col(self.source).isNotNull()
 
 
 @dataclass(frozen=True, slots=True)

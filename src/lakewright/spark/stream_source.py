@@ -25,7 +25,7 @@ from lakewright.read.scan import TRAVEL, pick_snapshot
 from lakewright.read.split import DataSplit
 from lakewright.read.stream import StreamReadBuilder
 from lakewright.spark.offsets import Limits, Offset, Steps
-from lakewright.spark.options import DoorOptions
+from lakewright.spark.options import DoorOptions, check_zone_said
 from lakewright.spark.types import spark_schema, to_spark_batch
 from lakewright.spec.options import CoreOptions
 from lakewright.table import FileStoreTable
@@ -57,6 +57,7 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
             "out, or use PySpark 4.2",
             option=next(iter(limits)),
         )
+    check_zone_said(table, door.words.get("filter"))
     table = _as_promised(table, schema)
     read = stream_read(table, schema.names, door.words.get("filter"))
     _check_types(read, schema, table.name)

@@ -25,6 +25,7 @@ from lakewright.distributed import check_concurrency, new_job, refuse_lookup
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
 from lakewright.spark.options import FORMAT
+from lakewright.spark.session import in_session_zone
 from lakewright.spark.source import LakewrightSource
 from lakewright.spark.stream_sink import stream_user
 from lakewright.spark.stream_source import stream_read
@@ -145,7 +146,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     Spark opens the table anew in its own processes: `options` are for storage settings that are not in their
     environment.
     """
-    target = open_table(table, options) if isinstance(table, str) else table
+    target = in_session_zone(spark, open_table(table, options) if isinstance(table, str) else table)
     fields = columns if columns is not None else target.field_names
     names = [ROW_KIND, *fields] if row_kinds else list(fields)
     condition = _text(target, filter)

@@ -1,7 +1,8 @@
 """One comparison of one column with literals: asked of a value, of statistics, of Arrow data, or shown as text.
 
 A comparison is a method and literals of the column's own type (`spec.literals` makes them so). Compared with null the
-answer is unknown. Floating-point columns compare as IEEE 754 says: NaN compares false, but is unequal to everything.
+answer is unknown. Floating-point numbers compare as in Spark and Java: NaN equals NaN and is above every other number,
+and 0.0 equals -0.0.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import operator
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.stats import ColumnStats
+from lakewright.spec.stats import ColumnStats, is_nan
 from lakewright.spec.types import (
     BINARY_ROOTS,
     FLOAT_ROOTS,
@@ -31,7 +32,6 @@ from lakewright.spec.types import (
 from lakewright.spec.values import to_array, to_text
 
 PATTERNS = frozenset("startsWith endsWith contains like".split())
-ORDERED = frozenset("lessThan lessOrEqual greaterThan greaterOrEqual between notBetween".split())
 SYMBOLS = {
     "equal": "=",
     "notEqual": "<>",
@@ -56,11 +56,24 @@ _ARROW = {
     "greaterThan": pc.greater,
     "greaterOrEqual": pc.greater_equal,
 }
+_OPPOSITE = {
+    "notEqual": "equal",
+    "lessOrEqual": "greaterThan",
+    "greaterThan": "lessOrEqual",
+    "greaterOrEqual": "lessThan",
+}
+# Of which sides NaN makes these true, where Arrow says that they are false.
+_NAN_MEETS = {"equal": (True, True), "lessThan": (False, True), "greaterThan": (True, False)}
 
 
-def is_float(dtype: DataType | None) -> bool:
+def is_float(dtype: DataType | None) -> TypeGuard[AtomicType]:
     """Say whether values of the type may be NaN."""
     return isinstance(dtype, AtomicType) and dtype.root in FLOAT_ROOTS
+
+
+def in_order(value: Any) -> tuple[bool, Any]:  # noqa: ANN401 - a Value
+    """Return what sorts and compares a value as filters do: NaN is one value, above all others."""
+    return (True, 0.0) if is_nan(value) else (False, value)
 
 
 def matches_value(method: str, literals: tuple[Any, ...], value: Any) -> bool | None:  # noqa: ANN401 - a Value
@@ -69,6 +82,8 @@ def matches_value(method: str, literals: tuple[Any, ...], value: Any) -> bool | 
         return (value is None) == (method == "isNull")
     if value is None:
         return None
+    if isinstance(value, float):
+        value, literals = in_order(value), tuple(None if v is None else in_order(v) for v in literals)
     if method in _COMPARE:
         return _COMPARE[method](value, literals[0])
     if method in {"in", "notIn"}:
@@ -129,10 +144,11 @@ def may_match_stats(
         return stats.null_count != 0
     if all_null(stats, row_count):
         return False
+    if is_float(dtype) and (any(map(is_nan, literals)) or matches_value(method, literals, math.nan)):
+        return True  # some writers leave NaN out of the bounds, so every file may hold one
     low, high = _bounds(stats, dtype)
     if method in {"notEqual", "notIn"}:
-        # A column of floats may hide NaN beside its bounds, and NaN is unequal to everything.
-        return None not in literals and (low is None or low != high or is_float(dtype) or low not in literals)
+        return None not in literals and (low is None or low != high or low not in literals)
     asked = _WITHIN_BOUNDS.get(method)
     return asked is None or asked(low, high, literals)
 
@@ -140,10 +156,7 @@ def may_match_stats(
 def _bounds(stats: ColumnStats, dtype: DataType | None) -> tuple[Any, Any]:
     """Return the bounds that can be believed; None is unknown."""
     low, high = stats.min, stats.max
-    if isinstance(low, float) and math.isnan(low):
-        low = None
-    if isinstance(high, float) and math.isnan(high):
-        high = None
+    low, high = None if is_nan(low) else low, None if is_nan(high) else high
     if isinstance(high, str) and high.endswith("?"):
         high = None  # a truncated bound that was raised into the surrogates is written as `?`, below the data
     if isinstance(low, str) and isinstance(dtype, AtomicType) and dtype.root == "CHAR":
@@ -205,17 +218,36 @@ def matches_arrow(
     if method in {"in", "notIn"}:
         return _is_member(method, literals, dtype, array, arrow_type)
     scalars = _arrow_literals(literals, dtype, arrow_type)
+    compare = _with_nan if is_float(dtype) else _plain
     if method == "between":
-        return pc.and_kleene(pc.greater_equal(array, scalars[0]), pc.less_equal(array, scalars[1]))
+        return pc.and_kleene(compare("greaterOrEqual", array, scalars[0]), compare("lessOrEqual", array, scalars[1]))
     if method == "notBetween":
-        return pc.or_kleene(pc.less(array, scalars[0]), pc.greater(array, scalars[1]))
-    return _ARROW[method](array, scalars[0])
+        return pc.or_kleene(compare("lessThan", array, scalars[0]), compare("greaterThan", array, scalars[1]))
+    return compare(method, array, scalars[0])
+
+
+def _plain(method: str, left: Any, right: Any) -> Any:  # noqa: ANN401 - see `matches_arrow`
+    return _ARROW[method](left, right)
+
+
+def _with_nan(method: str, left: Any, right: Any) -> Any:  # noqa: ANN401 - see `matches_arrow`
+    """Compare floating-point numbers, of which Arrow says that NaN is neither equal to, nor above, nor below any."""
+    if isinstance(right, pa.Scalar) and not is_nan(right.as_py()):
+        plain = method not in {"greaterThan", "greaterOrEqual"}
+        return _ARROW[method](left, right) if plain else pc.invert(_ARROW[_OPPOSITE[method]](left, right))
+    if method not in _NAN_MEETS:
+        return pc.invert(_with_nan(_OPPOSITE[method], left, right))
+    both = (
+        pc.is_nan(side) if meets else pc.invert(pc.is_nan(side))
+        for side, meets in zip((left, right), _NAN_MEETS[method], strict=True)
+    )
+    return pc.or_kleene(_ARROW[method](left, right), pc.and_kleene(*both))
 
 
 def compare_arrow(method: str, left: Any, right: Any, common: DataType) -> Any:  # noqa: ANN401 - see `matches_arrow`
     """Compare two columns as values of a type that holds those of both."""
     arrow = to_arrow_type(common)
-    return _ARROW[method](left.cast(arrow), right.cast(arrow))
+    return (_with_nan if is_float(common) else _plain)(method, left.cast(arrow), right.cast(arrow))
 
 
 def common_type(left: AtomicType, right: AtomicType) -> AtomicType | None:
@@ -257,11 +289,13 @@ def _is_member(
     array: Any,  # noqa: ANN401 - see `matches_arrow`
     arrow_type: pa.DataType | None,
 ) -> Any:  # noqa: ANN401 - see `matches_arrow`
-    values = [v for v in literals if v is not None]
+    values = [v for v in literals if v is not None and not is_nan(v)]
     if is_float(dtype) and 0.0 in values:
         values += [-0.0, 0.0]  # Arrow's hash tells the zeros apart, its comparison does not
     unknown = pa.scalar(None, pa.bool_())
     found = pc.is_in(array, value_set=_arrow_literals(values, dtype, arrow_type))
+    if any(map(is_nan, literals)):
+        found = pc.or_kleene(found, pc.is_nan(array))
     if None in literals:
         found = pc.if_else(found, pa.scalar(value=True), unknown)
     found = pc.if_else(pc.is_valid(array), found, unknown)
@@ -333,7 +367,8 @@ def _show_literal(value: Value, dtype: DataType | None) -> str:
         quoted = value.replace("'", "''")
         return f"'{quoted}'"
     if isinstance(dtype, AtomicType) and dtype.root in {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"}:
-        return f"{dtype.root.removesuffix('_LTZ')} '{to_text(value, dtype)}'"
+        zone = "Z" if dtype.root == "TIMESTAMP_LTZ" else ""
+        return f"{dtype.root.removesuffix('_LTZ')} '{to_text(value, dtype)}{zone}'"
     if isinstance(value, float) and not math.isfinite(value):
         return f"'{value}'"
     return str(value)

@@ -16,8 +16,10 @@ from lakewright.spec.types import DataField
 Filter: TypeAlias = Predicate | str | pc.Expression | Any  # or an expression of polars, an optional package
 
 
-def to_predicate(given: Filter, fields: Sequence[DataField]) -> Predicate:
+def to_predicate(given: Filter, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
     """Return a filter of any form as a predicate on these columns.
+
+    `zone` is that of times that name none, where they are compared with columns WITH LOCAL TIME ZONE.
 
     >>> from lakewright.spec.types import AtomicType
     >>> columns = [DataField(0, "id", AtomicType("INT"))]
@@ -25,12 +27,12 @@ def to_predicate(given: Filter, fields: Sequence[DataField]) -> Predicate:
     ('id > 3', 'id > 3')
     """
     if isinstance(given, str):
-        return parse_predicate(given, fields)
+        return parse_predicate(given, fields, zone)
     if isinstance(given, Predicate):
         return bind(given, fields)
     if isinstance(given, pc.Expression):
-        return from_arrow(given, PredicateBuilder(fields))
+        return from_arrow(given, PredicateBuilder(fields, zone))
     if is_polars_expression(given):
-        return from_polars(given, PredicateBuilder(fields))
+        return from_polars(given, PredicateBuilder(fields, zone))
     wanted = "text such as \"id > 3 AND name LIKE 'a%'\", a predicate, or an expression of Arrow or polars"
     raise arguments.wrong("a filter", wanted, given)

@@ -4,8 +4,8 @@ A literal need not be a value of the column's type: 300 is no TINYINT, 2.5 no IN
 type's values lie on a grid, so a literal has a floor: the greatest value of the type that is not above it. Every
 comparison with the literal is a comparison with its floor, hence always logically right and never an error.
 
-Floating-point columns compare as IEEE 754 says. A fraction is read as the column's own type, so `f = 0.1` finds the
-FLOAT nearest to 0.1; whole numbers are exact.
+Numbers that floating-point columns are compared with are the nearest DOUBLE. A float of Python is read as the column's
+own type, so 0.1 finds the FLOAT nearest to it; whole numbers and decimals are compared as they are, as SQL does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakewright.spec.types import (
     Value,
     time_unit,
 )
-from lakewright.spec.values import to_value
+from lakewright.spec.values import cast_text, to_value, zone_of
 
 Comparison: TypeAlias = tuple[str, tuple[Value, ...]]  # a method and its literals
 
@@ -56,7 +56,7 @@ class Floor:
     exact: bool  # the literal is that value
 
 
-def compare(method: str, literal: object, dtype: DataType, column: str) -> Comparison:
+def compare(method: str, literal: object, dtype: DataType, column: str, zone: str = "UTC") -> Comparison:
     """Return the comparison of a column with a literal as a comparison with a value of the column's type.
 
     >>> compare("lessThan", 2.5, AtomicType("INT"), "n")
@@ -67,7 +67,7 @@ def compare(method: str, literal: object, dtype: DataType, column: str) -> Compa
     if literal is None:
         check_comparable(dtype, column)
         return UNKNOWN
-    floor = floor_of(literal, dtype, column)
+    floor = floor_of(literal, dtype, column, zone)
     if floor.exact:
         return method, (floor.value,)
     match method:
@@ -81,8 +81,11 @@ def compare(method: str, literal: object, dtype: DataType, column: str) -> Compa
             return ALWAYS if floor.value is None else ("greaterThan", (floor.value,))
 
 
-def floor_of(literal: object, dtype: DataType, column: str) -> Floor:
-    """Place a literal on the grid of a type's values; a literal of another kind is an error that names the column."""
+def floor_of(literal: object, dtype: DataType, column: str, zone: str = "UTC") -> Floor:
+    """Place a literal on the grid of a type's values; a literal of another kind is an error that names the column.
+
+    `zone` is that of text that names none, for columns WITH LOCAL TIME ZONE.
+    """
     atomic = check_comparable(dtype, column)
     literal = _plain(literal)
     if atomic.root in _NUMBERS:
@@ -91,7 +94,7 @@ def floor_of(literal: object, dtype: DataType, column: str) -> Floor:
             raise _wrong_kind(literal, dtype, column)
         return _number_floor(number, atomic, column)
     if atomic.root in TIMESTAMP_ROOTS:
-        return _timestamp_floor(literal, atomic, column)
+        return _timestamp_floor(literal, atomic, column, zone)
     if atomic.root == "BOOLEAN" and not isinstance(literal, bool):
         raise _wrong_kind(literal, dtype, column)
     if atomic.root in TEXT_ROOTS and not isinstance(literal, str):
@@ -180,20 +183,20 @@ def _float_floor(number: float | Decimal, root: str) -> Floor:
     if number < -top:
         return Floor(-math.inf, exact=False)
     value = float(number)
-    if root == "FLOAT":
-        value = struct.unpack("<f", struct.pack("<f", value))[0]
-    if not isinstance(number, int) or value == number:
+    if root == "DOUBLE":
         return Floor(value, exact=True)
-    if value > number:
-        value = float(np.nextafter(np.float32(value) if root == "FLOAT" else value, -math.inf))
-    return Floor(value, exact=False)
+    near = float(np.float32(value))
+    if isinstance(number, float) or near == value:
+        return Floor(near, exact=True)
+    return Floor(near if near < value else float(np.nextafter(np.float32(near), np.float32(-math.inf))), exact=False)
 
 
-def _timestamp_floor(literal: object, dtype: AtomicType, column: str) -> Floor:
+def _timestamp_floor(literal: object, dtype: AtomicType, column: str, zone: str) -> Floor:
     # A datetime64 knows no zone and means UTC; a datetime without a zone is no point in time.
     zoned = dtype.root == "TIMESTAMP_LTZ" and not isinstance(literal, np.datetime64)
     fine = AtomicType("TIMESTAMP_LTZ(9)" if zoned else "TIMESTAMP(9)")
-    nanos = _value(literal, fine, dtype, column)
+    zone_of(zone)  # refuses a zone that there is not before it refuses the literal
+    nanos = _value(literal, fine, dtype, column, zone)
     if not isinstance(nanos, int):
         raise _wrong_kind(literal, dtype, column)
     # Files keep the physical unit of a precision, so TIMESTAMP(0) may carry milliseconds.
@@ -206,9 +209,9 @@ def _timestamp_floor(literal: object, dtype: AtomicType, column: str) -> Floor:
     return Floor(units * step, exact=units * step == nanos)
 
 
-def _value(literal: object, wide: AtomicType, dtype: DataType, column: str) -> Value:
+def _value(literal: object, wide: AtomicType, dtype: DataType, column: str, zone: str = "UTC") -> Value:
     try:
-        return to_value(literal, wide)
+        return cast_text(literal, wide, zone) if isinstance(literal, str) else to_value(literal, wide)
     except InvalidInputError as error:
         raise _wrong_kind(literal, dtype, column) from error
 

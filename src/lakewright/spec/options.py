@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from lakewright.errors import InvalidInputError
+from lakewright.spec.values import zone_of
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -235,6 +236,11 @@ def _ratio(text: str) -> float:
     return value
 
 
+def _zone(text: str) -> str:
+    zone_of(text)
+    return text
+
+
 def _lower(text: str) -> str:
     if not text.strip():
         raise ValueError(text)
@@ -276,6 +282,7 @@ _SIZE = Kind("a size such as 8 mb", parse_memory)
 _TIME = Kind("a duration such as 10 min, 1 h or PT1H", parse_duration_millis)
 _TEXT = Kind("a text", str)
 _WORD = Kind("a word", _lower)
+_ZONE = Kind("a time zone such as UTC, Europe/Berlin or +02:00", _zone)
 _STATS = Kind("none, counts, full or truncate(n)", _stats_mode)
 _NAMES = Kind("a list of names separated by commas", _names)
 _LEVELS = Kind("a list such as 0:avro,5:parquet", _per_level)
@@ -481,6 +488,8 @@ class CoreOptions:
     # Rows of level 0 are read, and merged, also where only compacted rows are visible.
     LAKEWRIGHT_READ_LEVEL_0 = ConfigOption("lakewright.read-level-0", _BOOL, default=False)
     LAKEWRIGHT_READ_THREADS = ConfigOption("lakewright.read-threads", _COUNT, _CPUS)
+    # The zone of times in filters and conditions that name none, for columns WITH LOCAL TIME ZONE.
+    LAKEWRIGHT_TIME_ZONE = ConfigOption("lakewright.time-zone", _ZONE, "UTC")
     LAKEWRIGHT_NATIVE_SCAN = ConfigOption("lakewright.native-scan", _one_of(NativeScan), NativeScan.LOCAL)
 
     @classmethod

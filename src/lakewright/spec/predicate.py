@@ -3,13 +3,14 @@
 A `Predicate` is a frozen tree. Leaves compare one column (or a path into a ROW, `a.b`) with literals, which are values
 of the column's type once the predicate is bound; `and`, `or` and `not` join them. The logic is SQL's with three values:
 a comparison with null is unknown, and a row is kept only where the whole is true, so `notEqual` and `notIn` never keep
-nulls. Floating-point comparisons are IEEE's: NaN compares false, except that it is unequal to everything.
+nulls. Floating-point numbers compare as in Spark: NaN equals NaN and is above every other number.
 
 `may_match` answers from bounds and null counts and says False only when no row can match. All other answers are exact.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -21,13 +22,12 @@ import pyarrow.compute as pc
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec import arguments
 from lakewright.spec.comparison import (
-    ORDERED,
     PATTERNS,
     SYMBOLS,
     all_null,
     common_type,
     compare_arrow,
-    is_float,
+    in_order,
     matches_arrow,
     matches_value,
     may_match_stats,
@@ -35,7 +35,7 @@ from lakewright.spec.comparison import (
     show_name,
 )
 from lakewright.spec.literals import UNKNOWN, check_comparable, check_text, compare, floor_of
-from lakewright.spec.stats import ColumnStats
+from lakewright.spec.stats import ColumnStats, is_nan
 from lakewright.spec.types import DataField, DataType, RowType, Value, with_nullable
 from lakewright.spec.values import to_python
 
@@ -156,9 +156,10 @@ class PredicateBuilder:
     'id > 2 AND id IN (3, 4)'
     """
 
-    def __init__(self, fields: Sequence[DataField]) -> None:
+    def __init__(self, fields: Sequence[DataField], zone: str = "UTC") -> None:
         checked = arguments.instances("fields", fields, DataField, "fields, such as those of a table")
         self._fields = {field.name: field for field in checked}
+        self._zone = zone  # of text that names none, for columns WITH LOCAL TIME ZONE
 
     def equal(self, field: str, literal: object) -> Predicate:
         """Keep rows whose value equals the literal."""
@@ -257,7 +258,7 @@ class PredicateBuilder:
         return Predicate(method, field, (), (), common, path, second)
 
     def _compare(self, method: str, field: str, literal: object) -> Predicate:
-        return self._leaf(field, *compare(method, literal, self.resolve(field)[1], field))
+        return self._leaf(field, *compare(method, literal, self.resolve(field)[1], field, self._zone))
 
     def _pattern(self, method: str, field: str, pattern: object) -> Predicate:
         dtype = self.resolve(field)[1]
@@ -275,11 +276,10 @@ class PredicateBuilder:
             if literal is None:
                 has_null = True
                 continue
-            floor = floor_of(literal, dtype, field)
-            if floor.exact and floor.value == floor.value:  # NaN equals nothing, not even itself
-                values.add(floor.value)
-        ordered: list[Any] = list(values)
-        return self._leaf(field, method, (*sorted(ordered), *((None,) if has_null else ())))
+            floor = floor_of(literal, dtype, field, self._zone)
+            if floor.exact:
+                values.add(math.nan if is_nan(floor.value) else floor.value)
+        return self._leaf(field, method, (*sorted(values, key=in_order), *((None,) if has_null else ())))
 
     def _leaf(self, field: str, method: str, literals: tuple[Value, ...] = ()) -> Predicate:
         path, dtype = self.resolve(field)
@@ -336,7 +336,7 @@ def _bind(p: Predicate, builder: PredicateBuilder) -> Predicate:
 
 
 def normalise(p: Predicate) -> Predicate:
-    """Push every `not` down into the comparisons; it stays only over patterns and where an inverse would lose NaN."""
+    """Push every `not` down into the comparisons; it stays only over patterns."""
     match p.method:
         case "and":
             return and_predicates(normalise(child) for child in p.children)
@@ -357,7 +357,7 @@ def negate(p: Predicate) -> Predicate:
             return and_predicates(negate(child) for child in p.children)
         case "not":
             return normalise(p.children[0])
-        case method if method in PATTERNS or (method in ORDERED and is_float(p.dtype)):
+        case method if method in PATTERNS:
             return Predicate("not", children=(p,))
         case method:
             return replace(p, method=_INVERSE[method])

@@ -77,14 +77,16 @@ class _Column:
 _Operand: TypeAlias = _Literal | _Column
 
 
-def parse_predicate(text: str, fields: Sequence[DataField]) -> Predicate:
+def parse_predicate(text: str, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
     """Read a filter such as `id > 3 AND name LIKE 'a%'` against the columns of a schema.
+
+    Times without a zone are of `zone` where they are compared with columns WITH LOCAL TIME ZONE.
 
     >>> fields = [DataField(0, "id", AtomicType("INT")), DataField(1, "name", AtomicType("STRING"))]
     >>> str(parse_predicate("5 >= id and not (name is null or name in ('a', 'b'))", fields))
     "id <= 5 AND NOT (name IS NULL OR name IN ('a', 'b'))"
     """
-    return _Parser(_tokens(text), PredicateBuilder(fields)).parse()
+    return _Parser(_tokens(text), PredicateBuilder(fields, zone)).parse()
 
 
 def parse_condition(text: str, builder: PredicateBuilder) -> Predicate:
@@ -262,7 +264,7 @@ class _Parser:
             _fail(literal.at, f"a literal for column {column.name!r} of type {dtype}", literal.kind)
         if literal.kind == "text" and root in _NUMBERS:
             try:
-                return Decimal(str(literal.value).strip())
+                return Decimal(str(literal.value).strip().lower().replace("snan", "?"))
             except ArithmeticError:
                 _fail(literal.at, f"a number for column {column.name!r} of type {dtype}", repr(literal.value))
         return literal.value

@@ -217,7 +217,7 @@ def _stats_at(stats: SimpleStats, index: int, arity: int, dtype: DataType) -> Co
 
 def _mended(stats: ColumnStats, dtype: AtomicType) -> ColumnStats:
     low, high = stats.min, stats.max
-    if _is_nan(low) or _is_nan(high):
+    if is_nan(low) or is_nan(high):
         low, high = None, None  # whoever let one in did not order the other numbers around it either
     low, high = _widened(low, high)
     if isinstance(high, str) and high.endswith("?"):
@@ -230,7 +230,8 @@ def _mended(stats: ColumnStats, dtype: AtomicType) -> ColumnStats:
     return replace(stats, min=low, max=high)
 
 
-def _is_nan(value: Value) -> bool:
+def is_nan(value: object) -> bool:
+    """Say whether a value is a floating-point number that is none."""
     return isinstance(value, float) and math.isnan(value)
 
 
@@ -245,7 +246,7 @@ def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> S
 def _value_stats(values: Sequence[Value], counts: Sequence[int]) -> ColumnStats:
     nulls = sum(count for value, count in zip(values, counts, strict=True) if value is None)
     known = [value for value in values if value is not None]
-    if not known or any(map(_is_nan, known)):
+    if not known or any(map(is_nan, known)):
         return ColumnStats(None, None, nulls)
     low, high = _widened(min(known), max(known))
     return ColumnStats(low, high, nulls)

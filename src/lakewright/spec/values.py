@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +60,7 @@ _TIME = re.compile(_CLOCK, re.ASCII)
 _TIMESTAMP = re.compile(
     rf"{_DATE.pattern}(?:[T ]{_CLOCK})?\s*(?P<zone>Z|UTC|(?P<sign>[+-])(?P<zh>\d{{2}}):?(?P<zm>\d{{2}}))?", re.ASCII
 )
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<h>\d{1,2})(?::?(?P<m>\d{2}))?(?::?(?P<s>\d{2}))?", re.ASCII)
 
 
 def to_value(obj: object, dtype: DataType) -> Value:
@@ -153,8 +155,10 @@ def to_array(values: Sequence[NestedValue], dtype: DataType) -> pa.Array:
         raise InvalidInputError(f"cannot hold the values in Arrow's {arrow} for the type {dtype}: {error}") from error
 
 
-def cast_text(text: str, dtype: DataType) -> Value:
+def cast_text(text: str, dtype: DataType, zone: str = "UTC") -> Value:
     """Return the value that a text names: a partition spec, a column default or a literal of SQL.
+
+    `zone` is that of times WITH LOCAL TIME ZONE that name none.
 
     >>> cast_text("2024-10-04 01:02:03.5", AtomicType("TIMESTAMP(3)"))
     1728003723500000000
@@ -175,7 +179,27 @@ def cast_text(text: str, dtype: DataType) -> Value:
         if not _NUMBER.fullmatch(word):
             raise _refusal(text, dtype, "it is no number")
         return _from_number(Decimal(word), dtype)
-    return _temporal_text(word, dtype)
+    return _temporal_text(word, dtype, zone)
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of a name: a region such as Europe/Berlin, UTC, or an offset such as +02:00.
+
+    >>> zone_of("GMT+2").utcoffset(None)
+    datetime.timedelta(seconds=7200)
+    """
+    if name in {"UTC", "Z"}:
+        return UTC
+    try:
+        if found := _OFFSET.fullmatch(name):
+            far = timedelta(hours=int(found["h"]), minutes=int(found["m"] or 0), seconds=int(found["s"] or 0))
+            return timezone(far if found["sign"] == "+" else -far)
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidInputError(
+            f"there is no time zone {name!r}: give a region such as 'Europe/Berlin', UTC or an offset such as '+02:00'",
+            zone=name,
+        ) from None
 
 
 def to_text(value: Value, dtype: DataType) -> str:
@@ -420,7 +444,7 @@ def _from_nanos(nanos: int, dtype: DataType, kind: str, obj: object) -> Value:
     return count if root in _TEMPORAL_RANGE else nanos
 
 
-def _temporal_text(word: str, dtype: DataType) -> Value:
+def _temporal_text(word: str, dtype: DataType, zone: str) -> Value:
     """Return a value from ISO text, or from the whole number that default partition names use for DATE and TIME."""
     root = _scalar_root(dtype, word)
     if root in {"DATE", "TIME"} and _INTEGER.fullmatch(word):
@@ -444,6 +468,10 @@ def _temporal_text(word: str, dtype: DataType) -> Value:
     if parts.get("sign"):
         offset = int(parts["zh"]) * 3600 + int(parts["zm"]) * 60
         seconds -= offset if parts["sign"] == "+" else -offset
+    elif root == "TIMESTAMP_LTZ" and not parts.get("zone"):
+        # A time that the clocks skip is moved on by what they skip, and of two equal times the first is meant.
+        offset_there = datetime.combine(day, clock, zone_of(zone)).utcoffset()
+        seconds -= 0 if offset_there is None else round(offset_there.total_seconds())
     nanos = seconds * 10**9 + int((parts.get("fraction") or "").ljust(9, "0"))
     return _from_nanos(nanos, dtype, root, word)
 

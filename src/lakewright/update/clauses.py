@@ -13,7 +13,7 @@ whoever has the rows: threads, or workers of an engine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -199,15 +199,13 @@ class MergePlan:
 def plan_merge(
     table: str,
     fields: Sequence[DataField],
-    source: pa.Schema,
+    both: Scope,
     on: On,
     clauses: Sequence[Clause],
-    *,
-    hidden: Sequence[DataField] = (),
 ) -> MergePlan:
     """Check a merge against the columns of the table and of the source, before a row is read.
 
-    `hidden` are system columns of the target, which conditions may use.
+    `both` is what conditions see of the two: also system columns of the target.
     """
     if not clauses:
         raise InvalidInputError(
@@ -215,14 +213,13 @@ def plan_merge(
             "merge(source, on).when_matched_update().when_not_matched_insert()",
             table=table,
         )
-    both = Scope((*fields, *hidden), source)
     joined = _condition_on(table, both, on)
     pairs = _join_pairs(table, both, joined)
     same = frozenset(field.name for field, name in pairs if field.name == name)
     scopes = {
         When.MATCHED: both,
-        When.NOT_MATCHED: Scope((), source),
-        When.NOT_MATCHED_BY_SOURCE: Scope(both.target, pa.schema([])),
+        When.NOT_MATCHED: replace(both, target=()),
+        When.NOT_MATCHED_BY_SOURCE: replace(both, source=pa.schema([])),
     }
     keys = {field.name: name for field, name in reversed(pairs)}
     checker = _Checker(table, tuple(fields), scopes, same, keys, _assigned_columns(clauses, fields, same))

@@ -79,7 +79,7 @@ def parse(given: Filter, scope: Scope, what: str) -> Condition:
         if isinstance(given, str):
             return Condition(parse_condition(given, _ScopedBuilder(scope)))
         side = Side.TARGET if scope.target else Side.SOURCE
-        return Condition(_on_side(to_predicate(given, list(_fields(scope, side).values())), side))
+        return Condition(_on_side(to_predicate(given, list(_fields(scope, side).values()), scope.zone), side))
     except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
         raise type(error)(f"{what}: {error.message}", **error.facts) from error
 
@@ -88,7 +88,7 @@ class _ScopedBuilder(PredicateBuilder):
     """Makes predicates on the columns of both sides."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(scope.target)
+        super().__init__(scope.target, scope.zone)
         self._scope = scope
 
     def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:

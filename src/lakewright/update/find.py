@@ -54,7 +54,7 @@ def condition(store: TableStore, where: Filter | None) -> Predicate:
         return TRUE
     fields = (*store.schema.fields, *hidden_fields(store))
     with naming(store.name):
-        return normalise(to_predicate(where, fields))
+        return normalise(to_predicate(where, fields, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)))
 
 
 def groups(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:

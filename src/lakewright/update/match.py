@@ -1,8 +1,9 @@
 """Rows of a source against rows of a target: for each pair that belongs together the numbers of both rows.
 
 The source is an Arrow table in memory. Its join columns are converted to the target's types as a write would, and
-indexed once; target rows then come in batches of any size, from any thread or worker. What always holds: null and NaN
-match nothing, 0.0 and -0.0 are one number, and pairs come in the order of the target's rows, then of the source's.
+indexed once; target rows then come in batches of any size, from any thread or worker. What always holds: null matches
+nothing, 0.0 and -0.0 are one number, and so are all NaNs; pairs come in the order of the target's rows, then of the
+source's.
 
 Columns that are integers underneath are looked up in a table where their range allows that, all others by Arrow's hash.
 Several columns are looked up one after the other, each only for the rows that the ones before left over.
@@ -147,14 +148,14 @@ def _converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
 
 def _bounds(field: DataField, join: _Join) -> Predicate:
     values = pc.unique(join.source).drop_null()
-    if is_float(field.type):
-        values = values.filter(pc.invert(pc.is_nan(values)))
     if not len(values):
         return FALSE
     builder = PredicateBuilder([field])
     if len(values) <= _LISTED_MAX:
         return builder.is_in(field.name, list(values))
-    bounds = pc.min_max(values)
+    bounds = pc.min_max(values)  # without NaN, which is above them
+    if is_float(field.type) and pc.any(pc.is_nan(values)).as_py():
+        return builder.greater_or_equal(field.name, bounds["min"])
     return builder.between(field.name, bounds["min"], bounds["max"])
 
 
@@ -319,7 +320,7 @@ def _index_of(column: pa.Array, dtype: AtomicType) -> _Index:
 
 
 def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray[np.bool_] | None]:
-    """Return values as 64-bit numbers that are equal where the values are, and which of them equal nothing."""
+    """Return values as 64-bit numbers that are equal where the values are, and which of them are null."""
     nulls = null_mask(column)
     if dtype.root == "DECIMAL":
         return fixed_values(column, "<i8", 2).reshape(-1, 2)[:, 0].astype(np.int64), nulls
@@ -328,8 +329,7 @@ def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray
     values = fixed_values(column, _WIDTHS[dtype.root])
     if is_float(dtype):
         wide = values.astype(np.float64) + 0.0  # there is one zero
-        nan = np.isnan(wide)
-        return wide.view(np.int64), nan if nulls is None else nan | nulls
+        return np.where(np.isnan(wide), np.nan, wide).view(np.int64), nulls
     return values.astype(np.int64, copy=False), nulls
 
 

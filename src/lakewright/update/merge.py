@@ -22,6 +22,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
@@ -32,6 +33,7 @@ from lakewright.update.keyed import KeyedRules, KeyedWriter, rows_of, settled
 from lakewright.update.match import Matcher, joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
+from lakewright.update.values import Scope
 from lakewright.update.ways import way_of
 from lakewright.write.writer import ArrowData, WriteJob
 
@@ -92,7 +94,9 @@ class MergeBuilder(ABC):
     def plan(self, source: pa.Schema) -> MergePlan:
         """Check the merge against the columns of the source."""
         store = self.store
-        return plan_merge(store.name, store.schema.fields, source, self.on, self.clauses, hidden=hidden_fields(store))
+        fields = store.schema.fields
+        both = Scope((*fields, *hidden_fields(store)), source, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE))
+        return plan_merge(store.name, fields, both, self.on, self.clauses)
 
     def _with(self, clause: Clause) -> Self:
         given = clause.assignments

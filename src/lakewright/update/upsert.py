@@ -31,7 +31,7 @@ from lakewright.update.match import true_rows
 from lakewright.update.merge import merging, written
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change
-from lakewright.update.values import source_col, without_defaults
+from lakewright.update.values import Scope, source_col, without_defaults
 from lakewright.update.ways import way_of
 from lakewright.write.align import align
 from lakewright.write.kinds import kept, kind_column, to_kinds
@@ -130,7 +130,7 @@ def plan_upsert(
         clauses.append(Clause(When.MATCHED, "update", given))
     adds = None if kinds is None else f"NOT ({retracts})"
     clauses.append(Clause(When.NOT_MATCHED, "insert", new, adds, may_lack=True))
-    plan = plan_merge(store.name, store.schema.fields, source, keys, clauses)
+    plan = plan_merge(store.name, store.schema.fields, Scope(store.schema.fields, source), keys, clauses)
     if not store.schema.primary_keys:
         return plan
     rules = KeyedRules.of(store, upserts=True)

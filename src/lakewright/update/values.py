@@ -80,6 +80,7 @@ class Scope:
 
     target: tuple[DataField, ...] = ()
     source: pa.Schema | None = None  # None: no merge, so that plain names are those of the target
+    zone: str = "UTC"  # of times in conditions that name none
 
     def names(self) -> dict[str, ColumnRef]:
         """Return what each name stands for; plain names only where there is no doubt."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,36 @@ def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path
         write_table(frame_of(spark), trapped(table, trap), mode)
     assert not shows_the_frame(table)
     assert_tidy(table)
+
+
+@pytest.mark.parametrize("slow", ["the task whose input fails", "another task"])
+def test_an_input_that_fails_leaves_nothing_of_slow_tasks(spark: SparkSession, tmp_path: Path, slow: str) -> None:
+    """A worker is told late, or never, that its attempt is over: what it finishes afterwards, it removes."""
+    started = tmp_path / "marks" / "0"
+
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if batch.column("id")[0].as_py() == 0:
+                _wait_for(started, slow == "another task")
+                raise ValueError("the input is bad")
+
+    table = new_table(tmp_path)
+    trap = TrapStorage(durable=False, deed="dawdle", times=100, marks=str(tmp_path / "marks"))
+    schema = "id long, day string"
+    rows = spark.range(4, numPartitions=2 if slow == "another task" else 1).selectExpr("id", "'x' AS day")
+    frame = rows.mapInArrow(fail, schema)
+    with pytest.raises(PySparkException, match="the input is bad"):
+        write_table(frame, trapped(table, trap))
+    time.sleep(3)
+    assert_tidy(table)
+
+
+def _wait_for(mark: Path, wanted: bool) -> None:
+    """Wait until a file is there, at most for some seconds."""
+    deadline = time.monotonic() + 20
+    while wanted and not mark.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def test_a_worker_that_dies_in_the_compaction_is_replaced(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from lakewright.storage.local import LocalStorage
 from lakewright.table import FileStoreTable
 
 _WAIT_SECONDS_MAX = 300
+_DAWDLE_SECONDS = 1.5  # less than Spark gives a worker whose task it has killed
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class TrapStorage(LocalStorage):
     call: str = "open_output"
     name: str = "data-"  # how the names of the files begin that set it off
     moment: str = "after"
-    deed: str = "exit"  # or fail, kill, wait
+    deed: str = "exit"  # or fail, kill, wait, dawdle
     times: int = 1
     marks: str = ""
 
@@ -56,6 +57,8 @@ class TrapStorage(LocalStorage):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "wait":
                 self._wait()
+            case "dawdle":
+                time.sleep(_DAWDLE_SECONDS)
             case _:
                 raise OSError(errno.EIO, "the disk is away", path)
 

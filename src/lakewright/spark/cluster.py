@@ -31,6 +31,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spark.blocks import BLOCKS_ORDER, BLOCKS_SQL, Makes, receive, sending
 from lakewright.spark.estimate import parallelism, size_of
 from lakewright.spark.jobs import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows
+from lakewright.spark.session import map_in_arrow
 from lakewright.spec.keyed import KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema import BucketMode
@@ -199,7 +200,7 @@ def _blocks(
     """
     records = min(batch_rows(df.schema), _BLOCKS_MAX)
     send = sending(job, receivers, block_bytes=BATCH_BYTES // records, makes=makes)
-    return df.mapInArrow(send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
+    return map_in_arrow(df, send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
 
 
 def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> Task:

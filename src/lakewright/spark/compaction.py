@@ -23,7 +23,7 @@ from lakewright.compact.task import CompactTask
 from lakewright.distributed import pack, unpack
 from lakewright.errors import naming
 from lakewright.metadata.store import TableStore
-from lakewright.spark.cleanup import clean_up, remove_losers
+from lakewright.spark.cleanup import clean_up, remove_losers, tidy
 from lakewright.spark.jobs import Task, TaskId, run_job
 from lakewright.spark.session import check_session
 from lakewright.table import FileStoreTable
@@ -54,7 +54,7 @@ def _run(spark: SparkSession, store: TableStore, tasks: Sequence[CompactTask]) -
     frame = spark.createDataFrame(rows, "number int, task binary").repartitionById(len(tasks), sql.col("number"))
     what = f"compact {len(tasks)} bucket{'s' if len(tasks) > 1 else ''} of {store.name}"
     try:
-        done = run_job(frame, _task(store, write_id), group=write_id, description=what)
+        done = run_job(frame, tidy(store, write_id, _task(store, write_id)), group=write_id, description=what)
         messages = [message for one in done for message in unpack(one.payload)]
     except BaseException:
         clean_up(spark, store, write_id)

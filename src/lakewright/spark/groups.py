@@ -22,7 +22,7 @@ from lakewright.distributed import checked, pack, sharing_buckets, single_thread
 from lakewright.metadata.store import TableStore
 from lakewright.read.shares import shares
 from lakewright.read.split import DataSplit
-from lakewright.spark.cleanup import clean_up, remove_losers
+from lakewright.spark.cleanup import INSERTING, clean_up, remove_losers, tidy
 from lakewright.spark.estimate import parallelism
 from lakewright.spark.jobs import Task, TaskId, run_job
 from lakewright.spec.datafile import DELETION_VECTORS
@@ -36,7 +36,6 @@ from lakewright.write.writer import TableWriter, WriteJob
 Changes: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[GroupChange | pa.Table]]
 
 _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
-_INSERTING = 1 << 40  # added to the attempt, since the same attempt may also write files of rows that move
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,8 @@ def apply_on(
     """
     what = f"change rows of {job.store.name}"
     try:
-        done = run_job(frame, _task(job, changes, inserts or job.store), group=job.write_id, description=what)
+        task = tidy(job.store, job.write_id, _task(job, changes, inserts or job.store))
+        done = run_job(frame, task, group=job.write_id, description=what)
         applied = tuple(_unpacked(job, one.payload) for one in done)
     except BaseException:
         clean_up(spark, job.store, job.write_id)
@@ -100,7 +100,8 @@ def insert_on(spark: SparkSession, frame: DataFrame, store: TableStore, made: Ch
             return pack(new.finish())
 
     try:
-        done = run_job(frame, run, group=job.write_id, description=f"insert rows into {store.name}")
+        task = tidy(store, job.write_id, run)
+        done = run_job(frame, task, group=job.write_id, description=f"insert rows into {store.name}")
         messages = checked(job, (one.payload for one in done))
     except BaseException:
         clean_up(spark, store, job.write_id)
@@ -142,7 +143,7 @@ class NewRows:
                 yield one
                 continue
             if self._writer is None:
-                self._writer = self._job.open_writer(self._task.number, self._task.attempt + _INSERTING)
+                self._writer = self._job.open_writer(self._task.number, self._task.attempt + INSERTING)
             self._writer.write(one)
             self.rows += one.num_rows
 

@@ -8,11 +8,16 @@ run every task again.
 An error of ours that a task raises is what the caller gets, with its type and facts. It travels as an answer and not
 as a failure of the task: what is wrong with the input stays wrong at every retry. Failures of the storage, lost workers
 and everything else are Spark's to retry.
+
+A worker learns late, or never, that Spark has given its attempt up: if what is behind its input fails, the input seems
+to end like any other. `is_heard` tells, by the line to the JVM, and `cleanup.tidy` makes attempts remove their files.
 """
 
 from __future__ import annotations
 
+import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +33,7 @@ from pyspark.sql import types as sql
 from lakewright.errors import LakewrightError
 from lakewright.spark.faults import error_from_text, error_to_text, is_transient
 from lakewright.spark.progress import JOB_GROUP, Watch
-from lakewright.spark.session import heal_workers, is_connect
+from lakewright.spark.session import heal_workers, is_connect, map_in_arrow
 from lakewright.spark.session import settings as held_settings
 
 PIECE_BYTES = 48 << 20  # of a payload: one value in a row must stay well below what Arrow and Spark can carry
@@ -96,7 +101,7 @@ def run_job(
     spark = df.sparkSession
     heal_workers(spark)
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
-    answers = df.mapInArrow(_on_executor(task), _ANSWER_SQL)
+    answers = map_in_arrow(df, _on_executor(task), _ANSWER_SQL)
     run = 0
     with _plain_interrupts(), _named_jobs(spark, group, description):
         if progress is not None:
@@ -169,6 +174,25 @@ def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             yield _answer(this, context.attemptNumber(), (piece, pieces), part, None)
 
     return run
+
+
+def is_heard() -> bool:
+    """Say whether the JVM still holds the line on which the answer of this attempt goes home.
+
+    The JVM closes its end when it ends the attempt, before the driver hears of that, and its sending half when what is
+    behind the input fails. True where the line cannot be found or asked.
+    """
+    frame = sys._getframe()  # noqa: SLF001 - PySpark gives the line to no one: it is an argument of the worker's loop
+    while frame is not None and "outfile" not in frame.f_locals:
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None or not hasattr(select, "POLLRDHUP"):
+        return True
+    line = select.poll()
+    try:
+        line.register(frame.f_locals["outfile"], select.POLLRDHUP | select.POLLHUP | select.POLLERR)
+        return not line.poll(0)
+    except (OSError, TypeError, ValueError, AttributeError):
+        return True
 
 
 def _answer(

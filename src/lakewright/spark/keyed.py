@@ -21,7 +21,7 @@ from lakewright.distributed import checked, pack, single_threaded
 from lakewright.metadata.store import TableStore
 from lakewright.read.shares import Share, bucket_shares
 from lakewright.read.split import DataSplit
-from lakewright.spark.cleanup import clean_up, remove_losers
+from lakewright.spark.cleanup import clean_up, remove_losers, tidy
 from lakewright.spark.estimate import parallelism
 from lakewright.spark.jobs import Task, TaskId, run_job
 from lakewright.spec.options import CoreOptions
@@ -44,7 +44,7 @@ def _run(spark: SparkSession, change: KeyedChange, splits: Sequence[DataSplit]) 
         for number, share in enumerate(_shares(spark, store, splits))
     ]
     frame = spark.createDataFrame(rows, "number int, splits array<binary>").repartitionById(len(rows), F.col("number"))
-    task = _task(replace(change, store=_one_reader(store), job=single_threaded(change.job)))
+    task = tidy(store, write_id, _task(replace(change, store=_one_reader(store), job=single_threaded(change.job))))
     try:
         done = run_job(frame, task, group=write_id, description=f"change rows of {store.name}")
         messages = checked(change.job, (_body(one.payload) for one in done))

@@ -28,7 +28,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.shares import pieces
 from lakewright.read.split import DataSplit
 from lakewright.spark.blocks import Makes
-from lakewright.spark.cleanup import clean_up, remove_losers
+from lakewright.spark.cleanup import clean_up, remove_losers, tidy
 from lakewright.spark.cluster import Clustered, cluster, cluster_made, kinds_in
 from lakewright.spark.jobs import run_job
 from lakewright.spark.located import POSITION, TASK, by_group, groups_in, located, task_count
@@ -140,7 +140,7 @@ def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: b
     try:
         done = run_job(
             clustered.frame,
-            clustered.task,
+            tidy(store, job.write_id, clustered.task),
             group=job.write_id,
             description=f"change rows of {store.name}",
             settings=clustered.settings,

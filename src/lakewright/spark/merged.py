@@ -25,7 +25,7 @@ from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
 from lakewright.read.shares import Share, shares
 from lakewright.read.split import DataSplit
-from lakewright.spark.session import is_connect
+from lakewright.spark.session import is_connect, map_in_arrow
 from lakewright.spark.types import spark_batches, spark_schema
 from lakewright.spec.predicate import Predicate
 
@@ -53,9 +53,9 @@ def over_shares(spark: SparkSession, found: Sequence[Share], work: Work, schema:
     rows = sum(split.row_count for share in found for split in share)
     numbered = _one_row_per_task(spark, len(payloads), rows)
     if sum(len(data) for some in payloads for data in some) <= _CLOSURE_BYTES_MAX:
-        return numbered.mapInArrow(_InClosure(work, payloads), schema)
+        return map_in_arrow(numbered, _InClosure(work, payloads), schema)
     carried = spark.createDataFrame(list(enumerate(map(list, payloads))), "task bigint, splits array<binary>")
-    return numbered.join(F.broadcast(carried), "task").select("splits").mapInArrow(_InRows(work), schema)
+    return map_in_arrow(numbered.join(F.broadcast(carried), "task").select("splits"), _InRows(work), schema)
 
 
 def _parallelism(spark: SparkSession) -> int:

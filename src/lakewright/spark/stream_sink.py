@@ -25,6 +25,8 @@ from lakewright.commit.message import CommitMessage
 from lakewright.compact.job import after_commit
 from lakewright.distributed import ONE_WRITER, holds, pack, sharing_buckets, unpack
 from lakewright.errors import LakewrightError, UnsupportedError
+from lakewright.spark.cleanup import drop_if_unheard, whole
+from lakewright.spark.jobs import TaskId
 from lakewright.spark.options import DoorOptions
 from lakewright.spark.types import arrow_schema_of
 from lakewright.spec.snapshot import Snapshot
@@ -76,10 +78,13 @@ class StreamSink(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(_QUERY_ID)
         if not query_id:
             raise LakewrightError(f"{self._store.name}: Spark does not say which streaming query this task belongs to")
-        with self._job.open_writer(context.partitionId(), context.taskAttemptId()) as writer:
-            for batch in iterator:
+        this = TaskId(context.partitionId(), context.taskAttemptId())
+        with self._job.open_writer(this.number, this.attempt) as writer:
+            for batch in whole(iterator):
                 writer.write(batch)
-            return TaskWritten(query_id, self._job.write_id, pack(writer.prepare()))
+            payload = pack(writer.prepare())
+        drop_if_unheard(self._store, self._job.write_id, this)
+        return TaskWritten(query_id, self._job.write_id, payload)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch, or clean up after it where an earlier run has published it."""

@@ -23,6 +23,7 @@ from lakewright.calls import merged_table
 from lakewright.commit.plan import selected
 from lakewright.distributed import ONE_WRITER, pack, remove_all_but, sharing_buckets, sweep, unpack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.spark.cleanup import drop_if_unheard, whole
 from lakewright.spark.jobs import Done, TaskId, has_losers
 from lakewright.spark.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.types import arrow_schema_of
@@ -90,11 +91,13 @@ class TableSink(DataSourceArrowWriter):
             raise LakewrightError(f'{self._table.name}: format("{FORMAT}") writes in tasks of Spark, not elsewhere')
         this = TaskId(context.partitionId(), context.taskAttemptId())
         with self._job.open_writer(this.number, this.attempt) as writer:
-            for batch in iterator:
+            for batch in whole(iterator):
                 if this.number > 0:
                     self._refuse_second_writer()
                 writer.write(batch)
-            return TaskWritten(Done(this, pack(writer.prepare())))
+            payload = pack(writer.prepare())
+        drop_if_unheard(self._job.store, self._job.write_id, this)
+        return TaskWritten(Done(this, payload))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks wrote in one snapshot."""

@@ -37,7 +37,7 @@ from lakewright.distributed import (
 )
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
-from lakewright.spark.cleanup import clean_up, remove_losers
+from lakewright.spark.cleanup import clean_up, remove_losers, tidy
 from lakewright.spark.cluster import check_distribution, cluster
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.jobs import Task, TaskId, run_job
@@ -170,7 +170,7 @@ def _write(df: DataFrame, job: WriteJob, publication: Publication, manner: Manne
         try:
             done = run_job(
                 clustered.frame,
-                _counted(clustered.task, watch.counter),
+                _counted(tidy(store, job.write_id, clustered.task), watch.counter),
                 group=job.write_id,
                 description=what,
                 progress=watch,

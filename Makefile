@@ -14,7 +14,7 @@ RAYS := 2.52 2.60
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
 demo: $(VENV)/.made
-	$(BIN)/python -W "ignore:PySpark does not yet fully support pandas:FutureWarning" examples/demo.py
+	$(BIN)/python examples/demo.py
 
 test: lint types unit
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.spark import read_table, write_table
 from lakewright.spark.java import cache_folder, java_home, java_version, launcher_home, packaged_home, version_of
 from lakewright.spark.session import (
     WORKER_PYTHON,
@@ -26,6 +28,7 @@ from lakewright.spark.session import (
     memory_of_machine,
     settings,
 )
+from support.spark_writes import new_table
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 GIGABYTE = 1 << 30
@@ -274,3 +277,13 @@ def test_settings_are_arguments_too(spark: SparkSession) -> None:
     assert local_session(**shown).sparkContext is spark.sparkContext  # nothing differs, so nothing is warned of
     with pytest.raises(InvalidInputError, match="no argument 'cores'"):
         local_session(cores=2)
+
+
+def test_users_hear_nothing_of_what_pyspark_thinks_of_their_pandas(spark: SparkSession, tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "1"})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            write_table(spark.range(3), table)
+        assert read_table(spark, table).count() == 3
+    assert [str(one.message) for one in said if "pandas" in str(one.message)] == []

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.calls import reading
-from lakewright.catalog.open import open_table
+from lakewright.catalog.open import open_table, opened
 from lakewright.catalog.system import AuditLog, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
@@ -57,7 +57,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
             raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
         return _local(spark, source, filter, columns, limit)
     builder = reading(
-        in_session_zone(spark, source.table if isinstance(source, AuditLog) else source),
+        in_session_zone(spark, source.table if isinstance(source, AuditLog) else opened(source)),
         filter=filter,
         columns=columns,
         limit=limit,

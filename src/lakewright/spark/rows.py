@@ -18,7 +18,7 @@ from lakewright.catalog.open import opened
 from lakewright.spark.compaction import compacting_on
 from lakewright.spark.groups import changing_on
 from lakewright.spark.keyed import changing_buckets_on
-from lakewright.spark.session import check_session, in_session_zone
+from lakewright.spark.session import in_session_zone
 from lakewright.spec.predicate import Predicate
 from lakewright.table import FileStoreTable
 from lakewright.update import verbs
@@ -29,7 +29,6 @@ from lakewright.update.run import change
 
 def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str) -> UpdateResult:
     """Delete the rows that fulfil a condition; the text `true` means all of them."""
-    check_session(spark)
     store = in_session_zone(spark, opened(table)).store
     predicate = verbs.checked_delete(store, where)
     prepare = partial(
@@ -45,7 +44,6 @@ def update(
     where: Predicate | str | None = None,
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows."""
-    check_session(spark)
     store = in_session_zone(spark, opened(table)).store
     predicate = condition(store, where)
     checked = verbs.checked_update(store, assignments)

@@ -123,6 +123,7 @@ def check_session(spark: SparkSession) -> None:
 
 def in_session_zone(spark: SparkSession, table: FileStoreTable) -> FileStoreTable:
     """Return a table of which filters and conditions mean by a time without a zone what Spark's own SQL means by it."""
+    check_session(spark)
     return table.copy({CoreOptions.LAKEWRIGHT_TIME_ZONE.key(): str(spark.conf.get("spark.sql.session.timeZone"))})
 
 

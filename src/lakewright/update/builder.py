@@ -28,6 +28,7 @@ from lakewright.read.scan import refuse_the_past
 from lakewright.read.split import DataSplit
 from lakewright.spec import arguments
 from lakewright.spec.filters import Filter
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate import PredicateBuilder
 from lakewright.spec.types import DataField
 from lakewright.update import columns as column_files
@@ -99,7 +100,8 @@ class TableUpdate:
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the table's columns."""
-        return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)))
+        zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
+        return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)), zone)
 
     def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
         """Return what reads and updates the share of one of several workers, all of whom see the newest snapshot."""

@@ -102,8 +102,7 @@ class ParquetEncoder:
         group_rows = max(1, -(-table.num_rows // least))
         groups = max(1, -(-table.num_rows // group_rows))
         if self._undecided:
-            self._dictionary = dictionary_columns(table.slice(0, group_rows))
-            self._undecided = False
+            self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)
         told = self._text.choose(table)
         stats.add(table, told=told)

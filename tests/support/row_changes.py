@@ -158,11 +158,6 @@ class Model:
             self.rows = self.rows.join(new, on=self.keys, how="anti")
         self.rows = pl.concat([self.rows, new])
 
-    def forget_ids(self, deleted: int | None) -> None:
-        """Where data evolution has no vectors, groups with deleted rows are rewritten and their rows get new ids."""
-        if deleted and "evolution" in self.kind and "vectors" not in self.kind:
-            self.ids = {}
-
     def append(self) -> None:
         """Append rows."""
         new = self.new_rows(self.random.randint(1, 25))
@@ -180,7 +175,6 @@ class Model:
         result = self.table.delete(text)
         assert (result.deleted, result.updated, result.inserted) == (self.rows.height - left.height, 0, 0)
         self.rows = left
-        self.forget_ids(result.deleted)
 
     def update(self) -> None:
         """Update by a condition."""
@@ -247,7 +241,6 @@ class Model:
         assert (result.deleted, result.inserted) == (after["gone"].sum(), absent.height)
         assert result.updated == pairs.select(fate.updated.sum()).item()
         self.rows = pl.concat([after.filter(~pl.col("gone")).select(self.rows.columns), absent])
-        self.forget_ids(result.deleted)
 
 
 class Fate:

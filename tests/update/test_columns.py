@@ -106,17 +106,34 @@ def test_deletes_hang_on_the_oldest_file_and_survive_later_updates(tmp_path: Pat
         table.update_by_row_id(pa.table({"_ROW_ID": [1, 2, 3], "v": [0, 0, 0]}))
 
 
-def test_without_vectors_a_delete_writes_the_rest_of_the_group_anew(tmp_path: Path) -> None:
+def test_without_vectors_the_rows_that_stay_keep_their_ids(tmp_path: Path) -> None:
     table = _filled(tmp_path, EVOLVING)
     table.update_by_row_id(pa.table({"_ROW_ID": [4], "v": [-4]}))
     result = table.delete_by_row_id([3, 5, 29])
-    assert (result.deleted, result.files) == (3, 2)
-    got = [(row["k"], row["v"], row["_ROW_ID"]) for row in _read(table)]
-    stayed = [(k, 10 * k, k) for k in range(10, 20)]
-    moved = [k for k in (*range(10), *range(20, 29)) if k not in {3, 5}]
-    assert got == stayed + [(k, -4 if k == 4 else 10 * k, 30 + n) for n, k in enumerate(moved)]
-    with pytest.raises(lw.InvalidInputError, match="the row id 4 is unknown"):
-        table.delete_by_row_id([4])
+    assert (result.deleted, result.files) == (3, 4)  # 0 to 2, 4, 6 to 9; 20 to 28
+    got = {row["_ROW_ID"]: (row["k"], row["v"]) for row in _read(table)}
+    assert got == {k: (k, -4 if k == 4 else 10 * k) for k in range(30) if k not in {3, 5, 29}}
+    table.update_by_row_id(pa.table({"_ROW_ID": [4, 6], "v": [1, 2]}))
+    table.update({"v": 3}, "k = 2")
+    table.delete("k = 7")
+    table.compact(full=True)
+    got = {row["_ROW_ID"]: (row["k"], row["v"]) for row in _read(table)}
+    new = {2: 3, 4: 1, 6: 2}
+    assert got == {k: (k, new.get(k, 10 * k)) for k in range(30) if k not in {3, 5, 7, 29}}
+    with pytest.raises(lw.InvalidInputError, match="the row id 5 is unknown"):
+        table.delete_by_row_id([5])
+
+
+def test_without_vectors_too_many_gaps_are_refused(tmp_path: Path) -> None:
+    table = _filled(tmp_path, EVOLVING)
+    lw.write_table(pa.table({"k": range(1000, 2000), "v": range(1000)}), table)
+    before = table.store.snapshots.latest_id()
+    with pytest.raises(lw.UnsupportedError, match=r"'deletion-vectors.enabled' = 'true'"):
+        table.delete_by_row_id(range(100, 700, 2))
+    with pytest.raises(lw.UnsupportedError, match=r"'deletion-vectors.enabled' = 'true'"):
+        table.merge(pa.table({"k": range(1000, 1600, 2)}), "k").when_matched_delete().execute()
+    assert table.store.snapshots.latest_id() == before
+    assert table.delete("k < 1990 AND k >= 1000").deleted == 990  # one stretch
 
 
 def test_groups_without_live_rows_go(tmp_path: Path) -> None:

@@ -49,9 +49,12 @@ def range_conflict(
     """Return why a change would break the groups of files, given the live files of its partitions."""
     there = {e.identity: e.file for e in live}
     ranges = {found for e in live if (found := range_of(e.file)) is not None}
+    rewritten = [found for e in change.entries if e.kind == DELETE and (found := range_of(e.file)) is not None]
     for entry in change.entries:
         if entry.kind == DELETE:
             conflict = _deleted_otherwise(entry, there)
+        elif _within(range_of(entry.file), rewritten):
+            conflict = None
         else:
             conflict = _without_rows(entry.file, ranges, next_row_id, compacts=compacts)
         if conflict is not None:
@@ -81,6 +84,11 @@ def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compa
     if compacts and _covered(wanted, ranges):
         return None
     return Conflict(f"{file.file_name} holds columns of rows {_shown(wanted)}, which were rewritten", names)
+
+
+def _within(wanted: Range | None, rewritten: Iterable[Range]) -> bool:
+    """Say whether the rows of a new file are some of those whose files the same change takes away."""
+    return wanted is not None and any(first <= wanted[0] and wanted[1] <= end for first, end in rewritten)
 
 
 def _covered(wanted: Range, ranges: Iterable[Range]) -> bool:

@@ -3,16 +3,21 @@
 An update reads what the group has in the changed columns, over its whole range and with deleted rows, puts the new
 values in and writes one file of exactly these rows: `_FIRST_ROW_ID` is the group's, `_WRITE_COLS` names the columns,
 and positions stay. A delete marks rows in the vector of the oldest file. Where the table has no deletion vectors the
-live rows of the group are written again as new ones, which get new row ids, and its files go.
+rows that stay are written again with all columns, a file for each stretch of them without a gap, and the files of the
+group go; too many gaps are refused.
 
-What always holds: a file of changed columns has as many rows as its group, and is never cut in two; if anything fails,
-no file stays.
+What always holds: rows that stay keep their ids; a file of changed columns has as many rows as its group, and is never
+cut in two; if anything fails, no file stays.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +32,14 @@ from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
 from lakewright.read.split import DataSplit
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.datafile import DataFile
+from lakewright.spec.datafile import APPEND, DataFile
 from lakewright.spec.supported import check_supported_for_write
 from lakewright.spec.values import to_array
 from lakewright.update import vectors
-from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, kept, substituted
+from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, substituted
 
+Stretch: TypeAlias = tuple[int, int]  # positions of rows without a gap: the first, and the first after the last
+_STRETCHES_MAX = 100  # of rows that stay in a group without deletion vectors: each becomes a file that stays small
 _UNBOUNDED = (1 << 62) - 1  # bytes or rows of a file that must not be cut
 
 
@@ -125,14 +132,7 @@ class _Work:
         part, schema = change.part, self.job.store.schema
         plan = FilePlan.of_schema(schema, tuple(change.values.column_names))
         whole = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
-        group = part.files[0]
-        if group.first_row_id is None:
-            raise UnsupportedError(
-                f"{self.job.store.name}: the rows of {group.file_name} were moved and have ids that do not follow each "
-                "other, so no column file can lie beside it; write the rows again",
-                table=self.job.store.name,
-                files=(group.file_name,),
-            )
+        group, first_id = part.files[0], self._first_id(part)
         if len(change.updated) == group.row_count:
             rows: Iterator[pa.Table] = iter((change.values.select(list(plan.write_cols or ())),))
         else:
@@ -144,17 +144,57 @@ class _Work:
                 f"written, which has {group.row_count}; nothing was committed",
                 table=self.job.store.name,
             )
-        file = replace(written[0], first_row_id=group.first_row_id)
+        file = replace(written[0], first_row_id=first_id)
         return Applied((self.job.message(bucket_of(part), new_files=(file,)),))
 
     def _anew(self, change: GroupChange) -> Applied:
-        """Write the live rows of a group once more, without those that are deleted."""
-        part = change.part
-        plan = FilePlan.of_schema(self.job.store.schema)
-        rows = (_left(batch, at, live, change) for at, batch, live in self._read(part, plan))
-        written = self._written(part, plan, rows)
+        """Write the rows of a group that stay once more, each under its id, and take its files away."""
+        part, store = change.part, self.job.store
+        first_id = self._first_id(part)
+        stretches = self._stretches(change)
+        plan = FilePlan.moved(store.schema, source=APPEND)
+        pieces = _pieces(((at, substituted(b, at, change)) for at, b, _ in self._read(part, plan)), stretches)
+        written: list[DataFile] = []
+        for (start, _), rows in groupby(pieces, key=itemgetter(0)):
+            at = start
+            for file in self._written(part, plan, (table for _, table in rows)):
+                written.append(replace(file, first_row_id=first_id + at))
+                at += file.row_count
+        if not len(change.updated):  # else the rows are as new as the snapshot
+            low = min(file.min_sequence_number for file in part.files)
+            high = max(file.max_sequence_number for file in part.files)
+            written = [replace(file, min_sequence_number=low, max_sequence_number=high) for file in written]
         message = self.job.message(bucket_of(part), new_files=written, deleted_files=part.files)
         return Applied((message,), vectors.forget(part))
+
+    def _stretches(self, change: GroupChange) -> list[Stretch]:
+        """Return where rows stay, without gaps; refuse too many of them."""
+        rows = change.part.files[0].row_count
+        before = vectors.deleted_of(self.job.store, change.part)
+        gone = change.deleted if before is None else np.union1d(before.astype(np.int64), change.deleted)
+        edges = np.concatenate([[-1], gone, [rows]])
+        found = [(int(one) + 1, int(end)) for one, end in pairwise(edges) if end - one > 1]
+        if len(found) > _STRETCHES_MAX:
+            raise UnsupportedError(
+                f"{self.job.store.name}: {len(change.deleted)} rows to delete lie in {len(found)} places of "
+                f"{change.part.files[0].file_name}, and what is between them would need a file each to keep its ids; "
+                "set 'deletion-vectors.enabled' = 'true', which marks rows where they are",
+                table=self.job.store.name,
+                option="deletion-vectors.enabled",
+            )
+        return found
+
+    def _first_id(self, part: DataSplit) -> int:
+        """Return the id of the first row of a group; refuse rows whose ids do not follow each other."""
+        group = part.files[0]
+        if group.first_row_id is None:
+            raise UnsupportedError(
+                f"{self.job.store.name}: the rows of {group.file_name} were moved and have ids that do not follow each "
+                "other, so no column file can lie beside it; write the rows again",
+                table=self.job.store.name,
+                files=(group.file_name,),
+            )
+        return group.first_row_id
 
     def _read(self, part: DataSplit, plan: FilePlan) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
         """Yield what a group has in the columns of a plan: every row, with its position and whether it is live."""
@@ -180,7 +220,16 @@ class _Work:
             output.discard()
 
 
-def _left(batch: pa.RecordBatch, position: int, live: np.ndarray | None, change: GroupChange) -> pa.Table:
-    """Return the rows of a group that stay, with the new values of those that are updated."""
-    stay = kept(change, position, batch.num_rows, live)
-    return substituted(batch, position, change).filter(pa.array(stay))
+def _pieces(
+    batches: Iterable[tuple[int, pa.Table]], stretches: Iterable[Stretch]
+) -> Iterator[tuple[Stretch, pa.Table]]:
+    """Yield the rows of each stretch, out of batches with the positions of their first rows; both are in order."""
+    waiting = deque(stretches)
+    for at, batch in batches:
+        while waiting and waiting[0][0] < at + batch.num_rows:
+            start, end = waiting[0]
+            first = max(start, at)
+            yield waiting[0], batch.slice(first - at, min(end, at + batch.num_rows) - first)
+            if end > at + batch.num_rows:
+                break
+            waiting.popleft()

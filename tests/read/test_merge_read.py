@@ -379,3 +379,12 @@ def test_the_funnel_counts_only_files_that_can_be_seen() -> None:
     assert snapshot is not None
     funnel = scan(store, snapshot).funnel
     assert (funnel.files_total, funnel.files_after_partition, funnel.files_after_stats) == (1, 1, 1)
+
+
+def test_shares_of_rows_that_must_merge_are_balanced() -> None:
+    store = new_store({"bucket": "2", "source.split.target-size": "1 b"})
+    first: list[dict[int, Values]] = [{at: (at, "a") for at in range(5)}, {at: (at, "b") for at in range(5)}]
+    second: list[dict[int, Values]] = [{at: (at, "a") for at in range(10, 16)}, {at: (at, "b") for at in range(10, 15)}]
+    _plain(store, *((0, some) for some in first), *((0, some) for some in second)).publish()
+    shares = [ReadBuilder(store).new_scan().with_shard(at, 2).plan().splits() for at in range(2)]
+    assert [sum(split.row_count for split in share) for share in shares] == [10, 11]

@@ -184,3 +184,18 @@ def test_messages_travel_as_bytes(tmp_path: Path) -> None:
     with builder.new_commit() as commit:
         commit.commit(copies)
     assert sorted(_values(table)) == [k for k in range(20) if k not in {3, 15}]
+
+
+def test_shares_are_balanced(tmp_path: Path) -> None:
+    table = _table(tmp_path, "evolving")
+    builder = table.new_batch_write_builder()
+    builder.new_commit().truncate_table()
+    for rows in (10, 11):
+        lw.write_table(pa.table({"k": range(rows), "v": range(rows)}), table)
+    update = builder.new_update().with_read_projection(["k"])
+    for count, wanted in ((1, [21]), (2, [10, 11]), (3, [10, 11, 0])):
+        shares = [update.new_shard_updator(n, count).arrow_reader().read_all().num_rows for n in range(count)]
+        assert shares == wanted
+    scan = table.new_read_builder().new_scan
+    rows_of = [sum(s.row_count for s in scan().with_shard(n, 2).plan().splits()) for n in range(2)]
+    assert rows_of == [11, 10]

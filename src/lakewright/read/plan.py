@@ -233,11 +233,18 @@ def sliced(splits: Sequence[DataSplit], start: int, end: int) -> list[DataSplit]
     """Return the rows from position `start` up to `end` of the whole plan, deleted rows counted."""
     if start < 0 or end < start:
         raise InvalidInputError(f"a slice runs from 0 or more up to its end, not from {start} to {end}")
+    return _between(splits, start, end)
+
+
+def _between(splits: Sequence[DataSplit], start: int, end: int, *, middles: bool = False) -> list[DataSplit]:
+    """Return a stretch of the plan; a split that merges rows is whole where its first (or middle) row is."""
     kept: list[DataSplit] = []
     position = 0
     for split in splits:
         rows = split.row_count
-        if position < end and position + rows > start:
+        if middles and split.needs_merge:
+            kept.extend([split] if start <= position + rows // 2 < end else [])
+        elif position < end and position + rows > start:
             part = split.sliced(max(0, start - position), min(rows, end - position))
             kept.extend([part] if part is not None else [])
         position += rows
@@ -245,11 +252,20 @@ def sliced(splits: Sequence[DataSplit], start: int, end: int) -> list[DataSplit]
 
 
 def sharded(splits: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
-    """Return the share of one of `count` workers: shares are equal to the row, and together they are the plan."""
+    """Return the share of one of `count` workers: shares are equal to the row, and together they are the plan.
+
+    The first ones have one row more where the rows cannot be shared evenly.
+    """
+    check_shard(index, count)
+    rows, more = divmod(sum(split.row_count for split in splits), count)
+    start, end = (number * rows + min(number, more) for number in (index, index + 1))
+    return _between(splits, start, end, middles=True)
+
+
+def check_shard(index: int, count: int) -> None:
+    """Raise InvalidInputError unless there is such a shard."""
     if count < 1 or not 0 <= index < count:
         raise InvalidInputError(f"shard {index} of {count} does not exist; shards count from 0")
-    total = sum(split.row_count for split in splits)
-    return sliced(splits, total * index // count, total * (index + 1) // count)
 
 
 def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[DataSplit]:

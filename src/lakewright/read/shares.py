@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeAlias
 
 from lakewright.lsm.runs import sections
@@ -56,6 +57,35 @@ def bucket_shares(store: TableStore, splits: Sequence[DataSplit], *, at_least: i
     for split in splits:
         buckets.setdefault((split.partition_bytes, split.bucket), []).append(split)
     return _spread(store, [tuple(some) for some in buckets.values()], at_least, None)
+
+
+def stretches(sizes: Sequence[int], count: int) -> list[range]:
+    """Cut a row of pieces into `count` stretches of neighbours whose largest is as small as it can be.
+
+    No stretch is empty while there are pieces for it.
+
+    >>> stretches([10, 11], 2), stretches([10, 1, 1], 3), stretches([1, 1], 3)
+    ([range(0, 1), range(1, 2)], [range(0, 1), range(1, 2), range(2, 3)], [range(0, 1), range(1, 2), range(2, 2)])
+    """
+    low, high = max(sizes, default=0), sum(sizes)
+    while low < high:
+        limit = (low + high) // 2
+        low, high = (low, limit) if len(_ends(sizes, count, limit)) <= count else (limit + 1, high)
+    ends = _ends(sizes, count, high)
+    ends += [len(sizes)] * (count - len(ends))
+    return [range(start, end) for start, end in pairwise([0, *ends])]
+
+
+def _ends(sizes: Sequence[int], count: int, limit: int) -> list[int]:
+    """Return where stretches end that are as long as a limit allows, or shorter so that none of the others is empty."""
+    ends: list[int] = []
+    held = 0
+    for at, size in enumerate(sizes):
+        if at and (held + size > limit or len(sizes) - at < count - len(ends)) and held:
+            ends.append(at)
+            held = 0
+        held += size
+    return [*ends, len(sizes)] if sizes else ends
 
 
 def _spread(store: TableStore, parts: Sequence[Share], at_least: int, exactly: int | None) -> list[Share]:

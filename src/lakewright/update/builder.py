@@ -23,8 +23,10 @@ from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, counted, naming
 from lakewright.metadata.store import TableStore
+from lakewright.read.plan import check_shard
 from lakewright.read.projection import plan_projection
 from lakewright.read.scan import refuse_the_past
+from lakewright.read.shares import stretches
 from lakewright.read.split import DataSplit
 from lakewright.spec import arguments
 from lakewright.spec.filters import Filter
@@ -378,16 +380,9 @@ class ShardTableUpdator:
 
 
 def _share(parts: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
-    """Return the groups of one of several shares: each goes where its first row falls."""
-    if count < 1 or not 0 <= index < count:
-        raise InvalidInputError(f"shard {index} of {count} does not exist; shards count from 0")
-    total = sum(part.row_count for part in parts)
-    share, start = [], 0
-    for part in parts:
-        if start * count // max(1, total) == index:
-            share.append(part)
-        start += part.row_count
-    return share
+    """Return the groups of one of several shares: neighbours, so that the largest share is as small as it can be."""
+    check_shard(index, count)
+    return [parts[at] for at in stretches([part.row_count for part in parts], count)[index]]
 
 
 def _known(store: TableStore, given: object, fields: Sequence[DataField]) -> tuple[str, ...]:

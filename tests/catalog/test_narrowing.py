@@ -91,6 +91,7 @@ def test_a_narrower_type_holds_every_stored_value(
     assert str(lw.read_table(catalog.get_table("d.t"))) == str(before), "nothing was changed"
     assert catalog.get_table("d.t").schema.id == 0
     table.delete("id = 9")
+    table.compact(full=True)
     catalog.alter_table("d.t", [C.update_column_type("c", new)])
     read = lw.read_table(catalog.get_table("d.t"))
     assert read.num_rows == len(fitting) + 1
@@ -183,9 +184,55 @@ def test_rows_that_no_batch_read_sees_count(catalog: lw.FileSystemCatalog, bucke
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
     table = catalog.get_table("d.t")
     lw.write_table(pa.table({"id": [1, 2], "c": pa.array([300, 5], pa.int32())}), table)
-    with pytest.raises(InvalidInputError, match="compact the table first" if bucket < 0 else "300"):
+    with pytest.raises(InvalidInputError, match="300, which would read as 44"):
         catalog.alter_table("d.t", [C.update_column_type("c", "TINYINT")])
     catalog.alter_table("d.t", [C.update_column_type("c", "BIGINT")])
+
+
+KEYED = {"bucket": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "second"),
+    [
+        (KEYED, "abc", "12"),
+        ({**KEYED, "merge-engine": "partial-update"}, "abc", "12"),
+        ({**KEYED, "deletion-vectors.enabled": "true"}, "abc", "12"),
+        ({"deletion-vectors.enabled": "true"}, "abc", None),
+    ],
+    ids=["deduplicate", "partial-update", "vectors", "append"],
+)
+def test_stored_text_that_no_read_shows_would_make_the_file_unreadable(
+    catalog: lw.FileSystemCatalog, options: dict[str, Any], first: str, second: str | None
+) -> None:
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("c", pa.string())])
+    keys = ["id"] if "bucket" in options else None
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=keys, options=options))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"id": [1, 2], "c": [first, "5"]}, schema=columns), table)
+    if second is None:
+        table.delete("id = 1")
+    else:
+        lw.write_table(pa.table({"id": [1], "c": [second]}, schema=columns), table)
+    with pytest.raises(InvalidInputError, match=r"'abc', which is none of its values.*compact\(full=True\)"):
+        catalog.alter_table("d.t", [C.update_column_type("c", "INT")])
+    table.compact(full=True)
+    catalog.alter_table("d.t", [C.update_column_type("c", "INT")])
+    assert lw.read_table(catalog.get_table("d.t"))["c"].to_pylist() == [int(text) for text in (second, "5") if text]
+
+
+def test_every_value_of_an_aggregation_counts(catalog: lw.FileSystemCatalog) -> None:
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("c", pa.int32())])
+    options = {"bucket": 1, "merge-engine": "aggregation", "fields.c.aggregate-function": "sum"}
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
+    table = catalog.get_table("d.t")
+    for value in (300, -290):
+        lw.write_table(pa.table({"id": [1], "c": [value]}, schema=columns), table)
+    with pytest.raises(InvalidInputError, match=r"2 values.*300.*compact\(full=True\)"):
+        catalog.alter_table("d.t", [C.update_column_type("c", "TINYINT")])
+    table.compact(full=True)
+    catalog.alter_table("d.t", [C.update_column_type("c", "TINYINT")])
+    assert lw.read_table(catalog.get_table("d.t"))["c"].to_pylist() == [10]
 
 
 def test_a_write_that_comes_in_between(catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:

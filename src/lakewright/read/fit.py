@@ -3,7 +3,8 @@
 A value fits a type if casting it there and back gives the same value; text fits a number if both say the same number,
 and a shorter CHAR or VARCHAR if nothing of it is cut off. What statistics prove is not read: numbers are looked for
 beyond the limits of the new type, and nulls where there are some. Only the rows of one snapshot are looked at, as they
-are after merging: older snapshots and tags are read with schemas of their own.
+are after merging: older snapshots and tags are read with schemas of their own. Values that no read shows any more count
+where they would make a file unreadable, or change what others are merged to.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from lakewright.errors import InvalidInputError, counted
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.casts import cast_array
+from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas, entry_pruner
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.datafile import is_side_file
+from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
 from lakewright.spec.schema import POSTPONE, TableSchema
 from lakewright.spec.snapshot import Snapshot
@@ -55,6 +58,7 @@ class Misfit:
     count: int
     example: str  # a value and what would become of it
     at_least: bool = False  # there may be more than were counted
+    unreadable: bool = False  # the values have no cast, so that nobody could read the file they are in
 
 
 def check_values_fit(store: TableStore, snapshot: Snapshot, wanted: TableSchema) -> None:
@@ -64,13 +68,15 @@ def check_values_fit(store: TableStore, snapshot: Snapshot, wanted: TableSchema)
         new = now.get(field.id)
         if new is None or _fits(field.type, new.type):
             continue
-        _check_waiting(store, snapshot, field, new.type)
-        found = _find(store, snapshot, field, new.type)
+        found = _total(_visible(store, snapshot, field, new.type))
         if found is not None:
-            raise _refusal(found)
+            raise _refusal(found, "Change these rows first")
+        hidden = _total(_hidden(store, snapshot, field, new.type))
+        if hidden is not None:
+            raise _refusal(hidden, "No read shows them, but they are still stored: call table.compact(full=True) first")
 
 
-def _refusal(found: Misfit) -> InvalidInputError:
+def _refusal(found: Misfit, remedy: str) -> InvalidInputError:
     number = f"{'at least ' if found.at_least else ''}{counted(found.count, 'value')}"
     if found.example == "null":
         message = (
@@ -80,7 +86,7 @@ def _refusal(found: Misfit) -> InvalidInputError:
     else:
         message = (
             f"the column {found.column!r} cannot change from {found.old} to {found.new} without loss: {number} would "
-            f"not stay, such as {found.example}. Change these rows first, choose a wider type, or ask for it with "
+            f"not stay, such as {found.example}. {remedy}, choose a wider type, or ask for it with "
             "SchemaChange.update_column_type(..., allow_lossy=True)"
         )
     return InvalidInputError(message, column=found.column, count=found.count, example=found.example)
@@ -116,7 +122,8 @@ def _candidates(field: DataField, new: DataType) -> Predicate:
     return builder.or_predicates([*edges, *nulls])
 
 
-def _find(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> Misfit | None:
+def _visible(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> Iterator[Misfit]:
+    """Yield what does not fit in the rows of a snapshot as they are after merging."""
     pinned = {
         CoreOptions.SCAN_SNAPSHOT_ID.key(): str(snapshot.id),
         # Fresh rows that batch reads do not see yet will be seen after a compaction.
@@ -126,7 +133,8 @@ def _find(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType
     builder = ReadBuilder(store.with_schema(replace(store.schema, options={**others, **pinned})))
     builder = builder.with_filter(_candidates(field, new)).with_projection([field.name])
     with builder.new_read().to_arrow_batch_reader() as batches:
-        return _total(found for batch in batches for found in _misfits(batch.column(0), field.type, new, field.name))
+        for batch in batches:
+            yield from _misfits(batch.column(0), field.type, new, field.name)
 
 
 def _total(misfits: Iterable[Misfit]) -> Misfit | None:
@@ -139,16 +147,37 @@ def _total(misfits: Iterable[Misfit]) -> Misfit | None:
     return total
 
 
-def _check_waiting(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> None:
-    """Refuse if rows that wait for their bucket, which no batch read sees, may hold a value that does not fit."""
-    waiting = [entry for entry in store.manifests.live(snapshot) if entry.bucket == POSTPONE]
-    pruner, schemas = entry_pruner(store, _candidates(field, new)), FileSchemas(store)
-    if any(pruner.stats_may_match(entry, schemas.fields_of(entry.file.schema_id)) for entry in waiting):
-        raise InvalidInputError(
-            f"the column {field.name!r} cannot change from {field.type} to {new} now: rows that wait for their bucket "
-            "may hold values that do not fit; compact the table first",
-            column=field.name,
-        )
+def _hidden(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> Iterator[Misfit]:
+    """Yield what does not fit in stored rows that no read shows, and yet matters: files are cast before rows merge.
+
+    A value without a cast makes its file unreadable; of an aggregation every value counts; rows that wait for their
+    bucket are shown later.
+    """
+    adds_up = bool(store.schema.primary_keys) and store.options.merge_engine() is MergeEngine.AGGREGATION
+    candidates = _candidates(field, new)
+    pruner, schemas = entry_pruner(store, candidates), FileSchemas(store)
+    for entry in store.manifests.live(snapshot) if _hides_rows(store, snapshot) else ():
+        file = entry.file
+        counts = adds_up or entry.bucket == POSTPONE
+        asked = (counts or _may_fail(field.type, new)) and not is_side_file(file)
+        if not asked or not pruner.stats_may_match(entry, schemas.fields_of(file.schema_id)):
+            continue
+        for _, batch in BucketFiles(store, schemas, entry.partition, entry.bucket).rows(file, (field,), candidates):
+            found = _misfits(batch.column(0), field.type, new, field.name)
+            yield from (one for one in found if one.unreadable or (counts and one.example != "null"))
+
+
+def _hides_rows(store: TableStore, snapshot: Snapshot) -> bool:
+    return bool(store.schema.primary_keys) or snapshot.index_manifest is not None
+
+
+def _may_fail(old: DataType, new: DataType) -> bool:
+    """Say whether some value of a type may have no cast to another."""
+    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
+        return True
+    if old.root in TEXT_ROOTS:
+        return new.root not in TEXT_ROOTS
+    return new.root in TIMESTAMP_ROOTS or (old.root in FLOAT_ROOTS and new.root == "DECIMAL")
 
 
 def _misfits(array: pa.Array, old: DataType, new: DataType, name: str) -> Iterator[Misfit]:
@@ -189,7 +218,7 @@ def _changed_values(array: pa.Array, old: AtomicType, new: AtomicType, name: str
         if unreadable:
             shown = f"{_shown(unreadable[0], old)}, which is none of its values"
             count = pc.sum(pc.is_in(array, pa.array(unreadable, array.type))).as_py()
-            yield Misfit(name, old, new, count, shown, at_least=True)
+            yield Misfit(name, old, new, count, shown, at_least=True, unreadable=True)
         return
     count = pc.sum(changed).as_py() or 0
     if count:

@@ -37,6 +37,7 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
 from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.write.frames import engine_verb
+from lakewright.write.once import JobRun
 from lakewright.write.writer import ArrowData
 
 Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one
@@ -216,9 +217,9 @@ class FileStoreTable:
         schema = stored.with_options(self.schema.options)
         return replace(self, store=self.store.with_schema(schema))
 
-    # Changing rows.
+    # Changing rows. With a `job_id` a change is made once: a second run finds the snapshot of the first.
 
-    def delete(self, where: Filter) -> UpdateResult:
+    def delete(self, where: Filter, *, job_id: str | None = None) -> UpdateResult:
         """Delete the rows that fulfil a condition, given as SQL text or as a predicate; the text `true` means all rows.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
@@ -236,9 +237,11 @@ class FileStoreTable:
         [1, 3]
         """
         with naming(self.name):
-            return verbs.delete(self.refreshed().store, where)
+            return verbs.delete(self.refreshed().store, where, job_id)
 
-    def update(self, assignments: Mapping[str, object], where: Filter | None = None) -> UpdateResult:
+    def update(
+        self, assignments: Mapping[str, object], where: Filter | None = None, *, job_id: str | None = None
+    ) -> UpdateResult:
         """Give columns new values in the rows that fulfil a condition; without one in all rows.
 
         A value is plain (text is taken as it stands), `target_col(name)`, an Arrow expression over the table's columns,
@@ -258,9 +261,9 @@ class FileStoreTable:
         [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
         """
         with naming(self.name):
-            return verbs.update(self.refreshed().store, assignments, where)
+            return verbs.update(self.refreshed().store, assignments, where, job_id)
 
-    def delete_by_row_id(self, ids: RowIds) -> UpdateResult:
+    def delete_by_row_id(self, ids: RowIds, *, job_id: str | None = None) -> UpdateResult:
         """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
 
         `ids` are a list, a numpy or Arrow array, or Arrow data with the column `_ROW_ID`. An id that the table does not
@@ -280,11 +283,13 @@ class FileStoreTable:
         [{'_ROW_ID': 1, 'n': 2}]
         """
         if (on_workers := engine_verb(ids, "delete_by_row_id")) is not None:
-            return cast("UpdateResult", on_workers(ids, self))
+            return cast("UpdateResult", on_workers(ids, self, job_id=job_id))
         with naming(self.name):
-            return row_ids.delete_by_row_id(self.refreshed().store, ids)
+            return row_ids.delete_by_row_id(self.refreshed().store, ids, job_id)
 
-    def update_by_row_id(self, data: ArrowData, columns: str | Sequence[str] | None = None) -> UpdateResult:
+    def update_by_row_id(
+        self, data: ArrowData, columns: str | Sequence[str] | None = None, *, job_id: str | None = None
+    ) -> UpdateResult:
         """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
 
         `data` is anything that exports Arrow data, with `_ROW_ID` and the columns to change; if it has more, `columns`
@@ -306,12 +311,14 @@ class FileStoreTable:
         [10, 2, 30]
         """
         if (on_workers := engine_verb(data, "update_by_row_id")) is not None:
-            return cast("UpdateResult", on_workers(data, self, columns))
+            return cast("UpdateResult", on_workers(data, self, columns, job_id=job_id))
         with naming(self.name):
             names = arguments.optional(arguments.names, "columns", columns)
-            return row_ids.update_by_row_id(self.refreshed().store, data, names)
+            return row_ids.update_by_row_id(self.refreshed().store, data, names, job_id)
 
-    def upsert(self, data: ArrowData, keys: str | Sequence[str] | None = None) -> UpdateResult:
+    def upsert(
+        self, data: ArrowData, keys: str | Sequence[str] | None = None, *, job_id: str | None = None
+    ) -> UpdateResult:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
         `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
@@ -333,9 +340,10 @@ class FileStoreTable:
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
         """
         if (on_workers := engine_verb(data, "upsert")) is not None:
-            return cast("UpdateResult", on_workers(data, self, keys))
+            return cast("UpdateResult", on_workers(data, self, keys, job_id=job_id))
         with naming(self.name):
-            return upsert.upsert(self.refreshed().store, data, keys)
+            store = self.refreshed().store
+            return upsert.upsert(store, data, keys, job=JobRun.of(store, job_id))
 
     def merge(self, source: ArrowData, on: On) -> MergeBuilder:
         """Begin a merge of a source into the table: add clauses, then `execute()`.

@@ -112,7 +112,6 @@ def test_wrong_arguments_of_other_verbs_start_no_job(spark: SparkSession, tmp_pa
     df, session = spark.sql("select 1L as id, 'x' as day"), cast("Any", spark)
     for table in tables:
         lw.write_table(pa.table({"id": [1], "day": ["x"], "n": [1]}), table)
-        builder = table.new_batch_write_builder().overwrite({"n": 1})
         before = _jobs(spark)
         calls: list[Any] = [
             lambda table=table: lws.delete(table, session, "id = 1"),
@@ -129,12 +128,15 @@ def test_wrong_arguments_of_other_verbs_start_no_job(spark: SparkSession, tmp_pa
             lambda table=table: lws.merge(df, table, on="t.id > s.id").when_matched_delete().execute(),
             lambda table=table: lws.merge(df, table, on="id").execute(),
             lambda table=table: lws.merge(df, table, on="id").when_matched_update({"n": lw.lit("x")}).execute(),
+            lambda table=table: lws.merge(df, table, on="id").when_matched_update({"day": "s.day"}).execute(),
             lambda table=table: lws.merge(df, table, on="id").when_matched_delete("s.no_such = 1").execute(),
+            lambda table=table: lws.delete(spark, table, cast("Any", None)),
+            lambda table=table: lws.delete(spark, table, "id = 1", job_id=""),
             lambda table=table: lws.compact(table, session),
             lambda table=table: lws.compact(spark, table, partitions=[{"n": 1}]),
             lambda table=table: table.new_batch_write_builder().new_write().write_spark(df, concurrency="x"),
             lambda table=table: table.new_batch_write_builder().new_write().write_spark(df, spark_options="x"),
-            lambda builder=builder: builder.new_write().write_spark(df),
+            lambda table=table: table.new_batch_write_builder().overwrite({"n": 1}).new_write().write_spark(df),
             lambda table=table: lws.foreach_batch(table, checkpoint=""),
             lambda table=table: lws.foreach_batch(table, checkpoint="x", concurrency=0),
             lambda table=table: lws.write_stream(df, table, checkpoint="x"),
@@ -184,3 +186,40 @@ def test_options_of_the_format_are_checked_before_a_job_starts(
         df.write.format("lakewright").options(**options).mode(mode).save(table.table_path)
     assert _jobs(spark) == before
     assert table.snapshot() is None
+
+
+_TRACKED = {"row-tracking.enabled": "true", "deletion-vectors.enabled": "true"}
+
+
+@pytest.mark.parametrize("kind", ["append", "keyed"])
+def test_changes_with_a_job_id_are_made_once(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    keyed = kind == "keyed"
+    table = new_table(tmp_path, keys=["id"] if keyed else [], options={"bucket": "1"} if keyed else _TRACKED)
+    lw.write_table(spark.sql(_ROWS.format(0, 8)).coalesce(1), table)
+    new = spark.sql("select 2L as id, 'x' as day, 7L as n union all select 20L, 'y', 8L")
+    ids = spark.sql("select 3L as _ROW_ID, 'z' as text")
+    calls: list[Any] = [
+        lambda job: lws.delete(spark, table, "id = 1", job_id=job),
+        lambda job: lws.update(spark, table, {"n": 1}, "id > 4", job_id=job),
+        lambda job: table.upsert(new, ["id"], job_id=job),
+        lambda job: table.merge(new, "id").when_matched_delete().execute(job_id=job),
+        *([] if keyed else [lambda job: table.update_by_row_id(ids, job_id=job)]),
+        *([] if keyed else [lambda job: table.delete_by_row_id(ids, job_id=job)]),
+    ]
+    first = [call(f"job {number}") for number, call in enumerate(calls)]
+    rows, newest, jobs = rows_of(table), table.store.snapshots.latest_id(), _jobs(spark)
+    for number, (call, once) in enumerate(zip(calls, first, strict=True)):
+        again = call(f"job {number}")
+        assert (again.replayed, again.snapshot_id) == (True, once.snapshot_id)
+        assert (again.deleted, again.updated, again.inserted) == (once.deleted, once.updated, once.inserted)
+    assert (rows_of(table), table.store.snapshots.latest_id(), _jobs(spark)) == (rows, newest, jobs)
+    assert table.delete("id = 4", job_id="job 0").replayed, "embedded, the job is the same"
+    assert_tidy(table)
+
+
+def test_an_insert_takes_its_key_from_the_frame(spark: SparkSession, tmp_path: Path) -> None:
+    for keys, options in (([], {}), (["id"], {"bucket": "1"})):
+        table = new_table(tmp_path, keys=keys, options=options, name=f"t{len(keys)}")
+        df = spark.sql("select 5L as id, 'x' as day")
+        lws.merge(df, table, "id").when_not_matched_insert({"day": lw.source_col("day")}).execute()
+        assert [row[:2] for row in rows_of(table)] == [(5, "x")]

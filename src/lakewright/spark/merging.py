@@ -44,6 +44,7 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, check_assigned, concluded, knowing_all
 from lakewright.update.upsert import plan_upsert, upsert_keys
 from lakewright.update.ways import way_of
+from lakewright.write.once import JobRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +53,10 @@ class FrameMerge(MergeBuilder):
 
     source: DataFrame
 
-    def execute(self) -> UpdateResult:
-        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched."""
-        return change(self.store, self.prepare(), operation="MERGE", run=compacting_on(self.source.sparkSession))
+    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+        """Do it, once if there is a job id: one snapshot in which the clauses hold for every row, and its counts."""
+        run, job = compacting_on(self.source.sparkSession), JobRun.of(self.store, job_id)
+        return change(self.store, self.prepare(), operation="MERGE", run=run, job=job)
 
     def prepare(self) -> Prepare:
         """Check the merge, and return what does it on a snapshot without committing it."""
@@ -73,7 +75,13 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
     return FrameMerge(store=in_session_zone(df.sparkSession, opened(table)).store, source=df, on=on)
 
 
-def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | None = None) -> UpdateResult:
+def upsert(
+    df: DataFrame,
+    table: FileStoreTable | str,
+    keys: Sequence[str] | None = None,
+    *,
+    job_id: str | None = None,
+) -> UpdateResult:
     """Update the rows whose keys the frame has, and insert the rest of it; of equal keys in the frame the last counts.
 
     Columns that the frame lacks stay as they are, and are null or their default in new rows. The keys of a primary-key
@@ -82,10 +90,12 @@ def upsert(df: DataFrame, table: FileStoreTable | str, keys: Sequence[str] | Non
     check_frame(df)
     store = opened(table).store
     names = upsert_keys(store, keys)
+    job = JobRun.of(store, job_id)
     if store.schema.primary_keys:
-        return change(store, preparing_upsert(df, store), operation="WRITE", run=compacting_on(df.sparkSession))
+        run = compacting_on(df.sparkSession)
+        return change(store, preparing_upsert(df, store), operation="WRITE", run=run, job=job)
     plan = plan_upsert(store, source_schema(df, store.name), names)
-    return change(store, partial(_prepare, Sides.of(store, df, plan, last_by=())), operation="MERGE")
+    return change(store, partial(_prepare, Sides.of(store, df, plan, last_by=())), operation="MERGE", job=job)
 
 
 # ---- on the driver ---------------------------------------------------------------------------------------------------

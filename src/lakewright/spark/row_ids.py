@@ -44,23 +44,30 @@ from lakewright.update.row_ids import (
     to_ids,
 )
 from lakewright.update.run import Prepared, change, check_assigned, concluded, knowing_all
+from lakewright.write.once import JobRun
 
 _ID = "id"
 _NAMED_MAX = 6  # ids that come to the driver, to be named in an error
 
 
-def delete_by_row_id(df: DataFrame, table: FileStoreTable | str) -> UpdateResult:
+def delete_by_row_id(df: DataFrame, table: FileStoreTable | str, *, job_id: str | None = None) -> UpdateResult:
     """Delete the rows whose ids a frame has in its column `_ROW_ID`; those that are deleted already stay so."""
     store, schema = _checked(df, table)
     to_ids(store, schema.empty_table())
-    return change(store, partial(_prepare, _Change(store), df), operation="DELETE")
+    return change(store, partial(_prepare, _Change(store), df), operation="DELETE", job=JobRun.of(store, job_id))
 
 
-def update_by_row_id(df: DataFrame, table: FileStoreTable | str, columns: Sequence[str] | None = None) -> UpdateResult:
+def update_by_row_id(
+    df: DataFrame,
+    table: FileStoreTable | str,
+    columns: Sequence[str] | None = None,
+    *,
+    job_id: str | None = None,
+) -> UpdateResult:
     """Give rows new values: a frame has `_ROW_ID` and the columns to change, or more of which `columns` names them."""
     store, schema = _checked(df, table)
     names = tuple(NewValues.of(store, schema.empty_table(), columns).values.column_names)
-    return change(store, partial(_prepare, _Change(store, names), df), operation="UPDATE")
+    return change(store, partial(_prepare, _Change(store, names), df), operation="UPDATE", job=JobRun.of(store, job_id))
 
 
 def _checked(df: DataFrame, table: FileStoreTable | str) -> tuple[TableStore, pa.Schema]:

@@ -25,16 +25,19 @@ from lakewright.update import verbs
 from lakewright.update.find import condition
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import change
+from lakewright.write.once import JobRun
 
 
-def delete(spark: SparkSession, table: FileStoreTable | str, where: Predicate | str) -> UpdateResult:
-    """Delete the rows that fulfil a condition; the text `true` means all of them."""
+def delete(
+    spark: SparkSession, table: FileStoreTable | str, where: Predicate | str, *, job_id: str | None = None
+) -> UpdateResult:
+    """Delete the rows that fulfil a condition; the text `true` means all of them. With a job id, once."""
     store = in_session_zone(spark, opened(table)).store
     predicate = verbs.checked_delete(store, where)
     prepare = partial(
         verbs.prepare_delete, store, predicate, run=changing_on(spark), run_buckets=changing_buckets_on(spark)
     )
-    return change(store, prepare, operation="DELETE", run=compacting_on(spark))
+    return change(store, prepare, operation="DELETE", run=compacting_on(spark), job=JobRun.of(store, job_id))
 
 
 def update(
@@ -42,8 +45,10 @@ def update(
     table: FileStoreTable | str,
     assignments: Mapping[str, object],
     where: Predicate | str | None = None,
+    *,
+    job_id: str | None = None,
 ) -> UpdateResult:
-    """Give columns new values in the rows that fulfil a condition; without one in all rows."""
+    """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
     store = in_session_zone(spark, opened(table)).store
     predicate = condition(store, where)
     checked = verbs.checked_update(store, assignments)
@@ -55,4 +60,4 @@ def update(
         run=changing_on(spark),
         run_buckets=changing_buckets_on(spark),
     )
-    return change(store, prepare, operation="UPDATE", run=compacting_on(spark))
+    return change(store, prepare, operation="UPDATE", run=compacting_on(spark), job=JobRun.of(store, job_id))

@@ -35,6 +35,7 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import Scope
 from lakewright.update.ways import way_of
+from lakewright.write.once import JobRun
 from lakewright.write.writer import ArrowData, WriteJob
 
 T = TypeVar("T")
@@ -83,9 +84,12 @@ class MergeBuilder(ABC):
         """Delete rows that no source row matches."""
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
 
-    def execute(self) -> UpdateResult:
-        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched."""
-        return change(self.store, self.prepare(), operation="MERGE")
+    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched.
+
+        With a job id it is done once: a second run finds the snapshot of the first, and returns its result.
+        """
+        return change(self.store, self.prepare(), operation="MERGE", job=JobRun.of(self.store, job_id))
 
     @abstractmethod
     def prepare(self) -> Prepare:

@@ -35,6 +35,7 @@ from lakewright.update.values import without_defaults
 from lakewright.update.ways import Way, way_of
 from lakewright.write.align import Aligner
 from lakewright.write.frames import in_process
+from lakewright.write.once import JobRun
 from lakewright.write.writer import ArrowData, batches_of
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -51,16 +52,18 @@ class Found:
     numbers: NDArray[np.int64]  # of the ids, one for each position
 
 
-def delete_by_row_id(store: TableStore, ids: RowIds) -> UpdateResult:
+def delete_by_row_id(store: TableStore, ids: RowIds, job_id: str | None = None) -> UpdateResult:
     """Delete the rows with these ids; those that are deleted already stay so."""
     wanted = to_ids(store, ids)
-    return change(store, partial(prepare_delete, store, wanted), operation="DELETE")
+    return change(store, partial(prepare_delete, store, wanted), operation="DELETE", job=JobRun.of(store, job_id))
 
 
-def update_by_row_id(store: TableStore, data: ArrowData, columns: Sequence[str] | None = None) -> UpdateResult:
+def update_by_row_id(
+    store: TableStore, data: ArrowData, columns: Sequence[str] | None = None, job_id: str | None = None
+) -> UpdateResult:
     """Give rows new values: `data` has `_ROW_ID` and the columns to change, or more of which `columns` names them."""
     rows = NewValues.of(store, data, columns)
-    return change(store, partial(prepare_update, store, rows), operation="UPDATE")
+    return change(store, partial(prepare_update, store, rows), operation="UPDATE", job=JobRun.of(store, job_id))
 
 
 def prepare_delete(store: TableStore, ids: Ids, base: Snapshot | None) -> Prepared:

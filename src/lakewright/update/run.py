@@ -32,7 +32,7 @@ from lakewright.spec.supported import check_supported_for_write
 from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
-from lakewright.write.once import JobRun
+from lakewright.write.once import JobRun, earlier_result, fact
 
 _DOUBLINGS_MAX = 10
 
@@ -75,6 +75,8 @@ def change(
     with naming(store.name):
         check_supported_for_write(store.schema)
     refuse_the_past(store, stored_too=True)
+    if job is not None and job.earlier is not None:
+        return _earlier(store, job.earlier, run)
     started = time.monotonic()
     retries_max = store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
     timeout = store.options.get(CoreOptions.COMMIT_TIMEOUT)
@@ -84,7 +86,7 @@ def change(
         prepared = prepare(base)
         messages = prepared.planned_on(base)
         committer = Committer(store, sole=True) if job is None else job.committer(store)
-        properties = None if job is None else job.properties()
+        properties = None if job is None else job.properties(_facts(prepared))
         try:
             published = committer.commit(messages, operation=operation, properties=properties) if messages else None
         except (CommitConflictError, CommitContentionError, InvalidInputError) as error:
@@ -94,13 +96,39 @@ def change(
             time.sleep(_wait_seconds(store, attempt))
             continue
         break
-    if job is not None and published is not None and not job.made(published):
+    if job is not None and (other := job.done_by_another(store, published)) is not None:
         delete_written(store, files_of(store, messages))
-        return UpdateResult(published.id, None, None, None, replayed=True)
+        return _earlier(store, other, run)
     if published is not None and store.schema.primary_keys:
         places = frozenset((m.partition_bytes, m.bucket) for m in messages)
         after_commit(store, published, places, run=run)
     return _result(published, replace(prepared, messages=messages), attempt, time.monotonic() - started)
+
+
+def _facts(prepared: Prepared) -> dict[str, object]:
+    """Return what later runs of a job want to know of the one that committed."""
+    counts = {"deleted": prepared.deleted, "updated": prepared.updated, "inserted": prepared.inserted}
+    return {"way": str(prepared.way), **(counts if prepared.counted else {})}
+
+
+def _earlier(store: TableStore, found: Snapshot, run: RunTasks | None) -> UpdateResult:
+    """Return what another run of the same job did; counts that it did not know are None."""
+    done = earlier_result(store, found, run=run)
+    told = {key: fact(found, key) for key in ("deleted", "updated", "inserted")}
+    counts = {key: None if text is None else int(text) for key, text in told.items()}
+    return UpdateResult(
+        found.id,
+        counts["deleted"],
+        counts["updated"],
+        counts["inserted"],
+        files=done.files,
+        bytes=done.bytes,
+        seconds=done.seconds,
+        partitions=done.partitions,
+        way=fact(found, "way") or "",
+        written=done.rows,
+        replayed=True,
+    )
 
 
 def _wait_seconds(store: TableStore, attempt: int) -> float:

@@ -27,19 +27,24 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text
 from lakewright.update.ways import Way, way_of
+from lakewright.write.once import JobRun
 
 
-def delete(store: TableStore, where: Filter) -> UpdateResult:
-    """Delete the rows that fulfil a condition."""
+def delete(store: TableStore, where: Filter, job_id: str | None = None) -> UpdateResult:
+    """Delete the rows that fulfil a condition; with a job id, once."""
     predicate = checked_delete(store, where)
-    return change(store, partial(prepare_delete, store, predicate), operation="DELETE")
+    prepare = partial(prepare_delete, store, predicate)
+    return change(store, prepare, operation="DELETE", job=JobRun.of(store, job_id))
 
 
-def update(store: TableStore, assignments: Mapping[str, object], where: Filter | None = None) -> UpdateResult:
-    """Give columns new values in the rows that fulfil a condition; without one in all rows."""
+def update(
+    store: TableStore, assignments: Mapping[str, object], where: Filter | None = None, job_id: str | None = None
+) -> UpdateResult:
+    """Give columns new values in the rows that fulfil a condition; without one in all rows; with a job id, once."""
     predicate = condition(store, where)
     checked = checked_update(store, assignments)
-    return change(store, partial(prepare_update, store, checked, predicate), operation="UPDATE")
+    prepare = partial(prepare_update, store, checked, predicate)
+    return change(store, prepare, operation="UPDATE", job=JobRun.of(store, job_id))
 
 
 def checked_delete(store: TableStore, where: Filter) -> Predicate:

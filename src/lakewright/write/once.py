@@ -42,6 +42,11 @@ class JobRun:
         since = store.snapshots.latest_id() or 0
         return cls(user, since, store.snapshots.of_user(user), str(uuid.uuid4()))
 
+    @classmethod
+    def of(cls, store: TableStore, job_id: str | None) -> JobRun | None:
+        """Return the run of a call with a job id; None where it has none."""
+        return None if job_id is None else cls.begin(store, job_id)
+
     def committer(self, store: TableStore) -> Committer:
         """Return what commits this run, unless another one has committed since it began."""
         return Committer(store, commit_user=self.user, once_since=self.since, sole=True)
@@ -49,6 +54,11 @@ class JobRun:
     def properties(self, facts: Mapping[str, object] | None = None) -> dict[str, str]:
         """Return what the snapshot of this run says of it: whose it is, and facts for runs that come later."""
         return {_TOKEN: self.token, **{f"lakewright.{key}": str(value) for key, value in (facts or {}).items()}}
+
+    def done_by_another(self, store: TableStore, published: Snapshot | None) -> Snapshot | None:
+        """Return the snapshot of another run that did the job while this one ran, or before it had anything to do."""
+        found = store.snapshots.of_user(self.user) if published is None else published
+        return None if found is None or self.made(found) else found
 
     def made(self, snapshot: Snapshot) -> bool:
         """Say whether a snapshot is of this run, not of another one of the same job."""

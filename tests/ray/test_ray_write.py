@@ -129,11 +129,10 @@ def test_the_task_that_makes_a_block_writes_it(tmp_path: Path) -> None:
     assert_tidy(table)
 
 
-@pytest.mark.usefixtures("shared_out")
-def test_the_later_row_wins_whichever_block_is_ready_first(tmp_path: Path) -> None:
-    mark = tmp_path / "second"
+def _first_comes_last(mark: Path, **arguments: Any) -> Dataset:  # noqa: ANN401 - of Ray
+    """Return a dataset of two blocks, of which the second one is ready first."""
 
-    def first_comes_last(rows: pa.Table) -> pa.Table:
+    def wait(rows: pa.Table) -> pa.Table:
         if rows.column("n")[0].as_py() == 0:
             deadline = time.monotonic() + 60
             while not mark.exists() and time.monotonic() < deadline:
@@ -142,8 +141,24 @@ def test_the_later_row_wins_whichever_block_is_ready_first(tmp_path: Path) -> No
             mark.touch()
         return rows
 
+    return _dataset(blocks=2).map_batches(wait, batch_format="pyarrow", batch_size=None, **arguments)
+
+
+@pytest.mark.parametrize("way", ["fused", "apart"])
+def test_rows_keep_the_order_of_the_dataset(tmp_path: Path, way: str) -> None:
+    table = new_table(tmp_path, options={"row-tracking.enabled": "true", "target-file-row-num": "7"})
+    # With resources of its own a step is not run in the task that writes.
+    dataset = _first_comes_last(tmp_path / "second", **({"num_cpus": 0.5} if way == "apart" else {}))
+    write_table(dataset, table)
+    found = lw.read_table(table, columns=["_ROW_ID", "n"])
+    assert found["n"].to_pylist() == found["_ROW_ID"].to_pylist() == list(range(120))
+    assert not dataset.context.execution_options.preserve_order
+
+
+@pytest.mark.usefixtures("shared_out")
+def test_the_later_row_wins_whichever_block_is_ready_first(tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
-    dataset = _dataset(blocks=2).map_batches(first_comes_last, batch_format="pyarrow", batch_size=None)
+    dataset = _first_comes_last(tmp_path / "second")
     write_table(dataset, table)
     assert {row[3] for row in rows_of(table)} == {f"row {i}" for i in range(80, 120)}
     assert not dataset.context.execution_options.preserve_order

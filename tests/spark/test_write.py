@@ -111,6 +111,16 @@ def test_every_kind_of_table_holds_what_the_embedded_engine_writes(
     assert_tidy(ours)
 
 
+@pytest.mark.parametrize("tracked", ["true", "false"])
+def test_rows_keep_the_order_of_the_frame(spark: SparkSession, tmp_path: Path, tracked: str) -> None:
+    table = new_table(tmp_path, options={"row-tracking.enabled": tracked, "target-file-row-num": "300"})
+    frame = spark.range(0, 4000, numPartitions=4).selectExpr("id", "'d' AS day", "id AS n", "'x' AS text")
+    assert write_table(frame, table).tasks == 4
+    found = lw.read_table(table, columns=["n", "_ROW_ID"] if tracked == "true" else ["n"])
+    for column in found.columns:
+        assert column.to_pylist() == list(range(4000))
+
+
 def test_the_result_tells_what_came_into_the_table(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, partitions=["day"])
     seen: list[Progress] = []

@@ -27,14 +27,8 @@ class Unit:
     """Files that are rewritten together or not at all: one, or several that only make sense together."""
 
     files: tuple[DataFile, ...]
-    place: int  # among the units of the bucket, in the order of their rows
     pressing: bool  # worth a rewrite whatever is around it
     wanted: bool  # worth a rewrite with others
-
-    @property
-    def size(self) -> int:
-        """How many bytes the files have."""
-        return sum(file.file_size for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +62,11 @@ class Rules:
         """Say whether a file should be one with others."""
         return file.file_size < self.small_bytes and file.row_count < self.small_rows
 
-    def unit(self, files: Sequence[DataFile], place: int, deleted: Mapping[str, int | None], parts: int) -> Unit:
+    def unit(self, files: Sequence[DataFile], deleted: Mapping[str, int | None], parts: int) -> Unit:
         """Judge files that belong together; `parts` of them would better be one."""
         pressing = self.rewrites_all or any(self._lost_many(file, deleted) for file in files)
         small = sum(file.file_size for file in files) < self.small_bytes and all(map(self.is_small, files))
-        return Unit(tuple(files), place, pressing, pressing or small or parts >= self.files_min)
+        return Unit(tuple(files), pressing, pressing or small or parts >= self.files_min)
 
     def _lost_many(self, file: DataFile, deleted: Mapping[str, int | None]) -> bool:
         count = deleted.get(file.file_name, 0)
@@ -125,7 +119,7 @@ def plan_append(
 def pick_any(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
     """Pick files in their order; others may lie between them."""
     deleted = bucket.deleted_rows
-    units = [rules.unit((file,), at, deleted, 1) for at, file in enumerate(_plain(bucket.files))]
+    units = [rules.unit((file,), deleted, 1) for file in _plain(bucket.files)]
     return list(rules.bins(unit for unit in units if unit.wanted))
 
 
@@ -143,14 +137,14 @@ def pick_neighbours(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
             together.append([file])
         highest = max(highest, file.max_sequence_number)
     deleted = bucket.deleted_rows
-    units = [rules.unit(some, at, deleted, sum(map(rules.is_small, some))) for at, some in enumerate(together)]
+    units = [rules.unit(some, deleted, sum(map(rules.is_small, some))) for some in together]
     return [found for run in _runs(units, lambda _one, _next: True) for found in rules.bins(run)]
 
 
 def pick_ranges(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
     """Pick groups of files whose row ids follow each other; their deleted rows stay deleted, and are no reason."""
     files = [file for file in _plain(bucket.files) if file.first_row_id is not None]
-    units = [rules.unit(group, at, {}, len(group)) for at, group in enumerate(row_id_groups(files))]
+    units = [rules.unit(group, {}, len(group)) for group in row_id_groups(files)]
 
     def touch(one: Unit, following: Unit) -> bool:
         first, second = one.files[0], following.files[0]

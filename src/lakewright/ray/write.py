@@ -11,9 +11,9 @@ How rows reach the tasks that write them:
     everything else                  blocks go to one writer while they are few; else tasks take them apart by bucket
                                      (assigner, partition), and each writer gets its parts in the order of the dataset
 
-Always holds: nothing is visible before the commit, and tasks never commit; of two rows with one key the later row of
-the dataset wins. What fails before the commit leaves no file behind; once publishing has begun and nobody knows how it
-ended, nothing is removed.
+Always holds: nothing is visible before the commit, and tasks never commit; rows keep the order of the dataset, and of
+two rows with one key the later one wins. What fails before the commit leaves no file behind; once publishing has begun
+and nobody knows how it ended, nothing is removed.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ class TableSink(Datasink[Answer]):
 def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
     sink = TableSink(single_threaded(job))
     arguments = dict(manner.remote_args or {})
-    dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=manner.concurrency)
+    with _in_order(dataset):  # Ray numbers its tasks as their blocks come, and the answers are put into that order
+        dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=manner.concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
             f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
@@ -275,17 +276,26 @@ def _together(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> 
 
 def _pieces(dataset: Dataset) -> Iterator[Piece]:
     """Run the dataset and return references to its blocks, in the order of the dataset."""
-    context = dataset.context
-    with _STARTING:
-        theirs = context.execution_options
-        ordered = copy.copy(theirs)
-        ordered.preserve_order = True
-        context.execution_options = ordered
-        try:
-            bundles = iter(dataset.iter_internal_ref_bundles())
-        finally:
-            context.execution_options = theirs
+    with _STARTING, _in_order(dataset):
+        bundles = iter(dataset.iter_internal_ref_bundles())
     return (piece for bundle in bundles for piece in _blocks_of(bundle))
+
+
+@contextmanager
+def _in_order(dataset: Dataset) -> Iterator[None]:
+    """Let what starts now hand blocks on in the order of the dataset."""
+    context = dataset.context
+    theirs = context.execution_options
+    if theirs.preserve_order:
+        yield
+        return
+    ordered = copy.copy(theirs)
+    ordered.preserve_order = True
+    context.execution_options = ordered
+    try:
+        yield
+    finally:
+        context.execution_options = theirs
 
 
 def _blocks_of(bundle: Any) -> Iterator[Piece]:  # noqa: ANN401 - Ray's own type

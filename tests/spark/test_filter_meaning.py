@@ -235,3 +235,15 @@ def test_the_format_asks_for_a_zone_that_it_cannot_see(spark: SparkSession, tmp_
     assert read.option("lakewright.time-zone", "Asia/Tokyo").load(table.table_path).count() == 7
     zoned = spark.read.format("lakewright").option("filter", "z >= '2026-01-09 20:00:00+09:00' AND d > 1")
     assert zoned.load(table.table_path).count() == 7
+
+
+@pytest.mark.parametrize("text", ['x = "a"', "abs(i) = 1", "I = 1", "nope = 1", "i = ", "i = 'x'", "z6 = 'x'", "NOT"])
+def test_a_wrong_filter_gets_the_same_answer_everywhere(
+    spark: SparkSession, table: lw.FileStoreTable, text: str
+) -> None:
+    with pytest.raises(lw.LakewrightError) as embedded:
+        lw.read_table(table, filter=text)
+    for ask in (lambda: lws.read_table(spark, table, filter=text), lambda: lws.delete(spark, table, text)):
+        with pytest.raises(type(embedded.value)) as here:
+            ask()
+        assert str(here.value) == str(embedded.value)

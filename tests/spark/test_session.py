@@ -175,6 +175,8 @@ def test_what_is_asked_for_has_the_last_word() -> None:
     chosen = local_settings(asked, {}, GIGABYTE)
     assert (chosen["spark.driver.memory"], chosen["spark.ui.enabled"]) == ("9g", "true")
     assert chosen["spark.driver.extraJavaOptions"].startswith("-Dlog4j2.configurationFile=file:///")
+    told = Path(chosen["spark.driver.extraJavaOptions"].partition("file://")[2].split()[0]).read_text()
+    assert "logger.tasks.level = off" in told  # why a task failed is told once, by the exception
     assert chosen["spark.driver.extraJavaOptions"].endswith(" -Dx=1")
     assert "spark.driver.extraJavaOptions" not in local_settings({}, {"SPARK_CONF_DIR": "/etc/spark"}, GIGABYTE)
     assert "spark.sql.session.timeZone" not in chosen

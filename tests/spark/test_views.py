@@ -90,3 +90,24 @@ def test_a_table_without_a_view_is_named(spark: SparkSession, catalog: lw.FileSy
         messages = [str(warning.message) for warning in told]
         assert [message.split(" has no view")[0] for message in messages] == ["d.same", "d.variant"]
         assert "VARIANT" in messages[1]
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_what_spark_refuses_of_a_view_changes_nothing(
+    spark: SparkSession, catalog: lw.FileSystemCatalog, writable: bool
+) -> None:
+    """The words are Spark's own, which nobody can change without an extension of the session; the docs list them."""
+    table = _table(catalog, "v", pa.table({"id": [1, 2], "n": [5, 6]}))
+    attach(spark, catalog, "d", writable=writable)
+    refused = {
+        "DELETE FROM v WHERE id = 1": "deletes|Py4J|error occurred",
+        "UPDATE v SET n = 0 WHERE id = 1": "does not support UPDATE TABLE",
+        "MERGE INTO v USING (SELECT 1L AS id) s ON v.id = s.id WHEN MATCHED THEN DELETE": "does not support MERGE INTO",
+        "TRUNCATE TABLE v": "expects a table but `v` is a view",
+    }
+    if not writable:
+        refused["INSERT INTO v VALUES (9L, 9L)"] = "UNSUPPORTED_INSERT|Can't insert"
+    for statement, said in refused.items():
+        with pytest.raises(Exception, match=said):
+            spark.sql(statement)
+    assert lw.read_table(table).to_pylist() == [{"id": 1, "n": 5}, {"id": 2, "n": 6}]

@@ -43,7 +43,8 @@ def attach(
     A view is called like its table, behind `prefix`, and replaces a view of that name. `catalog` may be the path of a
     warehouse. A table that Spark cannot read is left out with a warning. Call it again to see newer snapshots.
 
-    `writable` makes views that also take INSERT INTO and INSERT OVERWRITE, but read every column of the table.
+    `writable` makes views that also take INSERT INTO and INSERT OVERWRITE, but read every column of the table. DELETE,
+    UPDATE and MERGE are refused by Spark itself: call `lakewright.spark.delete`, `update` and `merge` with the table.
     """
     source = CatalogFactory.create({"warehouse": catalog}) if isinstance(catalog, str) else catalog
     names = source.list_tables(database) if tables is None else list(tables)

@@ -133,7 +133,10 @@ class DataSplit:
 
     def range_of(self, group: Sequence[int]) -> tuple[int, int]:
         """Return the positions of a group's rows that belong to the split."""
-        whole = 0, self.files[group[0]].row_count
+        try:
+            whole = 0, self.files[group[0]].row_count
+        except (TypeError, LookupError) as error:
+            raise arguments.wrong("group", "the numbers of files of the split, as in row_groups()", group) from error
         return (self.row_ranges[group[0]] or whole) if self.row_ranges else whole
 
     def deletion_of(self, group: Sequence[int]) -> DeletionFile | None:
@@ -148,6 +151,7 @@ class DataSplit:
 
         Rows that are merged cannot be told apart before: such a split is whole where its first row is.
         """
+        start, end = arguments.whole("start", start), arguments.whole("end", end)
         if self.needs_merge:
             return self if start <= 0 < end else None
         kept: list[int] = []

@@ -31,6 +31,7 @@ Path: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Iterable[str]  # one name stands for a list of one
 
 _SHOWN_MAX = 60
+_NAME_BYTES_MAX = 255
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -128,7 +129,10 @@ def path(argument: str, value: object) -> str:
     """Return a path, or a URI, as text; anything with a file system path (`pathlib.Path`) will do."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    return text(argument, value)
+    found = text(argument, value)
+    if any(len(name.encode()) > _NAME_BYTES_MAX for name in found.split("/")):
+        raise wrong(argument, f"a path whose names have at most {_NAME_BYTES_MAX} bytes each", found)
+    return found
 
 
 def one_of(argument: str, value: object, allowed: Iterable[str]) -> str:
@@ -303,7 +307,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     ("did you mean 'id'?", 'there are id, name')
     """
     there = list(known)
-    wanted = str(name)
+    wanted = name if isinstance(name, str) else shown(name)
     folded = [one for one in there if one.casefold() == wanted.casefold()]
     close = folded or get_close_matches(wanted[:200], there, n=1)
     if close:

@@ -104,6 +104,7 @@ class Predicate:
 
     def mask(self, batch: pa.RecordBatch | pa.Table) -> pa.Array:
         """Evaluate it on a batch: true, false or null for each row."""
+        arguments.instance("batch", batch, pa.RecordBatch | pa.Table, "a batch or table of Arrow")
         return self.mask_of(batch.num_rows, lambda path: (batch.column(path[0]), path[1:]))
 
     def mask_of(self, rows: int, find: Callable[[tuple[str, ...]], tuple[Any, tuple[str, ...]]]) -> pa.Array:

@@ -13,7 +13,6 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 from itertools import count
@@ -571,10 +570,10 @@ def _columns(data: Mapping[str, JSON], key: str, names: Sequence[str]) -> tuple[
     return found
 
 
-def column_not_found(name: str, columns: Sequence[str]) -> ColumnNotExistException:
+def column_not_found(name: object, columns: Sequence[str]) -> ColumnNotExistException:
     """Return the error for a column that is not there, with the columns there are."""
-    close = get_close_matches(name, columns, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    only, hint = ", ".join(map(repr, columns)), arguments.did_you_mean(name, columns)
+    said = f", only {only}; {hint}" if hint.startswith("did") else f", only {only}"
     return ColumnNotExistException(
-        f"there is no column {name!r}, only {', '.join(map(repr, columns))}{hint}", column=name, columns=tuple(columns)
+        f"there is no column {arguments.shown(name)}{said}", column=name, columns=tuple(columns)
     )

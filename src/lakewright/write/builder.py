@@ -255,7 +255,7 @@ class BatchWriteBuilder:
 
     def with_job(self, job: JobRun) -> Self:
         """Commit as one run of a job, of which one is committed."""
-        self._job = job
+        self._job = arguments.instance("job", job, JobRun, "a run of a job")
         return self.with_commit_user(job.user)
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:

@@ -65,9 +65,13 @@ class JobRun:
         return snapshot.properties.get(_TOKEN) == self.token
 
 
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def user_of_job(store: TableStore, job_id: str) -> str:
     """Return the commit user of a job: the same for every run of it, and another one for every table."""
-    if not isinstance(job_id, str) or not job_id:
+    if not isinstance(job_id, str) or not job_id or not _is_unicode(job_id):
         raise InvalidInputError(
             f"{store.name}: a job id is a text that names one piece of work, not {job_id!r}", table=store.name
         )

@@ -1,0 +1,477 @@
+"""Every public callable, every argument, many wrong values: an error of our tree or an answer, and a table left whole.
+
+The callables are found by introspection, so a new one is covered as soon as it is public. It fails here until
+`RECEIVERS` has an object to call it on and `ARGUMENTS` a valid value for each argument that it needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import shutil
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from types import FrameType, GeneratorType
+from typing import NoReturn
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright import FileStoreTable, LakewrightError
+from lakewright.spec.moves import Position
+from lakewright.write.once import JobRun
+
+_SECONDS_MAX = 30
+_FIELDS = pa.schema({"id": pa.int64(), "day": pa.string(), "n": pa.int64()})
+_ROWS = {"id": [1, 2, 3], "day": ["a", "a", "b"], "n": [1, 2, 3]}
+_KINDS: dict[str, dict[str, object]] = {
+    "keyed": {"partition_keys": ["day"], "primary_keys": ["id", "day"], "options": {"bucket": 2}},
+    "tracked": {"options": {"row-tracking.enabled": True, "data-evolution.enabled": True}},
+    "plain": {"partition_keys": ["day"], "options": {"deletion-vectors.enabled": True, "row-tracking.enabled": True}},
+    "postponed": {"primary_keys": ["id"], "options": {"bucket": -2}},
+}
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A warehouse with one table of each kind, and what is needed to call its verbs."""
+
+    root: Path
+
+    @cached_property
+    def catalog(self) -> lw.FileSystemCatalog:
+        return lw.CatalogFactory.create({"warehouse": str(self.root)})
+
+    def table(self, kind: str = "keyed") -> FileStoreTable:
+        return self.catalog.get_table(f"d.{kind}")
+
+    def rows(self) -> pa.Table:
+        return pa.table(_ROWS, schema=_FIELDS)
+
+    def messages(self, kind: str = "plain") -> list[lw.CommitMessage]:
+        with self.table(kind).new_batch_write_builder().new_write() as write:
+            return write.write_arrow(self.rows()).prepare_commit()
+
+    def splits(self) -> list[lw.DataSplit]:
+        return self.table().new_read_builder().new_scan().plan().splits()
+
+    def snapshot(self) -> lw.Snapshot:
+        found = self.table().snapshot()
+        assert found is not None
+        return found
+
+
+def _make(root: Path) -> None:
+    lake = Lake(root)
+    lake.catalog.create_database("d")
+    for name, arguments in _KINDS.items():
+        lake.catalog.create_table(f"d.{name}", lw.Schema.from_pyarrow_schema(_FIELDS, **arguments))  # type: ignore[arg-type]
+        for _ in range(2):
+            lw.write_table(lake.rows(), lake.table(name))
+        lake.table(name).create_tag("v1")
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("pristine")
+    _make(root)
+    return root
+
+
+# What is called: public classes and functions, each with valid arguments.
+
+INT = lw.AtomicType("INT")
+PREDICATE = lw.PredicateBuilder([lw.DataField(0, "id", INT)]).equal("id", 1)
+
+RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
+    "ArrayType": (lambda _: lw.ArrayType(True, INT),),  # noqa: FBT003
+    "AtomicType": (lambda _: INT,),
+    "BatchTableCommit": (lambda lake: lake.table("plain").new_batch_write_builder().new_commit(),),
+    "BatchTableUpdate": (lambda lake: lake.table("tracked").new_batch_write_builder().new_update(),),
+    "BatchTableWrite": (
+        lambda lake: lake.table("keyed").new_batch_write_builder().new_write(),
+        lambda lake: lake.table("plain").new_batch_write_builder().new_write(),
+    ),
+    "BatchWriteBuilder": (lambda lake: lake.table("plain").new_batch_write_builder(),),
+    "CommitMessage": (lambda lake: lake.messages()[0],),
+    "ConfigOption": (lambda _: lw.CoreOptions.BUCKET,),
+    "CoreOptions": (lambda lake: lake.table().options,),
+    "DataField": (lambda _: lw.DataField(0, "a", INT),),
+    "DataSplit": (lambda lake: lake.splits()[0],),
+    "FileStoreTable": (lambda lake: lake.table("keyed"), lambda lake: lake.table("tracked")),
+    "FileSystemCatalog": (lambda lake: lake.catalog,),
+    "Identifier": (lambda _: lw.Identifier.create("d", "keyed"),),
+    "MapType": (lambda _: lw.MapType(True, INT, INT),),  # noqa: FBT003
+    "MergeBuilder": (lambda lake: lake.table("plain").merge(lake.rows(), ["id", "day"]),),
+    "MultisetType": (lambda _: lw.MultisetType(True, INT),),  # noqa: FBT003
+    "Plan": (lambda lake: lake.table().new_read_builder().new_scan().plan(),),
+    "PostponeFixedBucketBatchTableWrite": (
+        lambda lake: lake.table("postponed").new_postpone_fixed_bucket_write_builder().new_write(),
+    ),
+    "PostponeFixedBucketWriteBuilder": (
+        lambda lake: lake.table("postponed").new_postpone_fixed_bucket_write_builder(),
+    ),
+    "Predicate": (lambda _: PREDICATE,),
+    "PredicateBuilder": (lambda lake: lake.table().new_read_builder().new_predicate_builder(),),
+    "ReadBuilder": (lambda lake: lake.table().new_read_builder(),),
+    "RowType": (lambda lake: lake.table().row_type(),),
+    "ShardTableUpdator": (
+        lambda lake: lake.table("tracked").new_batch_write_builder().new_update().new_shard_updator(0, 1),
+    ),
+    "Snapshot": (lambda lake: lake.snapshot(),),
+    "StreamReadBuilder": (lambda lake: lake.table().new_stream_read_builder(),),
+    "StreamScan": (lambda lake: lake.table().new_stream_read_builder().new_streaming_scan(),),
+    "StreamTableCommit": (lambda lake: lake.table("plain").new_stream_write_builder().new_commit(),),
+    "StreamTableUpdate": (lambda lake: lake.table("tracked").new_stream_write_builder().new_update(),),
+    "StreamTableWrite": (lambda lake: lake.table("plain").new_stream_write_builder().new_write(),),
+    "StreamWriteBuilder": (lambda lake: lake.table("plain").new_stream_write_builder(),),
+    "SystemTable": (lambda lake: lake.catalog.get_table("d.keyed$files"),),
+    "TableCommit": (lambda lake: lake.table("plain").new_batch_write_builder().new_commit(),),
+    "TableRead": (lambda lake: lake.table().new_read_builder().new_read(),),
+    "TableScan": (lambda lake: lake.table().new_read_builder().new_scan(),),
+    "TableSchema": (lambda lake: lake.table().schema,),
+    "TableUpdate": (lambda lake: lake.table("tracked").new_batch_write_builder().new_update(),),
+    "TableWrite": (lambda lake: lake.table("plain").new_batch_write_builder().new_write(),),
+}
+
+# Values that only calls return: nobody makes them, so that their constructors check nothing.
+RETURNED = frozenset(
+    "BatchTableCommit BatchTableUpdate BatchTableWrite BatchWriteBuilder CatalogFactory CommitMessage CommitResult"
+    " ConfigOption CoreOptions DataFile DataSplit Database ExplainResult FileStoreTable FileSystemCatalog MergeBuilder"
+    " PagedList Partition Plan PostponeFixedBucketBatchTableWrite PostponeFixedBucketWriteBuilder Predicate Progress"
+    " ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
+    " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
+    " TableUpdate TableWrite Tag UpdateResult WhenMatched".split()
+)
+
+# Valid values by the name of an argument; by `Class.method.argument` where that name means several things.
+ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
+    "assignments": lambda _: {"n": 7},
+    "batch": lambda lake: lake.rows(),
+    "bucket_filter": lambda _: lambda bucket: bucket == 0,
+    "bucket_ids": lambda _: [0],
+    "buckets": lambda _: 2,
+    "callback": lambda _: lambda _context: None,
+    "catalog_options": lambda lake: {"warehouse": str(lake.root)},
+    "changes": lambda _: [lw.SchemaChange.update_comment("new")],
+    "chunk_size": lambda _: 2,
+    "column": lambda _: "n",
+    "columns": lambda _: ["n"],
+    "commit_identifier": lambda _: 5,
+    "commit_messages": lambda lake: lake.messages(),
+    "comment": lambda _: "new",
+    "commit_user": lambda _: "me",
+    "condition": lambda _: None,
+    "consumer_id": lambda _: "me",
+    "data": lambda lake: lake.rows(),
+    "data_type": lambda _: INT,
+    "database": lambda _: "d",
+    "database_name": lambda _: "d",
+    "dataframe": lambda lake: lake.rows().to_pandas(),
+    "default_value": lambda _: "1",
+    "element_type": lambda _: INT,
+    "end": lambda _: 2,
+    "end_pos": lambda _: 2,
+    "extra": lambda _: {"bucket": "2"},
+    "field": lambda _: "n",
+    "field_name": lambda _: "n",
+    "fields": lambda _: [lw.DataField(0, "a", INT)],
+    "full_name": lambda _: "d.keyed",
+    "group": lambda _: (0,),
+    "has_primary_key": lambda _: True,
+    "id": lambda _: 0,
+    "identifier": lambda _: "d.keyed",
+    "ids": lambda _: [0],
+    "idx_of_this_subtask": lambda _: 0,
+    "included_lower_bound": lambda _: 1,
+    "included_upper_bound": lambda _: 3,
+    "job": lambda lake: JobRun.begin(lake.table("plain").store, "job"),
+    "key": lambda _: "snapshot.num-retained.max",
+    "key_type": lambda _: INT,
+    "keys": lambda _: ["id", "day"],
+    "limit": lambda _: 2,
+    "literal": lambda _: 2,
+    "literals": lambda _: [2],
+    "messages": lambda lake: lake.messages(),
+    "method": lambda _: "equal",
+    "mode": lambda _: "append",
+    "move": lambda _: lw.Move.first("n"),
+    "name": lambda _: "d",
+    "new_data_type": lambda _: "BIGINT",
+    "new_name": lambda _: "other",
+    "new_nullability": lambda _: True,
+    "next_snapshot": lambda _: 2,
+    "nullable": lambda _: True,
+    "number_of_para_subtasks": lambda _: 2,
+    "old_name": lambda _: "v1",
+    "on": lambda _: ["id", "day"],
+    "option": lambda _: lw.CoreOptions.BUCKET,
+    "options": lambda _: {},
+    "other": lambda _: "id",
+    "pa_schema": lambda _: _FIELDS,
+    "partitions": lambda _: [{"day": "a"}],
+    "path": lambda lake: lake.table().table_path,
+    "pattern_literal": lambda _: "a",
+    "poll_interval_ms": lambda _: 10,
+    "position": lambda _: Position.FIRST,
+    "predicate": lambda _: PREDICATE,
+    "predicates": lambda _: [PREDICATE],
+    "projection": lambda _: ["n"],
+    "reference_field_name": lambda _: "id",
+    "row_ids": lambda _: [0],
+    "schema": lambda _: lw.Schema.from_pyarrow_schema(_FIELDS),
+    "seed": lambda _: 1,
+    "shard_num": lambda _: 0,
+    "snapshot_id": lambda _: 1,
+    "source": lambda lake: lake.rows(),
+    "source_identifier": lambda _: "d.keyed",
+    "splits": lambda lake: lake.splits(),
+    "start": lambda _: 0,
+    "start_pos": lambda _: 0,
+    "table": lambda lake: lake.table(),
+    "table_name": lambda _: "t",
+    "tag_name": lambda _: "v1",
+    "target_identifier": lambda _: "d.new",
+    "text": lambda _: "2",
+    "total_shard_count": lambda _: 1,
+    "type": lambda _: "INT",
+    "update_cols": lambda _: ["n"],
+    "upsert_keys": lambda _: ["id", "day"],
+    "value": lambda _: 1,
+    "value_type": lambda _: INT,
+    "where": lambda _: "id = 1",
+    "write_cols": lambda _: ["id", "day"],
+    "ArrayType.from_dict.data": lambda _: {"type": "ARRAY", "element": "INT"},
+    "CommitMessage.deserialize.data": lambda lake: lake.messages()[0].serialize(),
+    "CommitMessage.from_java.data": lambda lake: lake.messages()[0].to_java(),
+    "DataField.from_dict.data": lambda _: {"id": 0, "name": "a", "type": "INT"},
+    "DataField.type": lambda _: INT,
+    "DataSplit.deserialize.data": lambda lake: lake.splits()[0].serialize(),
+    "FileSystemCatalog.create_database.name": lambda _: "e",
+    "FileSystemCatalog.create_table.identifier": lambda _: "d.new",
+    "FileSystemCatalog.create_tag.tag_name": lambda _: "v2",
+    "FileStoreTable.create_tag.tag_name": lambda _: "v2",
+    "FileStoreTable.rename_tag.new_name": lambda _: "v2",
+    "FileStoreTable.update_by_row_id.data": lambda _: pa.table({"_ROW_ID": [0], "n": [7]}),
+    "Identifier.create.table": lambda _: "keyed",
+    "Identifier.object": lambda _: "keyed",
+    "MapType.from_dict.data": lambda _: {"type": "MAP", "key": "INT", "value": "INT"},
+    "MergeBuilder.plan.source": lambda _: _FIELDS,
+    "MultisetType.from_dict.data": lambda _: {"type": "MULTISET", "element": "INT"},
+    "PredicateBuilder.contains.field": lambda _: "day",
+    "PredicateBuilder.endswith.field": lambda _: "day",
+    "PredicateBuilder.like.field": lambda _: "day",
+    "PredicateBuilder.startswith.field": lambda _: "day",
+    "RowType.from_dict.data": lambda _: {"type": "ROW", "fields": [{"id": 0, "name": "a", "type": "INT"}]},
+    "ShardTableUpdator.update_by_arrow_batch.data": lambda _: pa.table({"n": [7]}),
+    "StreamScan.stream_sync.sleep": lambda _: lambda _seconds: None,
+    "StreamTableCommit.filter_and_commit.commit_messages": lambda lake: {5: lake.messages()},
+    "TableSchema.field.name": lambda _: "n",
+    "TableSchema.from_json.path": lambda _: "schema-0",
+    "TableSchema.from_json.text": lambda lake: lake.table().schema.to_json(),
+    "BatchTableUpdate.update_by_arrow_with_row_id.table": lambda _: pa.table({"_ROW_ID": [0], "n": [7]}),
+    "BatchTableUpdate.upsert_by_arrow_with_key.table": lambda lake: lake.rows(),
+    "StreamTableUpdate.update_by_arrow_with_row_id.table": lambda _: pa.table({"_ROW_ID": [0], "n": [7]}),
+    "StreamTableUpdate.upsert_by_arrow_with_key.table": lambda lake: lake.rows(),
+    "source_col.name": lambda _: "n",
+    "target_col.name": lambda _: "n",
+}
+
+# Engines are started by these once their arguments are right; `test_spark_wrong_inputs` and the rooms of Ray call them.
+ENGINES = frozenset({"to_ray", "to_spark", "write_ray", "write_spark"})
+
+
+# Public for other rooms, not for users: what comes in is checked by those that call them.
+INTERNAL = frozenset({"Predicate.mask_of", "DataSplit.deletion_of"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One public callable, on one receiver."""
+
+    name: str
+    find: Callable[[Lake], Callable[..., object]]
+    signature: inspect.Signature
+
+    def valid(self, lake: Lake) -> dict[str, object]:
+        """Return valid arguments: those that are needed, and no others."""
+        needed = [p.name for p in self.parameters if p.default is inspect.Parameter.empty]
+        return {name: self.value(name)(lake) for name in needed}
+
+    def value(self, argument: str) -> Callable[[Lake], object]:
+        found = ARGUMENTS.get(f"{self.name}.{argument}") or ARGUMENTS.get(argument)
+        if found is None:
+            pytest.fail(f"give ARGUMENTS a valid value for {self.name}.{argument}")
+        return found
+
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        variable = {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+        return [p for p in self.signature.parameters.values() if p.name != "self" and p.kind not in variable]
+
+
+def _calls() -> Iterator[Call]:
+    for name in lw.__all__:
+        public = getattr(lw, name)
+        if not isinstance(public, type):
+            if callable(public):
+                yield Call(name, _always(public), inspect.signature(public))
+            continue
+        if issubclass(public, BaseException | Enum):
+            continue
+        if name not in RETURNED:
+            yield Call(name, _always(public), inspect.signature(public))
+        yield from _methods(name, public)
+
+
+def _methods(name: str, public: type) -> Iterator[Call]:
+    for method, found in inspect.getmembers(public, callable):
+        if (
+            method.startswith("_")
+            or method in ENGINES
+            or f"{name}.{method}" in INTERNAL
+            or isinstance(found, type | lw.ConfigOption)
+        ):
+            continue
+        signature = inspect.signature(found)
+        if "self" not in signature.parameters:
+            yield Call(f"{name}.{method}", _always(found), signature)
+            continue
+        assert name in RECEIVERS, f"give RECEIVERS an object of {name}"
+        for make in RECEIVERS[name]:
+            yield Call(f"{name}.{method}", _method_of(make, method), signature)
+
+
+def _always(found: Callable[..., object]) -> Callable[[Lake], Callable[..., object]]:
+    return lambda _: found
+
+
+def _method_of(make: Callable[[Lake], object], method: str) -> Callable[[Lake], Callable[..., object]]:
+    return lambda lake: getattr(make(lake), method)
+
+
+# What is put in: values that nobody can mean, and some that have a meaning in some places.
+
+
+def _wrong_values(lake: Lake) -> list[object]:
+    rows = lake.rows()
+    return [
+        None,
+        5,
+        -1,
+        2**70,
+        1.5,
+        float("nan"),
+        "",
+        "a\0b",
+        "../x",
+        "\ud800",
+        "x" * 100_000,
+        b"x",
+        [],
+        [[1, ["a"]]],
+        [None],
+        (5, "x"),
+        {},
+        {5: object()},
+        {"x": object()},
+        set(),
+        {"n"},
+        object(),
+        lambda *_: None,
+        type,
+        (character for character in "ab"),
+        datetime(2026, 1, 1, tzinfo=UTC),
+        rows.schema,
+        rows,
+        rows.to_pandas(),
+        pd.DataFrame({"x": [1, "a", object()]}),
+        lake.table("plain"),
+        True,
+        PREDICATE,
+        lw.DataField(0, "a", INT),
+    ]
+
+
+def _digest(root: Path) -> str:
+    found = hashlib.sha256()
+    for directory, directories, files in os.walk(root):
+        directories.sort()
+        for name in sorted(files):
+            facts = os.stat(os.path.join(directory, name))  # noqa: PTH116, PTH118 - called a hundred thousand times
+            found.update(f"{directory}/{name} {facts.st_size} {facts.st_mtime_ns}".encode())
+    return found.hexdigest()
+
+
+@contextmanager
+def _bounded(what: str) -> Iterator[None]:
+    """Fail, instead of hanging, when something takes too long."""
+
+    def fail(_number: int, _frame: FrameType | None) -> NoReturn:
+        pytest.fail(f"{what} hangs", pytrace=False)
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(_SECONDS_MAX)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _outcome(call: Call, function: Callable[..., object], arguments: Mapping[str, object]) -> BaseException | None:
+    """Call, read what is lazy a little, close what is open, and return what was raised."""
+    try:
+        answer = function(**arguments)
+        if isinstance(answer, GeneratorType | pa.RecordBatchReader):
+            next(iter(answer), None)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("_pytest"):
+            raise
+        return error
+    finally:
+        close = getattr(getattr(function, "__self__", None), "close", None)
+        if close is not None and call.name.split(".")[-1] != "close":
+            close()
+    return None
+
+
+CALLS = [call for call in _calls() if call.parameters]
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda number: f"{CALLS[number].name}-{number}")
+def test_wrong_values_are_refused_and_change_nothing(number: int, pristine: Path, tmp_path: Path) -> None:
+    call, root = CALLS[number], tmp_path / "lake"
+    shutil.copytree(pristine, root)
+    lake, before = Lake(root), _digest(root)
+    complaints = []
+    for parameter in call.parameters:
+        for place, wrong in enumerate(_wrong_values(lake)):
+            what = f"{call.name}({parameter.name}={type(wrong)!s} #{place})"
+            with _bounded(what), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                valid = call.valid(lake)
+                function = call.find(lake)
+                start = _digest(root)
+                error = _outcome(call, function, {**valid, parameter.name: wrong})
+            if error is not None and not isinstance(error, LakewrightError):
+                complaints.append(f"{what}: {type(error).__name__}: {str(error)[:150]}")
+            if error is not None and len(str(error)) > 3000:
+                complaints.append(f"{what}: a message of {len(str(error))} characters")
+            after = _digest(root)
+            if error is not None and after != start:
+                complaints.append(f"{what}: raised {type(error).__name__}, and the disk changed")
+            if after != before:
+                shutil.rmtree(root)
+                shutil.copytree(pristine, root)
+    assert not complaints, "\n".join(complaints)

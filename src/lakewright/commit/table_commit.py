@@ -29,7 +29,7 @@ class CommitResult:
     """What a commit brought into the table."""
 
     snapshot_id: int | None  # None: there was nothing to commit
-    rows: int
+    rows: int  # in its data files; with a primary key those that replace or delete others too
     files: int
     bytes: int
     seconds: float

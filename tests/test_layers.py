@@ -30,6 +30,7 @@ FLOORS = [
     "catalog",
     "calls",
     "distributed",
+    "ingestion",
     "spark ray",
     "cli",
     "__main__ testing",

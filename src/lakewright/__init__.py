@@ -32,6 +32,8 @@ from lakewright.errors import (
     TagNotExistException,
     UnsupportedError,
 )
+from lakewright.ingestion.local import ingest
+from lakewright.ingestion.plan import IngestResult
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.explain import ExplainResult
 from lakewright.read.split import DataSplit
@@ -101,6 +103,7 @@ __all__ = [
     "FileStoreTable",
     "FileSystemCatalog",
     "Identifier",
+    "IngestResult",
     "InvalidInputError",
     "InvalidMessageError",
     "LakewrightError",
@@ -149,6 +152,7 @@ __all__ = [
     "WhenMatched",
     "WhenNotMatched",
     "__version__",
+    "ingest",
     "lit",
     "open_table",
     "read_table",

@@ -222,7 +222,7 @@ def checked(job: WriteJob, payloads: Iterable[bytes]) -> list[CommitMessage]:
 
 
 def publish(
-    job: WriteJob, publication: Publication, written: Written, *, run: RunTasks, clean_up: Callable[[], None]
+    job: WriteJob, publication: Publication, written: Written, *, run: RunTasks | None, clean_up: Callable[[], None]
 ) -> WriteResult:
     """Commit what the tasks wrote in one snapshot, and let workers compact what it touched.
 
@@ -252,7 +252,7 @@ def publish(
 
 
 def _commit(
-    store: TableStore, publication: Publication, messages: Sequence[CommitMessage], run: RunTasks
+    store: TableStore, publication: Publication, messages: Sequence[CommitMessage], run: RunTasks | None
 ) -> CommitResult:
     committer = Committer(store, commit_user=publication.user, once_since=publication.once_since, sole=True)
     after = partial(after_commit, store, run=run) if store.schema.primary_keys else None
@@ -285,7 +285,7 @@ def holds(store: TableStore, snapshot: Snapshot, write_id: str) -> bool:
 # ---- jobs that are done already --------------------------------------------------------------------------------------
 
 
-def committed_job(table: FileStoreTable, job_id: str, *, run: RunTasks) -> WriteResult | None:
+def committed_job(table: FileStoreTable, job_id: str, *, run: RunTasks | None) -> WriteResult | None:
     """Return what an earlier run of a job brought into the table, None where no snapshot is of it."""
     found = snapshot_of_job(table, job_id)
     return None if found is None else replayed(table.store, found, run=run)
@@ -296,7 +296,7 @@ def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
     return table.store.snapshots.of_user(user_of_job(table.store, job_id))
 
 
-def replayed(store: TableStore, found: Snapshot, *, run: RunTasks) -> WriteResult:
+def replayed(store: TableStore, found: Snapshot, *, run: RunTasks | None) -> WriteResult:
     """Return what an earlier run brought into the table, and do what it may not have come to: the compaction."""
     return WriteResult(**asdict(earlier_result(store, found, run=run)), way="an earlier run had committed it")
 

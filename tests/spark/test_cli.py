@@ -44,7 +44,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(
     warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.csv").write_text("ID,n\n1,1\n")
-    given = ["ingest", str(tmp_path / "a.csv"), "--table", "new.t", "-w", warehouse, "--dry-run"]
+    given = ["ingest", str(tmp_path / "a.csv"), "--table", "new.t", "-w", warehouse, "--dry-run", "--engine", "spark"]
     assert main([*given, "--create", "--rename", "ID=id", "--primary-key", "id", "--option", "bucket=1"]) == 0
     said = capsys.readouterr()
     assert said.out == "nothing was written: this was a dry run\n"
@@ -57,7 +57,18 @@ def test_rows_are_ingested_and_the_session_stays(
     spark: SparkSession, warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 7, "n": 1}\n{"id": 8}\n')
-    given = ["ingest", str(tmp_path / "a.jsonl"), "--table", "d.t", "-w", warehouse, "--mode", "upsert"]
+    given = [
+        "ingest",
+        str(tmp_path / "a.jsonl"),
+        "--table",
+        "d.t",
+        "-w",
+        warehouse,
+        "--mode",
+        "upsert",
+        "--engine",
+        "spark",
+    ]
     assert main([*given, "--quiet", "--json"]) == 0
     said = capsys.readouterr()
     assert said.err == ""

@@ -1,18 +1,22 @@
-"""`lakewright ingest`: files, tables or patterns into a table, on Spark, in one commit."""
+"""`lakewright ingest`: files, tables or patterns into a table, in this process or on Spark, in one commit."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from lakewright.calls import check_mode
 from lakewright.cli.command import Command, catalog_of, names, pair
 from lakewright.cli.output import Output
 from lakewright.distributed import snapshot_of_job
-from lakewright.errors import InvalidInputError, UnsupportedError
-
-if TYPE_CHECKING:  # a command line without Spark must still show its help
-    from lakewright.spark.ingest import IngestResult
+from lakewright.errors import InvalidInputError, UnsupportedError, counted
+from lakewright.ingestion.files import why_not_here
+from lakewright.ingestion.local import LOCAL_BYTES_MAX, ingest
+from lakewright.ingestion.plan import IngestResult, check_same, find_target, make_call
+from lakewright.ingestion.sources import Source, find_sources
 
 _EXAMPLES = """\
 examples:
@@ -30,6 +34,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", "-t", required=True, metavar="DB.T", help="the table: db.t, or its path")
     parser.add_argument("--mode", "-m", default="append", choices=("append", "upsert", "overwrite", "delete"))
     parser.add_argument("--dry-run", action="store_true", help="show the plan; write and create nothing")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "local", "spark"),
+        default="auto",
+        help=f"auto: Spark for more than {LOCAL_BYTES_MAX >> 20} MB, and for what only Spark reads",
+    )
+    parser.add_argument(
+        "--bad-rows", metavar="DIR", help="rows that cannot be read go to a file there, with file, line and reason"
+    )
     parser.add_argument("--job-id", metavar="ID", help="commit once: a second run with the same id writes nothing")
     _about_sources(parser.add_argument_group("the sources"))
     _about_columns(parser.add_argument_group("the columns"))
@@ -39,8 +52,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _about_sources(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--format", help="parquet, csv, json, orc or table; guessed from names otherwise")
+    group.add_argument("--no-header", action="store_true", help="csv files begin with data: columns go by their order")
     group.add_argument(
-        "--source-option", type=pair, action="append", default=[], metavar="K=V", help="of Spark's reader, as sep=;"
+        "--source-option", type=pair, action="append", default=[], metavar="K=V", help="of the reader, as sep=;"
     )
 
 
@@ -77,48 +91,81 @@ def _about_spark(group: argparse._ArgumentGroup) -> None:
 
 
 def _run(args: argparse.Namespace, output: Output) -> None:
-    try:
-        from lakewright.spark import ingest, inputs, launch  # noqa: PLC0415 - the door to the engine
-    except ImportError as error:
-        raise UnsupportedError(
-            f"ingest runs on Spark, and {error.name} is not installed: pip install 'lakewright[spark]' (or "
-            "'lakewright[spark-jre]' on a machine without Java)"
-        ) from error
     catalog = catalog_of(args)
     if catalog is None and "/" not in args.table:
         raise InvalidInputError(f"{args.table} is a name: say of which catalog with --warehouse, or give its path")
+    wanted: dict[str, Any] = {
+        "catalog": catalog,
+        "mode": args.mode,
+        "format": args.format,
+        "reader_options": dict(args.source_option),
+        "header": not args.no_header,
+        "columns": args.columns,
+        "renames": dict(args.rename),
+        "ignore_extra": args.ignore_extra,
+        "partitions": dict(args.partition_spec) or None,
+        "create": args.create,
+        "types": dict(args.type),
+        "primary_key": args.primary_key,
+        "partition_by": args.partition,
+        "options": dict(args.option),
+        "schema_mode": args.schema_mode,
+        "bad_rows": args.bad_rows,
+        "job_id": args.job_id,
+        "dry_run": args.dry_run,
+        "say": output.say,
+    }
     # What is wrong with the call is said at once, not after Spark has started.
-    table = ingest.find_target(args.table, catalog, create=args.create).table
+    call = make_call(**{name: value for name, value in wanted.items() if name not in {"catalog", "format"}})
+    table = find_target(args.table, catalog, create=args.create).table
+    if table is not None:
+        check_mode(table, args.mode, args.schema_mode)
+        check_same(table, call.creation, call.types)
     done = table is not None and args.job_id is not None and snapshot_of_job(table, args.job_id) is not None
-    sources = args.source if done else inputs.find_sources(args.source, format=args.format, catalog=catalog)
-    session = launch.running("lakewright ingest", args.master, args.remote, memory=args.memory, config=dict(args.conf))
+    sources = args.source if done else find_sources(args.source, format=args.format, catalog=catalog)
+    if done or not _on_spark(args, [one for one in sources if isinstance(one, Source)]):
+        result = ingest(sources, args.table, **wanted)
+    else:
+        result = _ingest_on_spark(args, sources, wanted, quiet=output.quiet)
+    output.result(result.to_dict(), _summary(result, args.job_id))
+
+
+def _on_spark(args: argparse.Namespace, sources: Sequence[Source]) -> bool:
+    """Say whether Spark should do it: because it was asked for, is needed, or is worth its start."""
+    if args.engine != "auto":
+        return bool(args.engine == "spark")
+    settings = (args.master, args.remote, args.memory, args.concurrency, args.distribution, args.conf)
+    if any(settings) or "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit
+        return True
+    given = [{**one.reader_options, **dict(args.source_option)} for one in sources]
+    if any(why_not_here(one, options) for one, options in zip(sources, given, strict=True)):
+        return True
+    return sum(LOCAL_BYTES_MAX if one.bytes is None else one.bytes for one in sources) >= LOCAL_BYTES_MAX
+
+
+def _ingest_on_spark(
+    args: argparse.Namespace, sources: Sequence[Source], wanted: Mapping[str, Any], *, quiet: bool
+) -> IngestResult:
+    try:
+        from lakewright.spark import ingestion, launch  # noqa: PLC0415 - the door to the engine
+    except ImportError as error:
+        raise UnsupportedError(
+            f"this ingest needs Spark, and {error.name} is not installed: pip install 'lakewright[spark]' (or "
+            "'lakewright[spark-jre]' on a machine without Java); local files can do without (--engine local)"
+        ) from error
+    # What goes wrong is said by this command in one line; Spark would log the same forty lines for every try.
+    config = ({} if args.debug else {"spark.log.level": "OFF"}) | dict(args.conf)
+    session = launch.running("lakewright ingest", args.master, args.remote, memory=args.memory, config=config)
     with session as spark:
-        result = ingest.pipeline(
+        return ingestion.ingest(
             spark,
             sources,
             args.table,
-            catalog=catalog,
-            mode=args.mode,
-            format=args.format,
-            reader_options=dict(args.source_option),
-            columns=args.columns,
-            renames=dict(args.rename),
-            ignore_extra=args.ignore_extra,
-            partitions=dict(args.partition_spec) or None,
-            create=args.create,
-            types=dict(args.type),
-            primary_key=args.primary_key,
-            partition_by=args.partition,
-            options=dict(args.option),
-            schema_mode=args.schema_mode,
             concurrency=args.concurrency,
             distribution=args.distribution,
-            job_id=args.job_id,
-            dry_run=args.dry_run,
-            progress=None if sys.stderr.isatty() and not output.quiet else False,
-            say=output.say,
+            progress=None if sys.stderr.isatty() and not quiet else False,
+            **wanted,
         )
-    output.result(result.to_dict(), _summary(result, args.job_id))
 
 
 def _summary(result: IngestResult, job_id: str | None) -> str:
@@ -126,28 +173,31 @@ def _summary(result: IngestResult, job_id: str | None) -> str:
 
     >>> from types import SimpleNamespace
     >>> done = dict(dry_run=False, replayed=False, snapshot_id=3, rows=10000, files=2, bytes=5e6, seconds=2.0)
-    >>> _summary(SimpleNamespace(**done), None)
+    >>> _summary(SimpleNamespace(**done, bad_rows=0, duplicates=0), None)
     'snapshot 3: 10,000 rows in 2 files, 5.0 MB, 2.0 s (5,000 rows/s)'
+    >>> _summary(SimpleNamespace(**done, bad_rows=1, bad_rows_file="b.jsonl", duplicates=3), None)[50:]
+    '(5,000 rows/s); 3 rows had the key of another; 1 bad row in b.jsonl'
     """
     if result.dry_run:
         return "nothing was written: this was a dry run"
     if result.replayed:
         return f"job {job_id!r} was committed before as snapshot {result.snapshot_id}: nothing was written"
+    bad = f"; {counted(result.bad_rows, 'bad row')} in {result.bad_rows_file}" if result.bad_rows else ""
     if result.snapshot_id is None:
-        return "nothing was written: the sources hold no rows"
+        return f"nothing was written: the sources hold no rows{' that fit' if bad else ''}{bad}"
     speed = result.rows / max(result.seconds, 1e-9)
-    files = f"{result.files:,} file{'' if result.files == 1 else 's'}"
+    again = f"; {counted(result.duplicates, 'row')} had the key of another" if result.duplicates else ""
     return (
-        f"snapshot {result.snapshot_id}: {result.rows:,} rows in {files}, {result.bytes / 1e6:,.1f} MB, "
-        f"{result.seconds:,.1f} s ({speed:,.0f} rows/s)"
+        f"snapshot {result.snapshot_id}: {counted(result.rows, 'row')} in {counted(result.files, 'file')}, "
+        f"{result.bytes / 1e6:,.1f} MB, {result.seconds:,.1f} s ({speed:,.0f} rows/s){again}{bad}"
     )
 
 
 INGEST = Command(
     "ingest",
-    "load files or tables into a table, with Spark, in one commit",
+    "load files or tables into a table, in one commit",
     _arguments,
     _run,
-    "Load parquet, csv, json or orc files, or other tables, into a table: aligned to its schema, written by Spark's "
-    "workers, visible in one commit.",
+    "Load parquet, csv, json or orc files, or other tables, into a table: aligned to its schema, written by this "
+    "process or by Spark's workers, visible in one commit.",
 )

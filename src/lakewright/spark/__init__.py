@@ -2,7 +2,7 @@
 
 from lakewright.distributed import WriteResult
 from lakewright.spark.compaction import compact
-from lakewright.spark.ingest import pipeline
+from lakewright.spark.ingestion import ingest, pipeline
 from lakewright.spark.merging import merge, upsert
 from lakewright.spark.read import read_table
 from lakewright.spark.row_ids import delete_by_row_id, update_by_row_id
@@ -19,6 +19,7 @@ __all__ = [
     "delete",
     "delete_by_row_id",
     "foreach_batch",
+    "ingest",
     "local_session",
     "merge",
     "pipeline",

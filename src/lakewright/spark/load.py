@@ -1,41 +1,54 @@
-"""Sources to frames: files are opened so that every wrong record is an error, and so that no column hides.
+"""Sources to frames of Spark: every column that holds texts is read as text, and no record is dropped or repaired.
 
-A source is opened first, which tells the names of its columns. What their types are is known once the table is: text
-(csv, directory names) is parsed as the table's types, json is read with them. Files of one source may differ in which
-columns they have (parquet, orc, json), not in what their types are.
+Spark finds the records, `lakewright.ingestion.rows` makes rows of them, on the workers: both engines refuse the same
+texts for the same reasons. A record that Spark cannot take apart arrives with its text in a column of its own.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import add
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql import types as sql
 
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.spark.fit import Fit
-from lakewright.spark.inputs import Source
-from lakewright.spark.parse import column, narrowed, parsed, widest
+from lakewright.ingestion import files
+from lakewright.ingestion.files import TextFormat
+from lakewright.ingestion.plan import Call
+from lakewright.ingestion.rows import BadRow, Conversion, SetAside
+from lakewright.ingestion.sources import Source
+from lakewright.ingestion.text import STRING, Guess, TextForms, as_text, guess
 from lakewright.spark.read import read_table
+from lakewright.spark.types import fields_of, spark_schema, to_spark_batch
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
 
-# Directory names stay text: Spark's guess would turn 007 into 7.
-LOAD_SETTINGS = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
+# Directory names stay text: Spark's guess would turn 007 into 7. Names of columns may differ in case alone.
+LOAD_SETTINGS = {
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+}
+RECORD, FILE = "_lakewright_record", "_lakewright_file"
+_EMPTY = "\ue000empty\ue000"  # stands for a quoted empty text, which Spark would take for null
+_BROKEN = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
 _CSV = {
-    "header": "true",
-    "mode": "FAILFAST",
+    **_BROKEN,
     "escape": '"',  # a quote inside quotes is doubled, as everybody but Spark writes it
-    "enforceSchema": "false",  # the header of every file is compared
+    "emptyValue": _EMPTY,
     "columnPruning": "false",  # rows are checked whole
 }
-_JSON = {"mode": "FAILFAST"}
+_ONE_TASK_BYTES = 128 << 20  # a file up to this size is read by one task anyway, so its records may span lines
+_BAD = re.compile(r"\[LAKEWRIGHT_BAD_ROW\] (\{.*?\}) \[END\]")
 _REASONS = (
-    r"USER_RAISED_EXCEPTION",
     r"MALFORMED_CSV_RECORD",
-    r"CANNOT_PARSE_JSON_FIELD",
     r"MALFORMED_RECORD_IN_PARSING[A-Z_.]*",
     r"PATH_NOT_FOUND",
     r"UNABLE_TO_INFER_SCHEMA",
@@ -48,40 +61,74 @@ _HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SparkOpened:
     """One source as a frame whose columns are known by name."""
 
     source: Source
     frame: DataFrame
-    text: frozenset[str]  # columns that hold text for values
-    options: Mapping[str, str]  # of the reader
+    fields: tuple[DataField, ...]
+    forms: TextForms
+    text: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    options: Mapping[str, str] | None = None  # of the reader
+
+    def guess(self, names: Collection[str]) -> Mapping[str, DataType]:
+        """Return the types that the values of some columns show; text files are read for this."""
+        types: dict[str, DataType] = {f.name: f.type for f in self.fields if f.name in names}
+        wanted = [name for name in types if name in self.text and name not in self.source.partition_columns]
+        if not wanted:
+            return types
+        with reading(self.source.name):
+            if self.source.format == "csv":
+                return types | _guesses(self.frame.select(*map(column, wanted)))
+            shown = _reader(self.frame.sparkSession, self.options or {}).json(list(self.source.paths)).schema
+        found = {f.name: _json_type(f.type) for f in fields_of(shown)}
+        return types | {name: found[name] for name in wanted if name in found}
+
+    def named(self, names: Sequence[str]) -> SparkOpened:
+        """Return the source with other names for its columns."""
+        own = [f.name for f in self.fields if f.name not in self.source.partition_columns]
+        directories = [f for f in self.fields if f.name in self.source.partition_columns]
+        frame = self.frame.withColumnsRenamed(dict(zip(own, names, strict=True)))
+        fields = (*(DataField(0, name, STRING) for name in names), *directories)
+        return replace(self, frame=frame, fields=fields, text=frozenset(f.name for f in fields))
 
 
-def open_source(spark: SparkSession, source: Source, given: Mapping[str, str]) -> Opened:
-    """Open a source far enough to know its columns; `given` are options of Spark's reader."""
-    options = {**source.reader_options, **given}
+def column(name: str) -> Column:
+    """Return a column by its exact name, whatever characters it has."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def open_source(spark: SparkSession, source: Source, call: Call) -> list[SparkOpened]:
+    """Open a source far enough to know its columns; one whose files differ in their columns becomes several."""
+    options = {**source.reader_options, **call.reader_options}
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    forms = TextForms.of_options(options, zone=zone, binary=source.format != "json")
+    form = TextFormat.of_options(options, header=call.header)
     match source.format:
+        case "csv" if source.local:
+            return [
+                _open_csv(spark, part, names, options, forms, header=call.header)
+                for part, names in files.parts_of(source, form)
+            ]
         case "csv":
-            return _open_csv(spark, source, _CSV | options)
+            first = _reader(spark, {"header": str(call.header).lower(), **_CSV, **options}).csv(list(source.paths))
+            names = [name for name in first.columns if name not in _from_directories(source, first)]
+            return [_open_csv(spark, source, names, options, forms, header=call.header)]
         case "json":
-            options = _JSON | options
-            options.setdefault("multiLine", "true" if _is_document(spark, source) else "false")
-            reader = _reader(spark, options | {"primitivesAsString": "true"})
-            frame = reader.json(list(source.paths))
-            return Opened(source, frame, _from_directories(source, frame), options)
+            return [_open_json(spark, source, options, forms, form)]
         case "parquet" | "orc":
-            # Files may have columns of their own: without this, Spark looks at one file and drops what it lacks.
-            options = {"mergeSchema": "false" if source.files == 1 else "true"} | options
-            frame = _reader(spark, options).format(source.format).load(list(source.paths))
-            return Opened(source, frame, _from_directories(source, frame), options)
+            parts = [part for part, _ in files.parts_of(source, form)] if source.local else [source]
+            return [_open_typed(spark, part, options, forms) for part in parts]
         case _:
-            return Opened(source, _in_hand(spark, source), frozenset(), options)
+            frame = _in_hand(spark, source)
+            return [SparkOpened(source, frame, tuple(fields_of(frame.schema)), forms)]
 
 
 def _in_hand(spark: SparkSession, source: Source) -> DataFrame:
     if source.table is not None:
         return read_table(spark, source.table)
-    if source.frame is None:
+    if not isinstance(source.frame, DataFrame):
         raise InvalidInputError(f"the source {source.name!r} is neither files, a table nor a frame", source=source.name)
     return source.frame
 
@@ -90,22 +137,74 @@ def _reader(spark: SparkSession, options: Mapping[str, str]) -> DataFrameReader:
     return spark.read.options(**options)
 
 
-def _open_csv(spark: SparkSession, source: Source, options: Mapping[str, str]) -> Opened:
-    reader = _reader(spark, options)
-    first = reader.csv(list(source.paths))
-    directories = _from_directories(source, first)
-    names = [name for name in first.columns if name not in directories]
+def _based(source: Source, options: Mapping[str, str]) -> dict[str, str]:
+    """Add where directories named column=value begin, for some files of a source."""
+    if not source.partition_columns or not source.local:
+        return dict(options)
+    depth = len(source.partition_columns) + 1
+    return {"basePath": source.local[0].path.rsplit("/", depth)[0], **options}
+
+
+def _open_csv(
+    spark: SparkSession,
+    source: Source,
+    names: Sequence[str],
+    given: Mapping[str, str],
+    forms: TextForms,
+    *,
+    header: bool,
+) -> SparkOpened:
     if not names:
         raise InvalidInputError(f"the csv source {source.name!r} has no header line: it is empty", source=source.name)
-    schema = sql.StructType([sql.StructField(name, sql.StringType()) for name in names])
+    small = bool(source.local) and all(file.bytes <= _ONE_TASK_BYTES for file in source.local)
+    options = {
+        "header": str(header).lower(),
+        "enforceSchema": str(bool(source.local)).lower(),  # headers of files elsewhere are compared by Spark
+        "multiLine": str(small).lower(),
+        **_CSV,
+        **_based(source, given),
+    }
+    schema = _texts([*names, RECORD])
     frame = _reader(spark, options).schema(schema).csv(list(source.paths))
-    return Opened(source, frame, frozenset(frame.columns), options)
+    own = [F.when(column(name) == _EMPTY, "").otherwise(column(name)).alias(name) for name in names]
+    directories = [name for name in frame.columns if name not in {*names, RECORD}]
+    frame = frame.select(*own, *map(column, directories), column(RECORD), F.input_file_name().alias(FILE))
+    fields = tuple(DataField(0, name, STRING) for name in (*names, *directories))
+    odd = files.header_warnings(names) if header else ()
+    return SparkOpened(source, frame, fields, forms, frozenset(f.name for f in fields), odd, options)
+
+
+def _texts(names: Iterable[str]) -> sql.StructType:
+    return sql.StructType([sql.StructField(name, sql.StringType()) for name in names])
+
+
+def _open_json(
+    spark: SparkSession, source: Source, given: Mapping[str, str], forms: TextForms, form: TextFormat
+) -> SparkOpened:
+    options = _BROKEN | dict(given)
+    options.setdefault("multiLine", "true" if _is_document(spark, source) else "false")
+    with reading(source.name):
+        frame = _reader(spark, options | {"primitivesAsString": "true"}).json(list(source.paths))
+    first = files.first_keys(source.local[0].path, form) if source.local else []
+    there = {f.name: f for f in fields_of(frame.schema) if f.name != RECORD}
+    order = [name for name in first if name in there]
+    fields = tuple(there[name] for name in (*order, *(name for name in there if name not in order)))
+    return SparkOpened(source, frame, fields, forms, frozenset(there), (), options)
 
 
 def _is_document(spark: SparkSession, source: Source) -> bool:
     """Say whether json files are documents over several lines rather than one record per line."""
     lines = spark.read.text(source.paths[0]).where("trim(value) != ''").head(1)
     return bool(lines) and str(lines[0][0]).strip()[:1] + str(lines[0][0]).strip()[-1:] != "{}"
+
+
+def _open_typed(spark: SparkSession, source: Source, given: Mapping[str, str], forms: TextForms) -> SparkOpened:
+    # Files elsewhere may have columns of their own: without this, Spark looks at one file and drops what it lacks.
+    options = {"mergeSchema": "false" if source.local else "true", **_based(source, given)}
+    with reading(source.name):
+        frame = _reader(spark, options).format(source.format).load(list(source.paths))
+    text = _from_directories(source, frame)
+    return SparkOpened(source, frame, tuple(fields_of(frame.schema)), forms, text, (), options)
 
 
 def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:
@@ -119,108 +218,157 @@ def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:
 # ---- types -----------------------------------------------------------------------------------------------------------
 
 
-def types_of(spark: SparkSession, opened: Opened) -> sql.StructType:
-    """Return the columns with the types that the data itself shows, for a new table; text files are read for this."""
-    match opened.source.format:
-        case "csv":
-            seen = _reader(spark, {**opened.options, "inferSchema": "true"}).csv(list(opened.source.paths)).schema
-        case "json":
-            seen = _reader(spark, opened.options).json(list(opened.source.paths)).schema
+def _guesses(frame: DataFrame) -> dict[str, DataType]:
+    """Look at all texts of a frame, and return which types its columns have."""
+    names = frame.columns
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen = [Guess()] * len(names)
+        for batch in batches:
+            seen = [one + guess(batch.column(at)) for at, one in enumerate(seen)]
+        yield pa.RecordBatch.from_pydict({"at": list(range(len(names))), "seen": [one.to_text() for one in seen]})
+
+    found = frame.mapInArrow(look, "at long, seen string").collect()
+    return {
+        name: reduce(add, (Guess.of_text(row["seen"]) for row in found if row["at"] == at), Guess()).type
+        for at, name in enumerate(names)
+    }
+
+
+def _json_type(dtype: DataType) -> DataType:
+    """Return the type of a column for what Spark saw in json: numbers too long for BIGINT stay text."""
+    match dtype:
+        case ArrayType():
+            return ArrayType(dtype.nullable, _json_type(dtype.element))
+        case RowType():
+            return RowType(dtype.nullable, [replace(f, type=_json_type(f.type)) for f in dtype.fields])
+        case AtomicType(root="BIGINT" | "DOUBLE" | "BOOLEAN"):
+            return dtype
         case _:
-            seen = opened.frame.schema
-    return sql.StructType([_as_text(one) if one.name in _directories(opened) else one for one in seen.fields])
+            return STRING
 
 
-def _directories(opened: Opened) -> frozenset[str]:
-    return frozenset(opened.source.partition_columns)
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _as_text(one: sql.StructField) -> sql.StructField:
-    return sql.StructField(one.name, sql.StringType(), one.nullable, one.metadata)
+def read_again(opened: SparkOpened, conversion: Conversion) -> DataFrame:
+    """Return the frame that rows are made of; json is read with the shapes that the table's columns have."""
+    if opened.source.format != "json":
+        return opened.frame
+    known = {f.name: f for f in conversion.fields}
+    shapes = dict(conversion.pairs)
+    fields = [
+        DataField(0, f.name, as_text(known[shapes[f.name]].type) if shapes.get(f.name) in known else f.type)
+        for f in opened.fields
+        if f.name not in opened.source.partition_columns
+    ]
+    schema = spark_schema(map(_nullable, fields))
+    schema = sql.StructType([*schema.fields, *_texts([RECORD]).fields])
+    frame = _reader(opened.frame.sparkSession, opened.options or {}).schema(schema).json(list(opened.source.paths))
+    return frame.withColumn(FILE, F.input_file_name())
 
 
-def fitted(spark: SparkSession, opened: Opened, wanted: Fit, types: Mapping[str, sql.DataType]) -> DataFrame:
-    """Return the frame with the names of the table, text as values; `types` are those of the table's columns."""
-    frame = _read_json(spark, opened, wanted, types) if opened.source.format == "json" else opened.frame
-    columns = [_column(opened, name, target, types.get(target)) for name, target in wanted.pairs]
-    columns += [F.lit(str(value)).cast(types[name]).alias(name) for name, value in wanted.constants.items()]
-    return frame.select(*columns)
+def _nullable(one: DataField) -> DataField:
+    return replace(one, type=with_nullable(one.type, nullable=True))
 
 
-def _column(opened: Opened, name: str, target: str, dtype: sql.DataType | None) -> Column:
-    if dtype is not None and name in opened.text:
-        return parsed(name, dtype, target=target, formats=dict(opened.options))
-    if isinstance(dtype, sql.DecimalType) and opened.source.format == "json":
-        return narrowed(name, dtype, target=target)
-    return column(name).alias(target)
+def converted(opened: SparkOpened, conversion: Conversion, *, keep_bad: bool) -> DataFrame:
+    """Return the rows of a source as the table takes them; a bad one is an error, or left out for `bad_rows`."""
+    known = {f.name: f for f in conversion.fields}
+    names = [to for _, to in conversion.pairs] + list(conversion.constants)
+    fields = [_nullable(known.get(name, DataField(0, name, STRING))) for name in names]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows, bad = _split(batch, conversion)
+            if bad and not keep_bad:
+                raise RuntimeError(_marked(bad[0]))
+            yield from (to_spark_batch(one, fields) for one in rows.to_batches())
+
+    return _inputs(opened, conversion).mapInArrow(task, spark_schema(fields))
 
 
-def _read_json(spark: SparkSession, opened: Opened, wanted: Fit, types: Mapping[str, sql.DataType]) -> DataFrame:
-    """Read json again, with the types of the table: decimals as wide as can be, because the reader would round them."""
-    schema = opened.frame.schema
-    targets = dict(wanted.pairs)
-    fields = []
-    for one in schema.fields:
-        dtype = types.get(targets.get(one.name, ""))
-        if one.name in opened.text or one.name not in targets or dtype is None:
-            fields.append(one)
-            continue
-        _check_inside(one.name, one.dataType, dtype)
-        fields.append(sql.StructField(one.name, widest(dtype) if isinstance(dtype, sql.DecimalType) else dtype))
-    return _reader(spark, opened.options).schema(sql.StructType(fields)).json(list(opened.source.paths))
+def _marked(row: SetAside) -> str:
+    """Return a bad row as the text of an error that the driver finds in whatever Spark makes of it."""
+    return f"[LAKEWRIGHT_BAD_ROW] {json.dumps(asdict(row), default=str)} [END]"
 
 
-def _check_inside(name: str, found: sql.DataType, wanted: sql.DataType) -> None:
-    """Refuse fields inside of json objects that the table's type lacks: the reader would leave them out in silence."""
-    match found, wanted:
-        case sql.StructType(), sql.StructType():
-            inside = {one.name: one.dataType for one in wanted.fields}
-            for one in found.fields:
-                if one.name not in inside:
-                    raise InvalidInputError(
-                        f"the source has the field {one.name!r} in the column {name!r}, which the table lacks "
-                        f"({wanted.simpleString()}); add it to the table or take it out",
-                        column=name,
-                    )
-                _check_inside(f"{name}.{one.name}", one.dataType, inside[one.name])
-        case sql.ArrayType(), sql.ArrayType():
-            _check_inside(f"{name}.element", found.elementType, wanted.elementType)
-        case _:
-            pass
+def bad_rows(opened: SparkOpened, conversion: Conversion) -> Iterator[SetAside]:
+    """Yield the rows of a source that cannot be rows of the table."""
+    names = ("file", "record", "column", "value", "reason")
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            _, bad = _split(batch, conversion)
+            said = {name: [_text(getattr(one, name)) for one in bad] for name in names}
+            yield pa.RecordBatch.from_pydict(said, schema=pa.schema([(name, pa.string()) for name in names]))
+
+    for row in _inputs(opened, conversion).mapInArrow(task, _texts(names)).toLocalIterator():
+        yield SetAside(row["file"], None, row["record"], row["column"], row["value"], row["reason"])
 
 
-# ---- one frame of several, and errors --------------------------------------------------------------------------------
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
-_FAMILIES = ({"tinyint", "smallint", "int", "bigint"}, {"float", "double"})
+
+def _inputs(opened: SparkOpened, conversion: Conversion) -> DataFrame:
+    frame = read_again(opened, conversion)
+    extra = [name for name in (RECORD, FILE) if name in frame.columns]
+    frame = frame.select(*(column(name) for name, _ in conversion.pairs), *map(column, extra))
+    return frame if FILE in extra else frame.withColumn(FILE, F.input_file_name())
 
 
-def united(frames: Sequence[DataFrame], names: Sequence[str]) -> DataFrame:
-    """Return the rows of several frames, in their order; types may differ only where one holds all of the other."""
-    whole = frames[0]
-    for frame, name in zip(frames[1:], names[1:], strict=True):
-        known = {one.name: one.dataType.simpleString() for one in whole.schema.fields}
-        for one in frame.schema.fields:
-            this = one.dataType.simpleString()  # which says nothing of nullability
-            other = known.get(one.name, this)
-            if this != other and not any({this, other} <= family for family in _FAMILIES):
-                raise InvalidInputError(
-                    f"the sources disagree about the column {one.name!r}: {this} in {name!r}, {other} before; ingest "
-                    "them one after the other",
-                    column=one.name,
-                )
-        whole = whole.unionByName(frame, allowMissingColumns=True)
-    return whole
+def _split(batch: pa.RecordBatch, conversion: Conversion) -> tuple[pa.Table, list[SetAside]]:
+    """Return the rows of a batch, and what cannot be one."""
+    files_of = batch.column(FILE)
+    bad: list[SetAside] = []
+    if RECORD in batch.schema.names:
+        broken = pc.is_valid(batch.column(RECORD))
+        for at in pc.indices_nonzero(broken).to_pylist():
+            text = batch.column(RECORD)[at].as_py()
+            bad.append(SetAside(_path(files_of[at].as_py()), None, text.rstrip(), None, None, _BROKEN_RECORD))
+        batch = batch.filter(pc.invert(broken)) if bad else batch
+    rows, misfits = conversion.rows(batch)
+    plain = batch.drop_columns([name for name in (RECORD, FILE) if name in batch.schema.names])
+    return rows, bad + [_set_aside(plain, batch.column(FILE), one, conversion) for one in misfits]
+
+
+_BROKEN_RECORD = "the record cannot be read: it has too few or too many fields, or values of another shape"
+
+
+def _set_aside(plain: pa.RecordBatch, names: pa.Array, one: BadRow, conversion: Conversion) -> SetAside:
+    record = plain.slice(one.row, 1).to_pylist()[0]
+    file = _path(names[one.row].as_py()) or conversion.source
+    return SetAside(file, None, record, one.column, one.value, one.reason)
+
+
+def _path(uri: str) -> str:
+    return re.sub(r"^file:/+", "/", uri)
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of several frames, in their order."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
+def reading(what: str, remedy: str = "") -> Iterator[None]:
     """Turn what Spark says of bad files and records into an error of ours, one sentence long."""
     try:
         yield
     except LakewrightError:
         raise
     except Exception as error:
-        reason = _reason(str(error))
+        text = str(error)
+        bad = _BAD.search(text)
+        if bad is not None:
+            row = SetAside(**json.loads(bad[1]))
+            facts = {"source": row.file, "column": row.column, "value": row.value}
+            raise InvalidInputError(f"{row}{remedy}", **facts) from error
+        reason = _reason(text)
         if reason is None:
             raise
         raise InvalidInputError(f"{what}: {reason}", source=what) from error

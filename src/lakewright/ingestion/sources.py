@@ -11,11 +11,10 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
-
-from pyspark.sql import DataFrame
+from urllib.parse import unquote
 
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.open import open_table
@@ -27,7 +26,7 @@ FORMATS = ("parquet", "csv", "json", "orc", "table")
 FRAME = "frame"
 TABLE = "table"
 
-Given: TypeAlias = "DataFrame | FileStoreTable | str | os.PathLike[str] | Source"
+Given: TypeAlias = "FileStoreTable | str | os.PathLike[str] | Source"
 
 _SUFFIXES = {
     "parquet": "parquet",
@@ -45,7 +44,17 @@ _SPELLINGS = {"jsonl": "json", "ndjson": "json", "tsv": "csv", "lakewright": TAB
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
 _PARTITION = re.compile(r"^([^=]+)=")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SPECIAL = re.compile(r"([\\{}\[\]*?])")  # what Spark would take for a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file on this machine."""
+
+    path: str
+    bytes: int
+    values: tuple[tuple[str, str | None], ...] = ()  # of directories named column=value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,8 @@ class Source:
     partition_columns: tuple[str, ...] = ()  # from directories named column=value
     reader_options: Mapping[str, str] = field(default_factory=dict)  # what the names of the files say
     table: FileStoreTable | None = None
-    frame: DataFrame | None = None
+    frame: object | None = field(default=None, repr=False)  # of an engine
+    local: tuple[LocalFile, ...] = ()  # the files, where they are on this machine
 
 
 def find_sources(
@@ -94,8 +104,6 @@ def _find(given: Given, wanted: str | None, catalog: FileSystemCatalog | None) -
             return Source(given.name, TABLE, table=given)
         case str() | os.PathLike():
             return _find_text(os.fspath(given), wanted, catalog)
-        case DataFrame():
-            return Source("frame", FRAME, frame=given)
         case _:
             raise InvalidInputError(
                 f"a {type(given).__name__} is no source: give a path, a pattern, a table or a Spark frame; write "
@@ -168,22 +176,53 @@ def _files(text: str, roots: Sequence[str], wanted: str | None) -> Source:
     for path in named:
         if _hidden(path.name):
             raise InvalidInputError(
-                f"Spark skips files whose names begin with '_' or '.', such as {path.name!r}: rename it", source=text
+                f"files whose names begin with '_' or '.' are taken for hidden ones, such as {path.name!r}: rename it",
+                source=text,
             )
     inside = {Path(root): sorted(_walk(Path(root))) for root in roots if Path(root).is_dir()}
     found = [*named, *(path for paths in inside.values() for path in paths)]
     if not found:
         raise InvalidInputError(f"the directory {text!r} holds no files", source=text)
     bases, columns = _bases(text, inside)
+    local = tuple(_local(path) for path in named) + tuple(
+        _local(path, path.parent.relative_to(root).parts, len(columns))
+        for root, paths in inside.items()
+        for path in paths
+    )
     return Source(
         text,
         wanted or _common_format(text, found),
         tuple(_escaped(path) for path in (*named, *bases)),
         len(found),
-        sum(path.stat().st_size for path in found),
+        sum(one.bytes for one in local),
         columns,
         _said_by([path.name for path in found]),
+        local=local,
     )
+
+
+def _local(path: Path, directories: Sequence[str] = (), values: int = 0) -> LocalFile:
+    """Return a file with the values that the last so many of its directories name."""
+    pairs = [part.split("=", 1) for part in directories[len(directories) - values :]]
+    named = tuple((name, None if text == _NO_VALUE else unquote(text)) for name, text in pairs)
+    return LocalFile(str(path.absolute()), path.stat().st_size, named)
+
+
+def part_of(source: Source, files: Sequence[LocalFile]) -> Source:
+    """Return some files of a source as a source of its own."""
+    names = [Path(file.path).name for file in files]
+    return replace(
+        source,
+        name=source.name if len(files) == len(source.local) else f"{source.name}: {names[0]}{_more(len(files) - 1)}",
+        paths=tuple(_escaped(Path(file.path)) for file in files),
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        local=tuple(files),
+    )
+
+
+def _more(files: int) -> str:
+    return "" if files == 0 else f" and {files:,} more"
 
 
 def _walk(root: Path) -> Iterator[Path]:

@@ -15,14 +15,14 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.types import DataField
 from lakewright.write.kinds import kind_column
 
-RENAMED, WIDENED, FILLED, IGNORED, ADDED = "renamed", "widened", "filled", "ignored", "added"
+RENAMED, WIDENED, FILLED, KEPT, IGNORED, ADDED = "renamed", "widened", "filled", "kept", "ignored", "added"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One thing that happens to a column on its way into the table."""
 
-    kind: str  # renamed, widened, filled, ignored or added
+    kind: str  # renamed, widened, filled, kept, ignored or added
     column: str  # of the table; of the source where it is ignored
     detail: str
 
@@ -40,6 +40,7 @@ class Wish:
     ignore_extra: bool = False
     add_extra: bool = False  # the table takes columns that it lacks
     keys_only: bool = False  # only the columns of the keys are needed
+    keeps: bool = False  # rows that are there keep the columns that the source lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def fit(names: Sequence[str], table: Sequence[DataField], keys: Collection[str],
     if extra and not (wish.ignore_extra or wish.add_extra):
         raise InvalidInputError(
             f"table {name}: the source has the column {extra[0]!r}, which the table lacks (its columns: "
-            f"{', '.join(f.name for f in table)}); rename it, ignore it or merge the schema",
+            f"{', '.join(f.name for f in table)}); rename it, ignore it or merge the schema "
+            "(if a csv file has no header line, say so: header=False, --no-header)",
             table=name,
             column=extra[0],
         )
@@ -144,10 +146,10 @@ def _filled(column: DataField, keys: Collection[str], wish: Wish, table: str) ->
         return Change(FILLED, column.name, f"with {wish.constants[column.name]!r} for every row")
     if wish.keys_only and column.name not in keys:
         return None
-    if column.default_value is not None:
-        return Change(FILLED, column.name, f"with its default {column.default_value!r}")
-    if column.type.nullable:
-        return Change(FILLED, column.name, "with null")
+    if column.default_value is not None or column.type.nullable:
+        value = "null" if column.default_value is None else f"its default {column.default_value!r}"
+        kept = Change(KEPT, column.name, f"as it is; {value} in new rows")
+        return kept if wish.keeps else Change(FILLED, column.name, f"with {value}")
     raise InvalidInputError(
         f"table {table}: the source lacks the column {column.name!r} ({column.type}), which has no default and may not "
         "be null; add it, or rename the column that holds it",

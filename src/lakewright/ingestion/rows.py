@@ -1,0 +1,215 @@
+"""Batches of a source in, rows of the table out, and which rows cannot be: the one place where this is decided.
+
+A `Conversion` is a value that every engine ships to wherever the batches are. Rows that do not fit are found without
+looking at each: first by the characters of texts, then by halving what is left.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.ingestion.text import TextForms, misshapen, parse
+from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.types import DataField
+from lakewright.spec.values import cast_text, to_array
+from lakewright.write.convert import Misfit, Mismatch, check, convert, is_constrained
+
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """One row that cannot be a row of the table: which column, what it holds, and why not."""
+
+    row: int  # of the batch
+    column: str
+    value: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How batches of one source become rows of the table."""
+
+    table: str
+    source: str
+    fields: tuple[DataField, ...]  # of the table, with those that are new
+    pairs: tuple[tuple[str, str], ...]  # (name in the source, name in the table)
+    text: frozenset[str] = frozenset()  # columns of the source that hold texts for values
+    constants: Mapping[str, str] = field(default_factory=dict)
+    forms: TextForms = field(default_factory=TextForms)
+
+    @cached_property
+    def _known(self) -> dict[str, DataField]:
+        return {f.name: f for f in self.fields}
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns that come out; one that the table does not know tells the kinds of rows."""
+        names = [target for _, target in self.pairs] + list(self.constants)
+        known = self._known
+        return pa.schema([(name, to_arrow_type(known[name].type) if name in known else pa.string()) for name in names])
+
+    def check(self, given: pa.Schema) -> None:
+        """Refuse columns of which no value can ever fit."""
+        self.rows(given.empty_table())
+
+    def rows(self, batch: pa.Table | pa.RecordBatch) -> tuple[pa.Table, list[BadRow]]:
+        """Return the rows that fit, and why the others do not."""
+        try:
+            return self._converted(batch), []
+        except _Refused:
+            pass
+        bad = {found.row: found for found in self._misshapen(batch)}
+        places = [row for row in range(batch.num_rows) if row not in bad]
+        rest = batch.take(pa.array(places, pa.int64()))
+        bad |= {places[found.row]: found for found in self._halved(rest, 0)}
+        kept = pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64())
+        misfits = [BadRow(row, one.column, one.value, one.reason) for row, one in sorted(bad.items())]
+        return self._converted(batch.take(kept)), misfits
+
+    def _converted(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
+        columns = [self._column(batch, name, target) for name, target in self.pairs]
+        columns += [
+            pa.repeat(to_array([cast_text(text, self._known[name].type)], self._known[name].type)[0], batch.num_rows)
+            for name, text in self.constants.items()
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _column(self, batch: pa.Table | pa.RecordBatch, name: str, target: str) -> pa.Array | pa.ChunkedArray:
+        column = batch.column(name)
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        wanted = self._known.get(target)
+        if wanted is None:
+            return whole.cast(pa.string())
+        try:
+            made = parse(whole, wanted.type, self.forms) if name in self.text else whole
+            made = convert(made, wanted.type)
+            if is_constrained(wanted.type) and wanted.default_value is None:
+                check(made, wanted.type)
+        except (Misfit, pa.ArrowInvalid) as error:
+            raise _Refused(name, target, str(error)) from None
+        except (Mismatch, pa.ArrowNotImplementedError) as error:
+            raise InvalidInputError(
+                f"table {self.table}: the column {target!r} is {wanted.type}, and {self.source} cannot fill it: "
+                f"{error}",
+                table=self.table,
+                column=target,
+            ) from None
+        return made
+
+    def _misshapen(self, batch: pa.Table | pa.RecordBatch) -> list[BadRow]:
+        """Return the rows with a text that by its characters alone is no value."""
+        found: dict[int, BadRow] = {}
+        for name, target in self.pairs:
+            if name not in self.text or target not in self._known:
+                continue
+            column = batch.column(name)
+            whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            flags = misshapen(whole, self._known[target].type, self.forms)
+            for row in pc.indices_nonzero(flags).to_pylist():
+                found.setdefault(row, self._bad(batch, row, _Refused(name, target, "")))
+        return list(found.values())
+
+    def _halved(self, batch: pa.Table | pa.RecordBatch, first: int) -> list[BadRow]:
+        """Return the rows of a batch that do not fit, numbered from `first`."""
+        try:
+            self._converted(batch)
+        except _Refused as refused:
+            if batch.num_rows == 1:
+                return [self._bad(batch, 0, refused, number=first)]
+            half = batch.num_rows // 2
+            return self._halved(batch.slice(0, half), first) + self._halved(batch.slice(half), first + half)
+        return []
+
+    def _bad(
+        self, batch: pa.Table | pa.RecordBatch, row: int, refused: _Refused, *, number: int | None = None
+    ) -> BadRow:
+        value = batch.column(refused.name)[row].as_py()
+        dtype = self._known[refused.target].type
+        reason = refused.reason
+        if not reason:
+            try:
+                self._column(batch.slice(row, 1), refused.name, refused.target)
+            except _Refused as again:
+                reason = again.reason
+        shown = None if value is None else str(value)[:_SHOWN_CHARACTERS]
+        said = f"the column {refused.target!r} cannot take {shown!r} as {dtype}: {reason}"
+        return BadRow(row if number is None else number, refused.target, shown, said)
+
+
+class _Refused(Exception):  # noqa: N818 - a reason that stays in this module
+    """At least one value of a column does not fit."""
+
+    def __init__(self, name: str, target: str, reason: str) -> None:
+        super().__init__(name, target, reason)
+        self.name, self.target, self.reason = name, target, reason
+
+
+# ---- rows that are set aside -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A bad row with where it came from."""
+
+    file: str
+    line: int | None
+    record: object  # the text of the record, or its values
+    column: str | None
+    value: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        where = self.file if self.line is None else f"{self.file}, line {self.line}"
+        record = "" if self.line is not None or self.record is None else f" (in the record {_shown(self.record)})"
+        return f"{where}: {self.reason}{record}"
+
+
+def _shown(record: object) -> str:
+    text = record if isinstance(record, str) else json.dumps(record, default=str)
+    return text.strip()[:_SHOWN_CHARACTERS]
+
+
+class BadRows:
+    """What happens to bad rows: the first is an error, or all go to a file of JSON lines in a directory."""
+
+    def __init__(self, directory: str | None, *, remedy: str = "") -> None:
+        self._directory = directory
+        self.remedy = remedy
+        self.count = 0
+        self.file: str | None = None
+
+    @property
+    def stops(self) -> bool:
+        """Whether the first bad row is an error."""
+        return self._directory is None
+
+    def take(self, rows: Sequence[SetAside]) -> None:
+        """Set rows aside, or raise an error for the first of them."""
+        if not rows:
+            return
+        if self._directory is None:
+            first = rows[0]
+            facts = {"source": first.file, "line": first.line, "column": first.column, "value": first.value}
+            raise InvalidInputError(f"{first}{self.remedy}", **facts)
+        self.count += len(rows)
+        directory = Path(self._directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.file = self.file or str(directory / f"bad-rows-{uuid.uuid4()}.jsonl")
+        with Path(self.file).open("a", encoding="utf-8") as out:
+            out.writelines(json.dumps(asdict(row), default=str, ensure_ascii=False) + "\n" for row in rows)
+
+    def forget(self) -> None:
+        """Remove what was set aside: nothing was committed."""
+        if self.file is not None:
+            Path(self.file).unlink(missing_ok=True)

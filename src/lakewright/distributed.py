@@ -46,6 +46,7 @@ from lakewright.update.upsert import needs_lookup
 from lakewright.write.builder import BatchTableWrite, TableWrite
 from lakewright.write.leftovers import remove_leftovers
 from lakewright.write.once import JobRun, earlier_result, user_of_job
+from lakewright.write.reroute import rerouting
 from lakewright.write.writer import WriteJob
 
 SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in place
@@ -258,7 +259,9 @@ def _commit(
     after = partial(after_commit, store, run=run) if store.schema.primary_keys else None
     identifier, replaced = publication.identifier, publication.replaced
     if identifier is None or publication.user is None:
-        batch = BatchTableCommit(store, overwrite=replaced, committer=committer, after_commit=after)
+        batch = BatchTableCommit(
+            store, overwrite=replaced, committer=committer, after_commit=after, reroute=rerouting(store)
+        )
         return batch.commit(messages)
     stream = StreamTableCommit(store, commit_user=publication.user, committer=committer, after_commit=after)
     if replaced is not None:

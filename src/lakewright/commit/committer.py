@@ -90,7 +90,8 @@ def _taking_back(
             return verb(self, messages, *args, **more)
         except _NOT_PUBLISHED as error:
             useless = self.sole or isinstance(error, TableNotExistException)
-            if useless and "published_id" not in error.facts:
+            kept = "published_id" in error.facts or (self.reroutes and error.facts.get("misrouted"))
+            if useless and not kept:
                 with suppress(OSError):
                     delete_written(self.store, files_of(self.store, messages))
                     forget_dropped(self.store)
@@ -119,6 +120,7 @@ class Committer:
     publisher: Publisher | None = None
     once_since: int | None = None
     sole: bool = False
+    reroutes: bool = False  # the caller reads the files of a commit that conflicts over buckets back, and removes them
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published: never to be deleted
 
     @_taking_back

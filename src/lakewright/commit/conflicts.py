@@ -34,6 +34,7 @@ class Conflict:
     reason: str
     files: tuple[str, ...] = ()
     advice: str = PLAN_AGAIN
+    misrouted: bool = False  # the rows are good, only the buckets they lie in are not
 
 
 def find_conflict(
@@ -135,7 +136,8 @@ def moved_hashes(bases: Iterable[tuple[bytes, tuple[str, ...]]], index: Iterable
         now = there.get(partition, [])
         if sorted(now) != sorted(names):
             changed = tuple(sorted({*now} ^ {*names}))
-            return Conflict("another writer chose buckets of the same partition at the same time", changed, WRITE_AGAIN)
+            reason = "another writer chose buckets of the same partition at the same time"
+            return Conflict(reason, changed, WRITE_AGAIN, misrouted=True)
     return None
 
 
@@ -217,6 +219,7 @@ def conflict_error(
         snapshot_id=None if other is None else other.id,
         files=conflict.files,
         advice=conflict.advice,
+        misrouted=conflict.misrouted,
     )
 
 

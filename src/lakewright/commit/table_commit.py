@@ -7,6 +7,7 @@ look like a failed one.
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,15 @@ from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 from lakewright.commit.committer import Committer, PartitionSpec
+from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message import CommitMessage
-from lakewright.errors import InvalidInputError, LakewrightWarning
+from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
+
+REROUTES_MAX = 10  # how often others may choose buckets first
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class CommitCallback(Protocol):
 
 Callback: TypeAlias = CommitCallback | Callable[[CommitContext], None]
 Place: TypeAlias = tuple[bytes, int]  # a partition and a bucket
+# Messages that lost a race for dynamic buckets, and how often they did: the same rows in other files; None: impossible.
+Reroute: TypeAlias = Callable[[Sequence[CommitMessage], int], Sequence[CommitMessage] | None]
 AfterCommit: TypeAlias = Callable[[Snapshot, frozenset[Place]], None]  # the snapshot, and the places it touched
 
 
@@ -166,9 +172,12 @@ class BatchTableCommit(TableCommit):
         commit_user: str | None = None,
         committer: Committer | None = None,
         after_commit: AfterCommit | None = None,
+        reroute: Reroute | None = None,
     ) -> None:
         super().__init__(store, commit_user=commit_user, committer=committer, after_commit=after_commit)
         self._overwrite = overwrite
+        self._reroute = reroute
+        self._committer.reroutes = reroute is not None
 
     def commit(
         self, commit_messages: Sequence[CommitMessage], snapshot_properties: Mapping[str, str] | None = None
@@ -177,13 +186,29 @@ class BatchTableCommit(TableCommit):
         if self._overwrite is not None:
             return self._replace(commit_messages, self._overwrite, snapshot_properties)
         self._check_open()
-        started, messages = time.monotonic(), _messages(commit_messages)
-        snapshot = self._committer.commit(
-            messages,
-            properties=_text_map(snapshot_properties),
-            ignore_empty=self._ignore_empty(default=True),
-        )
+        started, messages = time.monotonic(), tuple(_messages(commit_messages))
+        properties, ignore_empty = _text_map(snapshot_properties), self._ignore_empty(default=True)
+        for lost in itertools.count(1):
+            try:
+                snapshot = self._committer.commit(messages, properties=properties, ignore_empty=ignore_empty)
+                break
+            except CommitConflictError as error:
+                messages = self._rerouted(messages, error, lost)
         return self._finish(snapshot, messages, MAX_LONG, started)
+
+    def _rerouted(
+        self, messages: tuple[CommitMessage, ...], error: CommitConflictError, lost: int
+    ) -> tuple[CommitMessage, ...]:
+        """Return messages with the same rows in the buckets of the newest snapshot, or raise the conflict."""
+        if self._reroute is None or not error.facts.get("misrouted"):
+            raise error
+        try:
+            fresh = self._reroute(messages, lost) if lost <= REROUTES_MAX else None
+        finally:
+            delete_written(self._store, files_of(self._store, messages))  # nobody else knows of them
+        if fresh is None:
+            raise error
+        return tuple(fresh)
 
     def overwrite(
         self, messages: Sequence[CommitMessage], static_partitions: PartitionSpec | None = None

@@ -29,6 +29,7 @@ from lakewright.spec.schema import BucketMode
 from lakewright.write.frames import from_pandas, in_process
 from lakewright.write.kinds import RowKinds
 from lakewright.write.once import JobRun
+from lakewright.write.reroute import rerouting
 from lakewright.write.writer import ArrowData, TableWriter, WriteJob
 
 
@@ -290,8 +291,9 @@ class BatchWriteBuilder:
             self._store,
             commit_user=self._commit_user,
             overwrite=self._static_partition,
-            committer=self._committer(),
+            committer=(committer := self._committer()),
             after_commit=_compaction_of(self._store),
+            reroute=None if committer is None else rerouting(self._store),
         )
 
     def _committer(self) -> Committer | None:

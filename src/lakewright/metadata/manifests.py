@@ -129,7 +129,7 @@ class Manifests:
             if entry.kind != ADD:
                 raise CorruptTableError(
                     f"snapshot {snapshot.id} of {self.layout.root} deletes the data file {entry.file.file_name}, which "
-                    "was never added; roll back to an earlier snapshot",
+                    "was never added; read an earlier snapshot or a tag of it",
                     path=self.layout.root,
                     snapshot_id=snapshot.id,
                     files=(entry.file.file_name,),
@@ -270,7 +270,7 @@ class Manifests:
         if orphans:
             raise CorruptTableError(
                 f"the manifests of {self.layout.root} delete data files that were never added, such as {orphans[0]}; "
-                "roll back to an earlier snapshot",
+                "read an earlier snapshot or a tag of it",
                 path=self.layout.root,
                 files=orphans,
             )

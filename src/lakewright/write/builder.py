@@ -293,7 +293,7 @@ class BatchWriteBuilder:
             overwrite=self._static_partition,
             committer=(committer := self._committer()),
             after_commit=_compaction_of(self._store),
-            reroute=None if committer is None else rerouting(self._store),
+            reroute=rerouting(self._store) if committer is not None and self._store.schema.primary_keys else None,
         )
 
     def _committer(self) -> Committer | None:

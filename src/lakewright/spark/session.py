@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -64,6 +66,9 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in local_settings(asked, os.environ, memory_of_machine()).items():
         builder = builder.config(key, value)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They print errors of queries as a line of JSON, with the whole stack, before they are raised.
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     return builder.getOrCreate()
 
 

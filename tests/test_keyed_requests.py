@@ -418,7 +418,10 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
     "a delete without a key": (lambda t: lw.write_table(rows({}), t, mode="delete"), NO_KEY),
     "a delete by the key of an append table": (delete(rows({})), APPEND),
     "row kinds of an append table": (write(rows({}), row_kinds="-D"), APPEND),
-    "an unknown mode": (lambda t: lw.write_table(rows({}), t, mode="merge"), Refusal(("'merge'", "upsert, delete"))),
+    "an unknown mode": (
+        lambda t: lw.write_table(rows({}), t, mode="merge"),
+        Refusal(("'merge'", "'upsert', 'delete'")),
+    ),
     "another number of buckets": (
         lambda t: lw.write_table(rows({"id": 5}), t.copy({"bucket": "3"})),
         Refusal(("2", "3", "table.rescale(")),

@@ -209,6 +209,13 @@ class _Parser:
             case _Literal(), _Literal() if left.kind == right.kind and left.kind in {"number", "text"}:
                 # Generated text likes to begin with `1 = 1`.
                 return TRUE if matches_value(_COMPARE[symbol.text][0], (right.value,), left.value) else FALSE
+            case _Column(), _Column():
+                shown = right.name.replace("'", "''")
+                raise InvalidInputError(
+                    f"filter text, column {symbol.at}: expected a literal, found the column {right.name!r}; double "
+                    f"quotes and bare words name columns, text stands in single quotes: '{shown}'",
+                    position=symbol.at,
+                )
             case _:
                 _fail(symbol.at, "a comparison of a column with a literal", symbol.text)
 
@@ -320,6 +327,12 @@ class _Parser:
                 self._expected("the name of a field")
             self._next += 1
             parts.append(_name(part))
+        if token.kind == "word" and self._peek().text == "(":
+            raise InvalidInputError(
+                f"filter text, column {token.at}: the function {token.text!r} cannot be used in a filter; compare "
+                "columns with literals (=, <>, <, IN, BETWEEN, LIKE, IS NULL), or filter the rows after reading them",
+                position=token.at,
+            )
         return _Column(".".join(parts), token.at)
 
     def _peek(self) -> _Token:

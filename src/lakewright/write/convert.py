@@ -127,11 +127,19 @@ def _plain(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _decoded(array)
         elif types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
         else:
             return array
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    """Return the values of a dictionary; Arrow cannot take from views, which polars' categories are."""
+    values = array.dictionary
+    if types.is_string_view(values.type) or types.is_binary_view(values.type):
+        values = values.cast(pa.large_string() if types.is_string_view(values.type) else pa.large_binary())
+    return values.take(array.indices)
 
 
 def _atomic(array: pa.Array, dtype: AtomicType) -> pa.Array:

@@ -11,8 +11,8 @@ What always holds: rows that lie with the workers of an engine never come into t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, cast
 
 import pyarrow as pa
 
@@ -67,7 +67,23 @@ def in_process(data: object, table: str) -> Any:  # noqa: ANN401 - whatever call
             f"fetch the rows yourself with {engine.fetch}",
             table=table,
         )
+    if _is_a(data, "polars", "LazyFrame"):
+        return cast("Any", data).collect(engine="streaming")
+    if isinstance(data, dict):
+        return _from_columns(data, table)
     return from_pandas(data, table) if _is_a(data, "pandas", "DataFrame") else data
+
+
+def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
+    """Return a dict of columns as an Arrow table."""
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"table {table}: the dict cannot become Arrow data, as each key names a column and its value is a list of "
+            f"equal length: {error}",
+            table=table,
+        ) from error
 
 
 def from_pandas(frame: Any, table: str) -> pa.Table:  # noqa: ANN401 - a frame of an optional package

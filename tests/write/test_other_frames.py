@@ -1,0 +1,60 @@
+"""Data of other libraries that has one meaning: categories, lazy frames and dicts of columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lw.FileStoreTable:
+    catalog = lw.CatalogFactory.create({"warehouse": tmp_path})
+    catalog.create_database("d")
+    catalog.create_table("d.t", pa.schema({"c": pa.string(), "l": pa.list_(pa.string())}))
+    return catalog.get_table("d.t")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pl.DataFrame({"c": pl.Series(["a", None, "b"], dtype=pl.Categorical)}),
+        pl.DataFrame({"c": pl.Series(["a", None, "b"], dtype=pl.Enum(["b", "a"]))}),
+        pl.DataFrame({"c": ["a", None, "b"]}).lazy(),
+        pl.DataFrame({"c": pl.Series(["a", None, "b"], dtype=pl.Categorical)}).lazy(),
+        pd.DataFrame({"c": pd.Categorical(["a", None, "b"])}),
+        pd.DataFrame({"c": pd.array(["a", None, "b"], dtype="string")}),
+        {"c": ["a", None, "b"]},
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_text_of_other_kinds(table: lw.FileStoreTable, data: object) -> None:
+    assert lw.write_table(data, table).rows == 3  # type: ignore[arg-type]
+    assert lw.read_table(table, columns="c")["c"].to_pylist() == ["a", None, "b"]
+
+
+def test_categories_inside_lists(table: lw.FileStoreTable) -> None:
+    inside = pl.Series([["a", "b"], None, []], dtype=pl.List(pl.Categorical))
+    lw.write_table(pl.DataFrame({"l": inside}), table)
+    assert lw.read_table(table)["l"].to_pylist() == [["a", "b"], None, []]
+
+
+def test_what_has_no_meaning_names_the_column(table: lw.FileStoreTable) -> None:
+    for wrong in ({"c": ["a"], "l": []}, {"c": object()}, pd.DataFrame({"c": ["a", 1, object()]})):
+        with pytest.raises(lw.InvalidInputError, match=r"d\.t.*(c|equal length)"):
+            lw.write_table(wrong, table)  # type: ignore[arg-type]
+    assert table.snapshot() is None
+
+
+def test_messages_of_filters(table: lw.FileStoreTable) -> None:
+    with pytest.raises(lw.InvalidInputError, match="text stands in single quotes: 'a'"):
+        lw.read_table(table, filter='c = "a"')
+    with pytest.raises(lw.InvalidInputError, match="the function 'lower' cannot be used"):
+        lw.read_table(table, filter="lower(c) = 'a'")
+    with pytest.raises(lw.ColumnNotExistException, match="did you mean 'c'"):
+        lw.read_table(table, filter="C = 'a'")

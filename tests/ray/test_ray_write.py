@@ -438,3 +438,12 @@ def test_one_call_writes_datasets_with_the_workers(tmp_path: Path) -> None:
             with pytest.raises(InvalidInputError, match=r"write_ray.*to_arrow_refs"):
                 call(cast("Any", _dataset()))
     assert table.store.snapshots.latest_id() == first.snapshot_id
+
+
+def test_an_upsert_never_takes_away_columns_that_the_dataset_lacks(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
+    write_table(_dataset(), table, "upsert")
+    with pytest.raises(UnsupportedError, match=r"lacks 'day', 'text'.*give all columns"):
+        write_table(_dataset(_ROWS.select(["id", "n"])), table, "upsert")
+    assert write_table(ray.data.from_items([]), table, "upsert").rows == 0
+    assert table.store.snapshots.latest_id() == 1

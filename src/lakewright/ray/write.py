@@ -120,8 +120,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     publication = new_publication(mode, partitions=partitions, run=run)
     if schema_mode == "merge":
         target = merged_table(target, _fetched_schema(dataset))
-    if mode == "upsert":
-        refuse_lookup(target, _fetched_schema(dataset).names)
+    if mode == "upsert" and (columns := _fetched_schema(dataset).names):  # a dataset without blocks has none
+        refuse_lookup(target, columns)
     return _write(dataset, new_job(target, mode, partitions=partitions), publication, manner)
 
 

@@ -282,10 +282,14 @@ def _upserted(
     report: Callable[[int, int], None],
 ) -> CommitResult:
     """Upsert rows that lack columns, which stay as they are in the rows that are there."""
-    parts = list(batches)
+    parts: list[pa.Table | pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        parts.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        report(rows, size)
     with naming(table.name):
         done = upsert(table.store, parts, job=run)
-    report(sum(part.num_rows for part in parts), sum(part.nbytes for part in parts))
     if done.replayed and done.snapshot_id is not None:
         return earlier_result(table.store, table.store.snapshots.get(done.snapshot_id))
     return CommitResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions)

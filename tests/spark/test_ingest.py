@@ -641,3 +641,14 @@ def test_an_upsert_keeps_the_columns_that_the_source_lacks(
         (1, "one", Decimal("2.00")),
         (2, None, Decimal("3.00")),
     ]
+
+
+def test_sources_of_an_upsert_that_differ_in_their_columns_are_refused(
+    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
+) -> None:
+    (tmp_path / "names.csv").write_text("id,name\n1,tea\n")
+    (tmp_path / "prices.csv").write_text("id,price\n1,5.00\n")
+    sources = [str(tmp_path / "names.csv"), str(tmp_path / "prices.csv")]
+    with pytest.raises(lw.InvalidInputError, match="ingest them one after the other"):
+        load(sources, "d.new", catalog=catalog, mode="upsert", create=True, primary_key=["id"])
+    assert catalog.list_tables("d") == []  # refused before the table was made

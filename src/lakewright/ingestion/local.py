@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from lakewright.calls import write_table
+from lakewright.calls import ProgressCallback, write_table
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.compact.job import RunTasks
 from lakewright.distributed import WriteResult
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import UnsupportedError
 from lakewright.ingestion import files
 from lakewright.ingestion.files import JsonBlock, Skipped, TextFormat
 from lakewright.ingestion.plan import Call, IngestResult, Target, find_target, make_call
@@ -53,6 +53,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     bad_rows: str | None = None,
     job_id: str | None = None,
     dry_run: bool = False,
+    progress: bool | ProgressCallback | None = None,
     say: Callable[[str], None] | None = None,
 ) -> IngestResult:
     r"""Load local files or tables, fit them to a table, write them in this process and commit once.
@@ -90,13 +91,14 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     )
     where = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
     find = partial(find_sources, source, format=format, catalog=where)
-    return run(LocalEngine(), find_target(table, where, create=create), call, find)
+    return run(LocalEngine(progress), find_target(table, where, create=create), call, find)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
     """Reads and writes in this process."""
 
+    progress: bool | ProgressCallback | None = None
     compactions: RunTasks | None = None
 
     def open(self, source: Source, call: Call) -> Sequence[Opened]:
@@ -134,28 +136,15 @@ class LocalEngine:
         self, table: FileStoreTable, parts: Sequence[tuple[Opened, Conversion]], call: Call, bad: BadRows
     ) -> Written:
         """Write the rows of all sources and commit them once."""
-        batches = chain.from_iterable(_rows(opened, conversion, bad) for opened, conversion in parts)
-        return write_batches(batches, [conversion.schema for _, conversion in parts], table, call)
-
-
-def write_batches(
-    batches: Iterable[pa.Table], schemas: Sequence[pa.Schema], table: FileStoreTable, call: Call
-) -> Written:
-    """Write rows in this process, and commit them once."""
-    names = [set(schema.names) for schema in schemas]
-    if call.mode == "upsert" and any(one != names[0] for one in names):
-        raise InvalidInputError(
-            f"{table.name}: the sources differ in their columns, and an upsert leaves those that a row lacks as they "
-            "are; ingest them one after the other",
-            table=table.name,
+        whole = pa.unify_schemas([conversion.schema for _, conversion in parts])
+        keys = Keys(table.primary_keys)
+        rows = chain.from_iterable(_rows(opened, conversion, bad) for opened, conversion in parts)
+        noted = (batch for part in rows for batch in keys.note(_filled(part, whole)).to_batches())
+        reader = pa.RecordBatchReader.from_batches(whole, noted)
+        done = write_table(
+            reader, table, call.mode, partitions=call.replaced, job_id=call.job_id, progress=self.progress
         )
-    whole = pa.unify_schemas(schemas)
-    keys = Keys(table.primary_keys)
-    noted = (batch for rows in batches for batch in keys.note(_filled(rows, whole)).to_batches())
-    reader = pa.RecordBatchReader.from_batches(whole, noted)
-    done = write_table(reader, table, call.mode, partitions=call.replaced, job_id=call.job_id)
-    facts = (done.snapshot_id, done.rows, done.files, done.bytes, done.seconds, done.partitions)
-    return Written(WriteResult(*facts, tasks=1, way=_WAY, replayed=done.replayed), keys.duplicates())
+        return Written(WriteResult(**asdict(done), tasks=1, way=_WAY), keys.duplicates())
 
 
 def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -120,6 +120,7 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     _check_constants(target.name, target.known, call.wish)
     check_renames([[f.name for f in one.fields] for one in opened], call.wish)
     fits = [_fit(one, target, call.wish) for one in opened]
+    _check_alike(target, fits, call)
     added = _added(opened, fits, call)
     fields = (*target.known.fields, *added)
     parts = [(one, _conversion(one, found, fields, target, call)) for one, found in zip(opened, fits, strict=True)]
@@ -262,6 +263,17 @@ def _fit(one: Opened, target: Target, wish: Wish) -> Fit:
     schema = target.known
     keys = {*schema.primary_keys, *schema.partition_keys} if schema.primary_keys else set[str]()
     return fit([f.name for f in one.fields], schema.fields, keys, wish, name=target.name)
+
+
+def _check_alike(target: Target, fits: Sequence[Fit], call: Call) -> None:
+    """Refuse sources of an upsert that differ in their columns: a column that a row lacks stays as it is."""
+    columns = [{*(to for _, to in one.pairs), *one.constants} for one in fits]
+    if call.mode == "upsert" and any(one != columns[0] for one in columns):
+        raise InvalidInputError(
+            f"{target.name}: the sources differ in their columns, and an upsert leaves those that a row lacks as they "
+            "are; ingest them one after the other",
+            table=target.name,
+        )
 
 
 def _conversion(one: Opened, found: Fit, fields: Sequence[DataField], target: Target, call: Call) -> Conversion:

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from lakewright.calls import ProgressCallback
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.compact.job import RunTasks
-from lakewright.errors import UnsupportedError
-from lakewright.ingestion.local import LOCAL_BYTES_MAX, write_batches
+from lakewright.ingestion.local import LOCAL_BYTES_MAX
 from lakewright.ingestion.plan import Call, IngestResult, Target, find_target, make_call
 from lakewright.ingestion.rows import BadRows, Conversion
 from lakewright.ingestion.run import Opened, Written, run
@@ -29,7 +28,6 @@ from lakewright.spark.load import LOAD_SETTINGS, SparkOpened, bad_rows, column, 
 from lakewright.spark.session import settings
 from lakewright.spark.write import write_table
 from lakewright.table import FileStoreTable
-from lakewright.update.upsert import needs_lookup
 from lakewright.write.writer import WriteJob
 
 # Without the last one Spark parses no times of day.
@@ -69,8 +67,6 @@ class SparkEngine:
                 found = chain.from_iterable(bad_rows(_own(opened), conversion) for opened, conversion in parts)
                 while rows := list(islice(found, _BAD_AT_ONCE)):
                     bad.take(rows)
-            if call.mode == "upsert" and needs_lookup(table.store, frame.columns):
-                return _looked_up(frame, table, parts, call)
             result = write_table(
                 frame,
                 table,
@@ -82,20 +78,6 @@ class SparkEngine:
                 distribution=self.distribution,
             )
         return Written(result, _duplicates(frame, table.primary_keys, parts))
-
-
-def _looked_up(
-    frame: DataFrame, table: FileStoreTable, parts: Sequence[tuple[Opened, Conversion]], call: Call
-) -> Written:
-    """Upsert rows that lack columns, which rows that are there keep: the driver looks them up."""
-    if any(one.source.bytes is None or one.source.bytes > LOCAL_BYTES_MAX for one, _ in parts):
-        raise UnsupportedError(
-            f"{table.name}: the sources lack columns, which an upsert leaves as they are, and are too large for the "
-            "driver to look the rows up; bring all columns, or use the mode append, which fills them with null",
-            table=table.name,
-        )
-    rows = frame.toArrow()
-    return write_batches([rows], [rows.schema], table, call)
 
 
 def _own(opened: Opened) -> SparkOpened:

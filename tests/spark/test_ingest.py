@@ -381,7 +381,7 @@ def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.File
         ({"types": {"nix": "INT"}}, "there is no column 'nix' to give a type"),
         ({"types": {"id": "BIGGER"}}, "BIGGER"),
         ({"mode": "upsert"}, "has no primary key"),
-        ({"schema_mode": "nix"}, "schema_mode 'nix'"),
+        ({"schema_mode": "nix"}, "schema_mode takes one of 'merge', not 'nix'"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(

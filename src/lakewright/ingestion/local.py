@@ -58,15 +58,14 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
 ) -> IngestResult:
     r"""Load local files or tables, fit them to a table, write them in this process and commit once.
 
-    `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), or several of these.
-    `lakewright.spark.ingest` does the same with Spark's workers. The page on ingest says what each argument does.
+    `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), or several of these;
+    `lakewright.spark.ingest` takes the same arguments, which the page on ingest explains.
 
     >>> import tempfile, pathlib, lakewright as lw
-    >>> place = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (place / "a.csv").write_text("id,code,price\n1,007,9.50\n2,008,3.00\n")
-    >>> catalog = lw.CatalogFactory.create({"warehouse": str(place / "warehouse")})
-    >>> lw.ingest(place / "a.csv", "d.t", catalog=catalog, create=True, primary_key=["id"]).rows
-    2
+    >>> place = pathlib.Path(tempfile.mkdtemp(), "a.csv")
+    >>> _ = place.write_text("id,code,price\n1,007,9.50\n2,008,3.00\n")
+    >>> catalog = lw.CatalogFactory.create({"warehouse": str(place.parent)})
+    >>> _ = lw.ingest(place, "d.t", catalog=catalog, create=True, primary_key=["id"])
     >>> [str(field.type) for field in catalog.get_table("d.t").fields]
     ['BIGINT NOT NULL', 'STRING', 'DECIMAL(18, 2)']
     """

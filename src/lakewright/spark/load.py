@@ -156,6 +156,12 @@ def _open_csv(
 ) -> SparkOpened:
     if not names:
         raise InvalidInputError(f"the csv source {source.name!r} has no header line: it is empty", source=source.name)
+    if twice := [name for name in names if list(names).count(name) > 1]:
+        raise InvalidInputError(
+            f"the csv source {source.name!r} has two columns named {twice[0]!r}; rename or drop one",
+            source=source.name,
+            column=twice[0],
+        )
     small = bool(source.local) and all(file.bytes <= _ONE_TASK_BYTES for file in source.local)
     options = {
         "header": str(header).lower(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import cast
 
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
@@ -12,6 +13,7 @@ from lakewright.distributed import WriteResult
 from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
 from lakewright.ingestion.columns import Change, Wish
 from lakewright.metadata.store import TableStore
+from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, TableSchema
 from lakewright.spec.types import parse_type, with_nullable
@@ -82,33 +84,42 @@ def make_call(  # noqa: PLR0913 - each argument is one choice of the caller
     say: Callable[[str], None] | None = None,
 ) -> Call:
     """Return the choices of a caller as one value, with types that are types."""
-    for dtype in (types or {}).values():
+    said = _texts("types", types)
+    for dtype in said.values():
         parse_type(dtype)
+    given = _texts("reader_options", reader_options)
+    no_header = given.pop("header", "true").lower() == "false"
     wish = Wish(
-        columns=None if columns is None else tuple(columns),
-        renames=dict(renames or {}),
-        constants=dict(partitions or {}),
-        ignore_extra=ignore_extra,
+        columns=arguments.optional(arguments.names, "columns", columns),
+        renames=_texts("renames", renames),
+        constants=_texts("partitions", partitions),
+        ignore_extra=arguments.flag("ignore_extra", ignore_extra),
         add_extra=schema_mode == "merge",
         keys_only=mode == "delete",
         keeps=mode == "upsert",
     )
-    given = dict(reader_options or {})
-    no_header = given.pop("header", "true").lower() == "false"
-    creation = Creation(tuple(primary_key), tuple(partition_by), dict(options or {})) if create else Creation()
+    creation = Creation(
+        arguments.names("primary_key", primary_key),
+        arguments.names("partition_by", partition_by),
+        _texts("options", options),
+    )
     return Call(
         mode,
         wish,
-        creation,
-        dict(types or {}),
+        creation if arguments.flag("create", create) else Creation(),
+        said,
         given,
-        header and not no_header,
+        arguments.flag("header", header) and not no_header,
         schema_mode,
-        bad_rows,
-        job_id,
-        dry_run,
-        say,
+        arguments.optional(arguments.path, "bad_rows", bad_rows),
+        arguments.optional(arguments.text, "job_id", job_id),
+        arguments.flag("dry_run", dry_run),
+        None if say is None else cast("Callable[[str], None]", arguments.function("say", say)),
     )
+
+
+def _texts(argument: str, value: object) -> dict[str, str]:
+    return {} if value is None else arguments.text_map(argument, value)
 
 
 # ---- what is reported ------------------------------------------------------------------------------------------------
@@ -282,8 +293,9 @@ class Target:
 
 def find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, *, create: bool) -> Target:
     """Return the table that a call names, or with `create` the place for it."""
-    if not isinstance(table, str):
+    if isinstance(table, FileStoreTable):
         return Target(table.name, table)
+    table = arguments.path("table", table)
     if "/" in table or catalog is None:
         try:
             return Target(table, open_table(table, {} if catalog is None else catalog.options))

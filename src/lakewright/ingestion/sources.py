@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
 from lakewright.table import FileStoreTable
 
@@ -83,7 +84,7 @@ def find_sources(
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not several:
         raise InvalidInputError("there is no source: give a file, a directory, a pattern, a table or a frame")
-    wanted = None if format is None else _known_format(format)
+    wanted = None if format is None else _known_format(arguments.text("format", format))
     return [_find(one, wanted, catalog) for one in several]
 
 
@@ -103,7 +104,7 @@ def _find(given: Given, wanted: str | None, catalog: FileSystemCatalog | None) -
         case FileStoreTable():
             return Source(given.name, TABLE, table=given)
         case str() | os.PathLike():
-            return _find_text(os.fspath(given), wanted, catalog)
+            return _find_text(arguments.path("source", given), wanted, catalog)
         case _:
             raise InvalidInputError(
                 f"a {type(given).__name__} is no source: give a path, a pattern, a table or a Spark frame; write "

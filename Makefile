@@ -26,7 +26,7 @@ types: $(VENV)/.made
 	$(BIN)/mypy
 
 unit: $(VENV)/.made $(PEERS)/.made
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto
 
 interop-java: $(VENV)/.made target/java/.made
 	$(BIN)/python -m pytest tests/interop/java

@@ -143,7 +143,8 @@ def test_errors_arrive_as_ours_and_leave_nothing(seen: dict[str, Any]) -> None:
 def test_rows_are_changed(seen: dict[str, Any], name: str) -> None:
     rows = [[2, "d0", 1], [3, "d1", 5], [4, "d0", 1], [5, "d1", 9], [6, "d0", 9], [7, "d1", 4], [8, "d0", 4]]
     assert seen["changes"][name] == rows
-    assert seen["changes"][f"{name}: counts"] == [2, 1, 1, 2, 2]
+    # An upsert of whole rows by their key looks nothing up, so nobody knows how many of them were there.
+    assert seen["changes"][f"{name}: counts"] == [2, 1, 1, 2, 2 if name == "changed" else None]
 
 
 def test_the_server_finds_the_format_and_sql_reads_views(seen: dict[str, Any]) -> None:

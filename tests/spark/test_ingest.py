@@ -216,21 +216,26 @@ def test_csv_is_read_with_the_types_of_the_table(load: Load, orders: lw.FileStor
     assert [line.strip() for line in said[2:]] == _changes(result)
 
 
+WRONG: list[tuple[dict[str, str], str]] = [
+    ({"a.csv": "id,price\n1,cheap\n"}, r"a.csv.*'price' cannot take 'cheap' as DECIMAL\(10, 2\): .*not a number"),
+    ({"a.csv": "id,price\n1\n"}, r"a.csv.* fields"),
+    ({"a.csv": "id,price\n,1\n"}, r"a.csv.*'id' cannot take None.*NOT NULL"),
+    ({"a.csv": "id,price\n1,1.005\n"}, "'price' cannot take '1.005'.*digits would be lost"),
+    ({"a.csv": "id,day\n1,2026-02-30\n"}, "'day' cannot take '2026-02-30'"),
+    ({"a.csv": "id\n9223372036854775808\n"}, "'id' cannot take '9223372036854775808'.*out of range"),
+    ({"a.jsonl": '{"id": 1, "price": 1.234}\n'}, "'price' cannot take '1.234'.*digits would be lost"),
+    ({"a.jsonl": '{"id": "x"}\n'}, "a.jsonl.*'id' cannot take 'x'"),
+    ({"a.jsonl": '{"id": 1}\n{"id": 2\n'}, "a.jsonl"),
+    ({"a.csv": ""}, "has no header line"),
+    ({"a.csv": "id,id\n1,2\n"}, "two columns named 'id'"),
+]
+
+
+# A job that fails takes Spark ten seconds, and it is the same code that refuses a value: a few are enough there.
 @pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"a.csv": "id,price\n1,cheap\n"}, r"a.csv.*'price' cannot take 'cheap' as DECIMAL\(10, 2\): .*not a number"),
-        ({"a.csv": "id,price\n1\n"}, r"a.csv.* fields"),
-        ({"a.csv": "id,price\n,1\n"}, r"a.csv.*'id' cannot take None.*NOT NULL"),
-        ({"a.csv": "id,price\n1,1.005\n"}, "'price' cannot take '1.005'.*digits would be lost"),
-        ({"a.csv": "id,day\n1,2026-02-30\n"}, "'day' cannot take '2026-02-30'"),
-        ({"a.csv": "id\n9223372036854775808\n"}, "'id' cannot take '9223372036854775808'.*out of range"),
-        ({"a.jsonl": '{"id": 1, "price": 1.234}\n'}, "'price' cannot take '1.234'.*digits would be lost"),
-        ({"a.jsonl": '{"id": "x"}\n'}, "a.jsonl.*'id' cannot take 'x'"),
-        ({"a.jsonl": '{"id": 1}\n{"id": 2\n'}, "a.jsonl"),
-        ({"a.csv": ""}, "has no header line"),
-        ({"a.csv": "id,id\n1,2\n"}, "two columns named 'id'"),
-    ],
+    ("load", "files", "message"),
+    [*(("local", *case) for case in WRONG), *(("spark", *WRONG[at]) for at in (0, 1, 7, 9, 10))],
+    indirect=["load"],
 )
 def test_wrong_records_are_errors_and_nothing_is_committed(
     load: Load, orders: lw.FileStoreTable, tmp_path: Path, files: dict[str, str], message: str

@@ -25,7 +25,7 @@ from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.filters import Filter
 from lakewright.spec.schema import TableSchema
-from lakewright.spec.types import AtomicType, DataField, DataType
+from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataType
 from lakewright.table import FileStoreTable
 from lakewright.update.upsert import check_same_columns, needs_lookup, upsert
 from lakewright.write.builder import BatchWriteBuilder
@@ -35,7 +35,6 @@ from lakewright.write.once import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
 
 _MODES = ("append", "overwrite", "upsert", "delete")
-_WIDTHS = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +375,7 @@ def _is_wider(new: DataType, old: DataType) -> bool:
     if not isinstance(new, AtomicType) or not isinstance(old, AtomicType):
         return False
     if new.root != old.root:
-        return any(old.root in order and new.root in order[order.index(old.root) + 1 :] for order in _WIDTHS)
+        return any(old.root in order and new.root in order[order.index(old.root) + 1 :] for order in WIDENED_BY_KIND)
     sizes = [(t.length, t.precision - t.scale, t.scale) for t in (old, new)]
     return sizes[0] != sizes[1] and all(small <= large for small, large in zip(*sizes, strict=True))
 

@@ -29,7 +29,7 @@ from lakewright.spec.arrow import to_arrow_field
 from lakewright.spec.schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.supported import check_supported_for_write
 from lakewright.spec.types import (
-    INTEGER_BITS,
+    WIDENED_BY_KIND,
     ArrayType,
     AtomicType,
     DataField,
@@ -42,8 +42,6 @@ from lakewright.spec.types import (
 )
 from lakewright.spec.values import cast_text
 from lakewright.table import FileStoreTable
-
-_WIDTHS = (tuple(INTEGER_BITS), ("FLOAT", "DOUBLE"))
 
 
 class Opened(Protocol):
@@ -220,7 +218,7 @@ def _common(known: DataType, found: DataType, column: str, one: Opened, *, text:
     if known == found:
         return known
     if isinstance(known, AtomicType) and isinstance(found, AtomicType):
-        for order in _WIDTHS:
+        for order in WIDENED_BY_KIND:
             if known.root in order and found.root in order:
                 return max(known, found, key=lambda dtype: order.index(dtype.root))
         if text:

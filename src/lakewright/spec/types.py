@@ -30,6 +30,7 @@ FRACTION_MAX = 9
 SYSTEM_FIELD_ID_MIN = 1073741823  # ids from here on belong to the format itself
 
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}  # from narrow to wide
+WIDENED_BY_KIND = (tuple(INTEGER_BITS), ("FLOAT", "DOUBLE"))  # a type holds every value of those before it
 FLOAT_ROOTS = frozenset({"FLOAT", "DOUBLE"})
 TEXT_ROOTS = frozenset({"CHAR", "VARCHAR"})
 BINARY_ROOTS = frozenset({"BINARY", "VARBINARY"})

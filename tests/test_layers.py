@@ -17,7 +17,7 @@ import lakewright as lw
 
 SOURCE = Path(__file__).parent.parent / "src" / "lakewright"
 FLOORS = [
-    "errors",
+    "errors version",
     "spec",
     "storage formats",
     "metadata lsm",

@@ -59,6 +59,7 @@ from lakewright.update.builder import (
 from lakewright.update.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.values import lit, source_col, target_col
+from lakewright.version import __version__
 from lakewright.write.builder import (
     BatchTableWrite,
     BatchWriteBuilder,
@@ -68,8 +69,6 @@ from lakewright.write.builder import (
     StreamWriteBuilder,
     TableWrite,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AlreadyExistsError",

@@ -23,6 +23,7 @@ from lakewright.cli.output import Output, fail
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
 from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
 from lakewright.errors import LakewrightError
+from lakewright.version import __version__
 
 COMMANDS = (INGEST, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS)
 
@@ -61,6 +62,7 @@ def _said(error: Exception) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = argparse.ArgumentParser(prog="lakewright", description="Apache Paimon tables from the command line.")
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="name", metavar="COMMAND", required=True)
     shared = common()
     for command in COMMANDS:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 from uuid import UUID
 
@@ -23,15 +22,11 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot
+from lakewright.version import __version__
 
 T = TypeVar("T")
 _MARKER_TRIES_MAX = 5
 _HIGHEST_NUMBER = "sequence.generation.max-sequence-number"
-
-try:
-    WRITER_VERSION = f"lakewright-{version('lakewright')}"
-except PackageNotFoundError:  # run from a source tree that was never installed
-    WRITER_VERSION = "lakewright"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +161,7 @@ class Drafts:
             commit_kind=intent.kind,
             time_millis=self.world.clock(),
             uuid=self.world.new_uuid(),
-            writer_version=WRITER_VERSION,
+            writer_version=f"lakewright-{__version__}",
             total_record_count=delta_rows + (0 if base is None else base.total_record_count or 0),
             delta_record_count=delta_rows,
             changelog_record_count=None if changelog_list is None else record_count(plan.change.changelog),

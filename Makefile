@@ -9,7 +9,7 @@ SPARKS := 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test lint types unit interop-java interop-s3 soak clean
+.PHONY: demo test lint types unit interop-java interop-s3 soak release clean
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -65,6 +65,13 @@ $(RAYS:%=.venvs/ray-%/.made): .venvs/ray-%/.made: pyproject.toml
 	.venvs/ray-$*/bin/python -m pip install --quiet --upgrade pip
 	.venvs/ray-$*/bin/python -m pip install --quiet --editable '.[dev]' 'ray[data]==$*.*' 'pandas<3'
 	touch $@
+
+# Wheel and sdist into dist/, checked and tried in an environment of their own. Uploading them is up to a person.
+release: $(VENV)/.made
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m pytest -s tests/release
 
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
@@ -129,4 +136,4 @@ target/minio/bin/minio:
 	GOBIN=$(CURDIR)/target/minio/bin go install github.com/minio/minio@latest
 
 clean:
-	rm -rf $(VENV) .venvs target .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venvs target dist .mypy_cache .ruff_cache .hypothesis

@@ -64,7 +64,7 @@ class Lakewright:
     def __init__(self, spark: SparkSession, warehouse: str) -> None:
         self._lakewright = __import__("lakewright")
         self._verbs = __import__("lakewright.spark", fromlist=["spark"])
-        self._losers = __import__("lakewright.spark.losers", fromlist=["losers"])
+        self._losers = __import__("lakewright.spark.read.losers", fromlist=["losers"])
         self._spark = spark
         self._catalog = self._lakewright.CatalogFactory.create({"warehouse": warehouse})
         self._catalog.create_database("d", ignore_if_exists=True)

@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 import lakewright as lw
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 
 COLUMNS = pa.schema(
     [
@@ -57,7 +57,7 @@ def make_table(root: str, name: str, **schema: object) -> lw.FileStoreTable:
 
 def answers(root: str, tasks: int, path: str) -> None:
     """Make what Spark would bring home: rows with the messages of tasks, each with a file in four partitions."""
-    from lakewright.distributed import pack  # noqa: PLC0415 - processes that only count need none of it
+    from lakewright.distributed.protocol import pack  # noqa: PLC0415 - processes that only count need none of it
     from lakewright.write.writer import WriteJob  # noqa: PLC0415
 
     table = make_table(root, "driver", partition_keys=["day"])
@@ -95,8 +95,8 @@ def _copied(table: lw.FileStoreTable, message: CommitMessage, stem: str) -> Comm
 
 def drive(path: str) -> None:
     """Take the answers from the hands of Spark to a snapshot, and print what that took."""
-    from lakewright.distributed import Publication, Written, checked, publish  # noqa: PLC0415
-    from lakewright.spark.jobs import _complete, _joined  # noqa: PLC0415
+    from lakewright.distributed.protocol import Publication, Written, checked, publish  # noqa: PLC0415
+    from lakewright.spark.jobs.run import _complete, _joined  # noqa: PLC0415
 
     shape = Row("task", "attempt", "retry", "piece", "pieces", "payload", "error")
     marks = {"start": resident()}
@@ -139,8 +139,8 @@ def work(case: str, root: str, rows: int, partitions: int) -> None:
     """Write rows into many partitions, and print the peak of every Python worker."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody writes it
 
-    from lakewright.spark.session import local_session  # noqa: PLC0415
-    from lakewright.spark.write import write_table  # noqa: PLC0415
+    from lakewright.spark.calls import write_table  # noqa: PLC0415
+    from lakewright.spark.jobs.session import local_session  # noqa: PLC0415
 
     keyed = case == "primary key"
     table = make_table(

@@ -25,8 +25,8 @@ import pytest
 import zstandard
 
 import lakewright as lw
-from lakewright.formats import parquet_pages
 from lakewright.formats.open import open_reader
+from lakewright.formats.parquet import pages as parquet_pages
 from lakewright.metadata import snapshots
 from lakewright.spec.types import AtomicType, DataField
 from support.damage import (

@@ -24,11 +24,11 @@ from hypothesis import HealthCheck, given, settings
 
 import lakewright as lw
 from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.commit.java_message import encode_java
-from lakewright.commit.message import VERSION
+from lakewright.commit.message.java import encode_java
+from lakewright.commit.message.message import VERSION
 from lakewright.metadata.store import TableStore
-from lakewright.read.java_split import from_java, to_java
-from lakewright.read.split import DataSplit, DeletionFile
+from lakewright.read.splits.java import from_java, to_java
+from lakewright.read.splits.split import DataSplit, DeletionFile
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import Snapshot, tag_to_json, to_json
@@ -556,7 +556,7 @@ def test_pickled_messages_and_splits_run_nothing(world: World) -> None:
     """What is unpickled of ours is a frame that is checked; its parts are text and numbers."""
     for value in (_message(world), _splits(world)[0]):
         maker, arguments = value.__reduce__()[:2]
-        assert maker.__module__ in {"lakewright.commit.message", "lakewright.read.split"}
+        assert maker.__module__ in {"lakewright.commit.message.message", "lakewright.read.splits.split"}
         assert [type(argument) for argument in arguments] == [bytes]  # type: ignore[attr-defined]
         assert maker(*arguments) == value  # type: ignore[operator, misc]
         with pytest.raises(lw.InvalidMessageError):

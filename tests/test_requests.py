@@ -11,7 +11,7 @@ import pytest
 import lakewright as lw
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.publish import Outcome, SnapshotFiles
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.object import ObjectStorage

@@ -28,7 +28,7 @@ import pytest
 
 import lakewright as lw
 from lakewright import FileStoreTable, LakewrightError
-from lakewright.spec.moves import Position
+from lakewright.spec.schema.moves import Position
 from lakewright.write.once import JobRun
 
 _SECONDS_MAX = 30

@@ -5,7 +5,7 @@ from lakewright.catalog.filesystem import CatalogFactory, Database, FileSystemCa
 from lakewright.catalog.listing import PagedList, Partition
 from lakewright.catalog.open import open_table
 from lakewright.catalog.system import SystemTable
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit, CommitResult, StreamTableCommit, TableCommit
 from lakewright.errors import (
     AlreadyExistsError,
@@ -35,20 +35,20 @@ from lakewright.errors import (
 from lakewright.ingestion.local import ingest
 from lakewright.ingestion.plan import IngestResult
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
+from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.read.explain import ExplainResult
-from lakewright.read.split import DataSplit
-from lakewright.read.stream import StreamReadBuilder, StreamScan
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.moves import Move
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
-from lakewright.spec.predicate import Predicate, PredicateBuilder
-from lakewright.spec.schema import Schema, TableSchema
+from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.moves import Move
+from lakewright.spec.schema.table_schema import Schema, TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
-from lakewright.table import FileStoreTable
-from lakewright.update.builder import (
+from lakewright.table.table import FileStoreTable
+from lakewright.table.update_builder import (
     BatchTableUpdate,
     ShardTableUpdator,
     StreamTableUpdate,
@@ -56,11 +56,7 @@ from lakewright.update.builder import (
     WhenMatched,
     WhenNotMatched,
 )
-from lakewright.update.merge import MergeBuilder
-from lakewright.update.result import UpdateResult
-from lakewright.update.values import lit, source_col, target_col
-from lakewright.version import __version__
-from lakewright.write.builder import (
+from lakewright.table.write_builder import (
     BatchTableWrite,
     BatchWriteBuilder,
     PostponeFixedBucketBatchTableWrite,
@@ -69,6 +65,10 @@ from lakewright.write.builder import (
     StreamWriteBuilder,
     TableWrite,
 )
+from lakewright.update.merge.merge import MergeBuilder
+from lakewright.update.result import UpdateResult
+from lakewright.update.values import lit, source_col, target_col
+from lakewright.version import __version__
 
 __all__ = [
     "AlreadyExistsError",

@@ -22,15 +22,15 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Moment, Path
 from lakewright.spec.arrow import from_arrow_schema
-from lakewright.spec.evolution import SchemaChange
-from lakewright.spec.filters import Filter
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataType
-from lakewright.table import FileStoreTable
-from lakewright.update.upsert import check_same_columns, needs_lookup, upsert
-from lakewright.write.builder import BatchWriteBuilder
-from lakewright.write.frames import RayDataset, engine_verb
-from lakewright.write.kinds import kind_column
+from lakewright.table.table import FileStoreTable
+from lakewright.table.write_builder import BatchWriteBuilder
+from lakewright.update.merge.upsert import check_same_columns, needs_lookup, upsert
+from lakewright.write.input.frames import RayDataset, engine_verb
+from lakewright.write.input.kinds import kind_column
 from lakewright.write.once import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
 

@@ -13,8 +13,8 @@ import pytest
 import lakewright as lw
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.metadata.schemas import Schemas
-from lakewright.spec.schema import TableSchema
-from lakewright.spec.type_changes import Cast, cast_between, keeps_all_values
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.schema.type_changes import Cast, cast_between, keeps_all_values
 from lakewright.spec.types import parse_type
 from lakewright.spec.values import to_array
 from support.values import SCALARS

@@ -13,12 +13,12 @@ from lakewright.commit.changes import (
     compact_change,
     record_count,
 )
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, overwrite_change, replaced_by_files, replaced_by_spec
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, HASH, IndexFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
-from lakewright.spec.rows import encode_row
+from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.snapshot import CommitKind
 from lakewright.spec.types import AtomicType, DataField
 from support.commits import data_file

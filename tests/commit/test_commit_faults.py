@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidInputError
 from lakewright.maintenance.orphans import DAY_MILLIS, remove_orphans
 from lakewright.metadata.store import TableStore

@@ -10,7 +10,7 @@ import pytest
 
 from lakewright.commit import replay
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,

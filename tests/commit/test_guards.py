@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakewright.commit.changes import guards_of
-from lakewright.commit.message import CommitMessage, guarded
+from lakewright.commit.message.message import CommitMessage, guarded
 from lakewright.errors import CommitConflictError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS, DeletionRange, IndexFile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, InvalidMessageError
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
@@ -23,8 +23,8 @@ from lakewright.spec.datafile import (
     IndexFile,
 )
 from lakewright.spec.manifest import DELETE
-from lakewright.spec.rows import encode_row
-from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.schema.table_schema import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.storage.layout import Layout

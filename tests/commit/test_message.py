@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.commit.java_message import FileChanges
-from lakewright.commit.message import MAGIC, VERSION, CommitMessage, guarded
-from lakewright.commit.message_body import MESSAGE_MEMBERS
+from lakewright.commit.message.body import MESSAGE_MEMBERS
+from lakewright.commit.message.java import FileChanges
+from lakewright.commit.message.message import MAGIC, VERSION, CommitMessage, guarded
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
-from lakewright.spec.rows import encode_row
+from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
 from support.facts import LONGS, NAMES, NATURALS, TEXTS, data_file, data_files, index_files, text_partition

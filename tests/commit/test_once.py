@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.publish import Outcome, SnapshotFiles
 from lakewright.metadata.store import TableStore
 from lakewright.spec.snapshot import CommitKind, Snapshot

@@ -14,7 +14,7 @@ import pytest
 
 from lakewright.commit.changes import copy_name, origin_name
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage, snapshot_name
+from lakewright.commit.message.message import CommitMessage, snapshot_name
 from lakewright.commit.publish import Outcome, Unknown
 from lakewright.commit.renumber import Floors
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidMessageError
@@ -23,8 +23,8 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.spec.datafile import COMPACT, EMPTY_ROW
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.testing.storage import FaultyStorage
-from lakewright.write.builder import BatchWriteBuilder
 from support.commits import Hooked, metadata_names, used_metadata_names
 from support.keyed_tables import keyed_store
 

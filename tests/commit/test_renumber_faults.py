@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidInputError
 from lakewright.maintenance.orphans import remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import Schema, new_table_schema
 from lakewright.storage.layout import Layout
+from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.testing.enumerator import SIX_FAULTS
 from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
-from lakewright.write.builder import BatchWriteBuilder
 
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int64())])
 DAY_MILLIS = 24 * 60 * 60 * 1000

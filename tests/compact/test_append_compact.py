@@ -21,16 +21,16 @@ from lakewright.compact.vectors import fold_vectors
 from lakewright.errors import CommitConflictError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
+from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.projection import ROW_TRACKING_FIELDS
-from lakewright.read.stream import StreamReadBuilder
 from lakewright.spec.datafile import APPEND, COMPACT, IndexFile
-from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.schema.evolution import SchemaChange
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
+from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.update.verbs import delete
-from lakewright.write.builder import BatchWriteBuilder
 from support.golden import WAREHOUSE, expected, in_order, spelled
 from support.read_tables import append, golden_store, new_table
 

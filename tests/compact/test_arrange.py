@@ -11,7 +11,7 @@ from lakewright.compact.task import CompactTask
 from lakewright.lsm.keys import KeyOrder
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.options import ChangelogProducer
-from lakewright.spec.rows import encode_row
+from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType, DataField
 from support.facts import data_file
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakewright.compact.changelog import changes
 from lakewright.lsm.keys import KeyOrder
-from lakewright.spec.keyed import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER
+from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER
 from lakewright.spec.types import AtomicType, DataField
 
 KEY = KeyOrder([DataField(0, "k", AtomicType("INT", nullable=False))])

@@ -12,8 +12,8 @@ import pytest
 from lakewright.compact.job import after_commit, compact_table
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.spec.keyed import DELETE, INSERT
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.keyed_rows import DELETE, INSERT
+from lakewright.spec.schema.table_schema import BucketMode
 from support.golden import WAREHOUSE, expected, in_order, spelled
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, live
 from support.read_tables import golden_store

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact import job
 from lakewright.compact.job import after_commit, compact_table
 from lakewright.compact.task import plan_compaction
 from lakewright.errors import CommitConflictError, CommitUnknownError, LakewrightWarning
 from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed import DELETE, INSERT
+from lakewright.spec.keyed_rows import DELETE, INSERT
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.keyed_tables import commit_rows, files_on_disk, keyed_store, levels, live, read, stored_rows
 

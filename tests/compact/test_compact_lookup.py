@@ -16,10 +16,10 @@ from lakewright.compact.lookup import ANY, wanted_keys
 from lakewright.lsm.keys import KeyOrder
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.keyed import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed import DELETE, INSERT
+from lakewright.spec.keyed_rows import DELETE, INSERT
 from support.keyed_tables import commit_rows, keyed_store, levels, live
 
 _START = dt.datetime(1969, 12, 31, 23, 59, 58)  # noqa: DTZ001 - a local timestamp

@@ -10,7 +10,7 @@ import pytest
 from lakewright.compact.job import compact_table
 from lakewright.lsm.runs import runs_of
 from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, levels, live, read
 
 Model = dict[int, tuple[int | None, str | None]]

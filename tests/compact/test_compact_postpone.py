@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.job import compact_table
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.postpone import by_writer, distribute, waiting_rows
 from lakewright.compact.rescale import rescale
+from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import CommitContentionError, InvalidInputError
-from lakewright.formats.rolling import FilePlan
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed import DELETE, INSERT, keyed_table
+from lakewright.spec.keyed_rows import DELETE, INSERT, keyed_table
 from lakewright.spec.snapshot import CommitKind
 from support.facts import data_file, entry
 from support.golden import WAREHOUSE

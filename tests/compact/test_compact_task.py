@@ -15,9 +15,9 @@ from lakewright.compact.task import CompactTask, plan_compaction
 from lakewright.compact.vectors import BucketVectors
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.evolution import SchemaChange
-from lakewright.spec.keyed import DELETE, INSERT
-from lakewright.spec.rows import encode_row
+from lakewright.spec.keyed_rows import DELETE, INSERT
+from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.schema.evolution import SchemaChange
 from lakewright.spec.snapshot import Snapshot
 from support.keyed_tables import COLUMNS, commit_rows, files_on_disk, keyed_store, live, stored_rows
 

@@ -11,9 +11,9 @@ from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_BEFORE
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_BEFORE
 from lakewright.spec.snapshot import CommitKind
-from lakewright.write.builder import BatchWriteBuilder
+from lakewright.table.write_builder import BatchWriteBuilder
 from support.keyed_tables import COLUMNS, changelog_of, commit_rows, files_on_disk, keyed_store, live, read
 from support.read_tables import append, new_table
 

@@ -10,7 +10,7 @@ import pyarrow.orc as pa_orc
 import pytest
 
 from lakewright.errors import CorruptTableError, UnsupportedError
-from lakewright.formats.orc_tail import read_postscript, timestamp_bounds
+from lakewright.formats.orc.tail import read_postscript, timestamp_bounds
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType
 from support.data_files import read, write

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.catalog.open import open_table
+from lakewright.datafiles.rolling import FilePlan, FinishedFile, NewFile, RollingFile
 from lakewright.formats.base import file_format_of
 from lakewright.formats.open import open_reader
-from lakewright.formats.rolling import FilePlan, FinishedFile, NewFile, RollingFile
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import APPEND, COMPACT, DataFile
-from lakewright.spec.keyed import DELETE, INSERT, KEYED_FIELDS, UPDATE_AFTER, UPDATE_BEFORE, keyed_table
+from lakewright.spec.keyed_rows import DELETE, INSERT, KEYED_FIELDS, UPDATE_AFTER, UPDATE_BEFORE, keyed_table
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.rows import decode_row
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.stats import field_stats
 from lakewright.spec.types import AtomicType
 from support.data_files import MemoryOutput

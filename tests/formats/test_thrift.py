@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.formats.thrift import (
+from lakewright.formats.parquet.thrift import (
     BINARY,
     BYTE,
     DOUBLE,

@@ -18,7 +18,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.keyed import KIND_NAMES
+from lakewright.spec.keyed_rows import KIND_NAMES
 from lakewright.spec.types import DataField
 from support.engine_cases import (
     AGGREGATION,

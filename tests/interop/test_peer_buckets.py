@@ -9,7 +9,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.spec.buckets import row_hashes
-from lakewright.write.dynamic import HashFiles
+from lakewright.write.buckets.dynamic import HashFiles
 from support.peers import NAMES, Peers
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]

@@ -9,7 +9,7 @@ from pyroaring import BitMap
 
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.lsm.merge import MergeSpec, check_merging
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import JSON, DataField, parse_type
 
 ROWS: JSON = {"type": "ARRAY", "element": {"type": "ROW", "fields": [{"id": 20, "name": "id", "type": "INT"}]}}

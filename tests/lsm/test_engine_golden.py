@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.lsm.merge import MergeSpec, drop_retracts
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.schema.table_schema import TableSchema
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 
 ENGINES = {"aggregation", "partial-update"}

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.aggregation import Aggregation
-from lakewright.lsm.groups import Groups, MergeFunction
-from lakewright.lsm.partial_update import PartialUpdate
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.lsm.functions.aggregation import Aggregation
+from lakewright.lsm.functions.groups import Groups, MergeFunction
+from lakewright.lsm.functions.partial_update import PartialUpdate
+from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.engine_reference import EXACT, RefusedError, Row, fold
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.lsm import groups as module
-from lakewright.lsm.groups import Groups, take_rows
+from lakewright.lsm.functions import groups as module
+from lakewright.lsm.functions.groups import Groups, take_rows
 
 
 @given(

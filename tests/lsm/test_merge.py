@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.lsm import merge
-from lakewright.lsm.groups import Groups
+from lakewright.lsm.functions.groups import Groups
 from lakewright.lsm.merge import MergeSpec, drop_retracts, merge_order
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lakewright.spec.options import MergeEngine
 from support.merging import Row, is_retract, keyed_of, reference_fold, rows_of, schema_of, spec_of
 

@@ -13,7 +13,7 @@ from lakewright.errors import CorruptTableError
 from lakewright.lsm.runs import Section, max_level, runs_of, sections
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row, encode_row
+from lakewright.spec.rows.binary_row import decode_row, encode_row
 from lakewright.spec.types import AtomicType, Value
 from support.facts import data_file
 

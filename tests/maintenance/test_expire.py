@@ -19,8 +19,9 @@ from lakewright.maintenance.expire import Expired, Retention, _first_kept, expir
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
-from lakewright.spec.options import MAX_INT, CoreOptions
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
+from lakewright.spec.units import MAX_INT
 from support.commits import NOW, Ticks, committer, data_file, live_names, message, metadata_names, new_store
 from support.golden import WAREHOUSE, expected
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
-from lakewright.formats import avro_container
-from lakewright.formats.avro_container import encode_long
+from lakewright.formats.avro import container as avro_container
+from lakewright.formats.avro.container import encode_long
 from lakewright.metadata import avro_files
 from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records
 from lakewright.metadata.manifest_records import ENTRY_SCHEMA, ENTRY_SCHEMA_SEQUENCES, data_file, entry_record

@@ -21,7 +21,7 @@ from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.spec.datafile import EMPTY_STATS, IndexFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile, merge_entries
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row, encode_row
+from lakewright.spec.rows.binary_row import decode_row, encode_row
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.storage.layout import Layout

@@ -17,7 +17,7 @@ from lakewright.metadata.snapshots import Snapshots
 from lakewright.spec.datafile import DELETION_VECTORS
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row
+from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.types import AtomicType, DataField, DataType, parse_type
 from lakewright.spec.values import to_array
 from lakewright.storage.layout import Layout

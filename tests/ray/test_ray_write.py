@@ -17,8 +17,8 @@ from ray.data import Dataset
 import lakewright as lw
 from lakewright.calls import Progress
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
-from lakewright.distributed import checked
+from lakewright.commit.message.message import CommitMessage
+from lakewright.distributed.protocol import checked
 from lakewright.errors import (
     CommitConflictError,
     CommitUnknownError,

@@ -16,7 +16,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.casts import cast_array
 from lakewright.read.evolve import plan_evolution, stats_safe
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
-from lakewright.spec.type_changes import Cast, cast_between
+from lakewright.spec.schema.type_changes import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from lakewright.spec.values import to_array, to_text
 from support.values import SCALARS, values_of

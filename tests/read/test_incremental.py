@@ -18,9 +18,9 @@ from lakewright.catalog.system import AuditLog
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.java_split import from_java, to_java
-from lakewright.read.split import DataSplit
-from lakewright.write.builder import BatchWriteBuilder
+from lakewright.read.splits.java import from_java, to_java
+from lakewright.read.splits.split import DataSplit
+from lakewright.table.write_builder import BatchWriteBuilder
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.keyed_tables import keyed_store
 from support.read_tables import append, golden_store, new_table

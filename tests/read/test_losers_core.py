@@ -18,9 +18,9 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.read.files import BucketFiles
 from lakewright.read.losers import LoserFinder, finds_losers
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lakewright.testing.storage import MemoryStorage
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 

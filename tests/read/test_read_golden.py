@@ -14,11 +14,11 @@ import pytest
 from lakewright.errors import UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.java_split import from_java, to_java
 from lakewright.read.scan import pick_snapshot
-from lakewright.read.split import DataSplit
-from lakewright.spec.predicate import Predicate, PredicateBuilder
-from lakewright.spec.schema import BucketMode
+from lakewright.read.splits.java import from_java, to_java
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import from_scalar, to_python
 from support.golden import expected, expected_rows, in_order, normalised, spelled

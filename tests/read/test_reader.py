@@ -21,8 +21,8 @@ from lakewright.errors import (
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.projection import plan_projection
-from lakewright.read.split import Row
-from lakewright.spec.predicate_text import parse_predicate
+from lakewright.read.splits.split import Row
+from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField, RowType
 from support.read_tables import append, golden_store, new_table
 

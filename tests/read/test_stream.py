@@ -16,9 +16,9 @@ import pytest
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import Plan
-from lakewright.read.stream import StreamReadBuilder, StreamScan
+from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.spec.snapshot import CommitKind, to_json
-from lakewright.write.builder import BatchWriteBuilder
+from lakewright.table.write_builder import BatchWriteBuilder
 from support.golden import expected, expected_rows, in_order, normalised, spelled
 from support.read_tables import append, golden_store, new_table
 

@@ -12,8 +12,8 @@ import pytest
 from lakewright.compact.job import compact_table
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import Plan, ReadBuilder
-from lakewright.read.stream import StreamReadBuilder, StreamScan
-from lakewright.write.builder import BatchWriteBuilder
+from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
+from lakewright.table.write_builder import BatchWriteBuilder
 from support.keyed_tables import COLUMNS, keyed_store
 
 Rows = dict[int, tuple[object, ...]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakewright.spark.session import local_session
+from lakewright.spark.jobs.session import local_session
 from support.jvm import SHORT_LIVED
 
 _HERE = Path(__file__).parent

@@ -13,14 +13,15 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
-from lakewright.distributed import SEQUENCE_STRIDE, WriteResult, unpack
+from lakewright.commit.table_commit import WriteResult
+from lakewright.distributed.protocol import SEQUENCE_STRIDE, unpack
 from lakewright.errors import InvalidInputError
-from lakewright.spark import cluster as clustering
-from lakewright.spark.cluster import cluster
-from lakewright.spark.estimate import parallelism, size_in, size_of
-from lakewright.spark.jobs import Task, TaskId, run_job
-from lakewright.spark.write import write_table
-from lakewright.table import FileStoreTable
+from lakewright.spark.calls import write_table
+from lakewright.spark.jobs.estimate import parallelism, size_in, size_of
+from lakewright.spark.jobs.run import Task, TaskId, run_job
+from lakewright.spark.write import shuffle as clustering
+from lakewright.spark.write.shuffle import cluster
+from lakewright.table.table import FileStoreTable
 from lakewright.write.writer import WriteJob
 
 KEYED = pa.schema(

@@ -16,7 +16,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from lakewright.spark.java import java_home
+from lakewright.spark.jobs.java import java_home
 from support import connect_client
 from support.jvm import SHORT_LIVED
 

@@ -17,8 +17,8 @@ import lakewright as lw
 from lakewright.compact.job import run_plan
 from lakewright.compact.task import plan_compaction
 from lakewright.spark import write_table
-from lakewright.spark.cleanup import clean_up
-from lakewright.spark.compaction import compacting_on
+from lakewright.spark.jobs.cleanup import clean_up
+from lakewright.spark.write.compaction import compacting_on
 from lakewright.write.leftovers import remove_leftovers
 from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
 from support.spark_traps import TrapStorage, caught, trapped

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.session import settings
+from lakewright.spark.jobs.session import settings
 from lakewright.spec.arrow import to_arrow_schema
 
 NAN, INF = math.nan, math.inf

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
-from lakewright.spark.filters import to_column
-from lakewright.spark.session import settings
-from lakewright.spark.types import spark_schema, to_spark_batch
+from lakewright.spark.jobs.session import settings
+from lakewright.spark.jobs.types import spark_schema, to_spark_batch
+from lakewright.spark.read.filters import to_column
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate import Predicate, PredicateBuilder, normalise
-from lakewright.spec.predicate_text import parse_predicate
+from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder, normalise
+from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField, RowType
 
 NAN, INF = math.nan, math.inf

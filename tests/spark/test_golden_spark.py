@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.errors import UnsupportedError
-from lakewright.spark.read import read_table
+from lakewright.spark.read.frame import read_table
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 
 TABLES = sorted(expected())

@@ -425,7 +425,7 @@ def test_a_job_is_committed_once_even_when_its_source_is_gone(
 def test_types_that_never_fit_are_refused_before_the_write(
     spark: SparkSession, orders: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakewright.spark.ingestion.write_table", _never)
+    monkeypatch.setattr("lakewright.spark.ingest.run.write_table", _never)
     with pytest.raises(lw.InvalidInputError, match="'id' is BIGINT"):
         pipeline(spark, spark.createDataFrame([("x",)], "id string"), orders)
     with pytest.raises(lw.UnsupportedError, match="has no primary key"):

@@ -20,12 +20,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
-from lakewright.commit.message import CommitMessage
-from lakewright.distributed import pack, unpack
+from lakewright.commit.message.message import CommitMessage
+from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
+from lakewright.distributed.protocol import pack, unpack
 from lakewright.errors import CommitConflictError, InvalidInputError, InvalidMessageError, LakewrightError
-from lakewright.spark import jobs
-from lakewright.spark.faults import error_from_text, error_to_text, is_transient
-from lakewright.spark.jobs import Done, TaskId, batch_rows, has_losers, run_job, wait_until_idle
+from lakewright.spark.jobs import run as jobs
+from lakewright.spark.jobs.run import Done, TaskId, batch_rows, has_losers, run_job, wait_until_idle
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import tests
 

@@ -15,15 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 from lakewright import CatalogFactory, FileStoreTable, SchemaChange
 from lakewright.lsm.merge import MergeSpec
 from lakewright.read.losers import LoserFinder
-from lakewright.read.split import DataSplit
-from lakewright.spark import bitmaps, losers
-from lakewright.spark.bitmaps import Marked, carried, without, words_of
-from lakewright.spark.losers import Parted, forget_losers, losing_rows, merge_way, part_by_way
-from lakewright.spark.read import read_table
-from lakewright.spark.scan import native_splits
-from lakewright.spec.predicate import TRUE
-from lakewright.spec.predicate_text import parse_predicate
-from lakewright.spec.schema import Schema
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.read import bitmaps, losers
+from lakewright.spark.read.bitmaps import Marked, carried, without, words_of
+from lakewright.spark.read.frame import read_table
+from lakewright.spark.read.losers import Parted, forget_losers, losing_rows, merge_way, part_by_way
+from lakewright.spark.read.parquet_scan import native_splits
+from lakewright.spec.predicate.predicate import TRUE
+from lakewright.spec.predicate.text import parse_predicate
+from lakewright.spec.schema.table_schema import Schema
 from lakewright.spec.types import AtomicType
 
 COLUMNS = pa.schema([("k", pa.int64()), ("p", pa.int32()), ("v", pa.int32()), ("s", pa.string())])

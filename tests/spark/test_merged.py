@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from lakewright import CatalogFactory, FileStoreTable, ReadBuilder
-from lakewright.read.shares import pieces, shares
-from lakewright.spark import merged
-from lakewright.spark.merged import merged_scan
-from lakewright.spec.schema import Schema
+from lakewright.read.splits.shares import pieces, shares
+from lakewright.spark.read import core_reader as merged
+from lakewright.spark.read.core_reader import merged_scan
+from lakewright.spec.schema.table_schema import Schema
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("s", pa.string())])
 ENGINES = {

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.read.split import DataSplit
-from lakewright.read.stream import StreamReadBuilder
-from lakewright.spark.offsets import PASSED_MAX, Limits, Offset, Steps
+from lakewright.read.changes.offsets import PASSED_MAX, Limits, Offset, Steps
+from lakewright.read.changes.stream import StreamReadBuilder
+from lakewright.read.splits.split import DataSplit
 
 EVERYTHING = Limits()
 ONE_FILE_EACH = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}

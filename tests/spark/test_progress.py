@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.spark import progress as room
-from lakewright.spark.progress import Counter, Notebook, Terminal, Watch, bar_text, final_line, tasks_of, watching
+from lakewright.spark.jobs import progress as room
+from lakewright.spark.jobs.progress import Counter, Notebook, Terminal, Watch, bar_text, final_line, tasks_of, watching
 
 
 def _result(**changes: object) -> SimpleNamespace:

@@ -12,7 +12,7 @@ from pyspark.sql import types as sql
 
 import lakewright as lw
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spark.read import read_table, to_spark
+from lakewright.spark.read.frame import read_table, to_spark
 
 
 @pytest.fixture(scope="module")

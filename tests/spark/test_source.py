@@ -15,13 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakewright as lw
-from lakewright.distributed import pack
+from lakewright.distributed.protocol import pack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spark.jobs import Done, TaskId
-from lakewright.spark.options import READ, DoorOptions
-from lakewright.spark.source import LakewrightSource
-from lakewright.spark.table_sink import TableSink, TaskWritten
-from lakewright.spark.types import spark_schema
+from lakewright.spark.datasource.format import LakewrightSource
+from lakewright.spark.datasource.options import READ, DoorOptions
+from lakewright.spark.datasource.table_sink import TableSink, TaskWritten
+from lakewright.spark.jobs.run import Done, TaskId
+from lakewright.spark.jobs.types import spark_schema
 
 DOOR = "lakewright"
 

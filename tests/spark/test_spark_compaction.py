@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.compact.job import compact_table
-from lakewright.spark.compaction import compacting_on
+from lakewright.spark.write.compaction import compacting_on
 from lakewright.testing.enumerator import stray_files
 
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.int32()})

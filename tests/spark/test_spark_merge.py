@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spark import merging
-from lakewright.spark.groups import apply_on
-from lakewright.spark.sides import Sides, source_schema
-from lakewright.table import FileStoreTable
-from lakewright.update.merge import MergeBuilder
+from lakewright.spark.rows import merge as merging
+from lakewright.spark.rows.file_groups import apply_on
+from lakewright.spark.rows.merge_sides import Sides, source_schema
+from lakewright.table.table import FileStoreTable
+from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from support.spark_writes import assert_tidy
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.spark import read_table, write_table
-from lakewright.spark.types import fields_of
+from lakewright.spark.jobs.types import fields_of
 from support.peers import PYTHON, Peers
 
 pytestmark = pytest.mark.peers

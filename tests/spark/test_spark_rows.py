@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
-from lakewright.spark import rows as verbs
-from lakewright.spark.merging import merge, upsert
-from lakewright.spark.read import read_table
+from lakewright.spark.read.frame import read_table
+from lakewright.spark.rows import verbs
+from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update.merge import MergeBuilder
+from lakewright.update.merge.merge import MergeBuilder
 from support.row_changes import KINDS, SCHEMA, VECTORS
 from support.spark_traps import TrapStorage, trapped
 from support.spark_writes import assert_tidy, new_table, rows_of, sorted_rows

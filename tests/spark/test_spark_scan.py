@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.errors import CorruptTableError
-from lakewright.spark.read import read_table
-from lakewright.spark.scan import native_splits
-from lakewright.spark.session import settings
+from lakewright.spark.jobs.session import settings
+from lakewright.spark.read.frame import read_table
+from lakewright.spark.read.parquet_scan import native_splits
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.storage.open import open_storage
 from support.golden import in_order, spelled

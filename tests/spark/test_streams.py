@@ -19,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
-from lakewright.distributed import pack
-from lakewright.spark.stream_sink import StreamSink, TaskWritten, stream_user
-from lakewright.spark.stream_source import HAS_LIMITS
-from lakewright.spark.streams import foreach_batch, read_stream, write_stream
-from lakewright.spark.types import spark_schema
+from lakewright.distributed.protocol import pack
+from lakewright.spark.datasource.stream_sink import StreamSink, TaskWritten, stream_user
+from lakewright.spark.datasource.stream_source import HAS_LIMITS
+from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
+from lakewright.spark.jobs.types import spark_schema
 from lakewright.testing.enumerator import stray_files
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})

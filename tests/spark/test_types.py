@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spark.session import settings
-from lakewright.spark.types import arrow_schema_of, fields_of, spark_schema, spark_type, to_spark_batch
+from lakewright.spark.jobs.session import settings
+from lakewright.spark.jobs.types import arrow_schema_of, fields_of, spark_schema, spark_type, to_spark_batch
 from lakewright.spec.arrow import from_arrow_schema, to_arrow_schema
 from lakewright.spec.types import (
     ArrayType,

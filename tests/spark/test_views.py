@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.errors import LakewrightWarning
-from lakewright.spark.views import attach
+from lakewright.spark.datasource.views import attach
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakewright as lw
 from lakewright.calls import Progress
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -23,10 +23,11 @@ from lakewright.errors import (
     LakewrightWarning,
     UnsupportedError,
 )
-from lakewright.spark import WriteResult, compaction, read_table, write_table
-from lakewright.spark import write as writing
-from lakewright.spark.jobs import run_job
-from lakewright.spark.write import write_micro_batch
+from lakewright.spark import WriteResult, read_table, write_table
+from lakewright.spark.jobs.run import run_job
+from lakewright.spark.write import compaction
+from lakewright.spark.write import frame as writing
+from lakewright.spark.write.frame import write_micro_batch
 from lakewright.spec.snapshot import CommitKind
 from support.spark_writes import COLUMNS, assert_tidy, new_table, rows_of
 

@@ -17,7 +17,7 @@ from lakewright.spec.arrow import (
     to_arrow_type,
     with_field_ids,
 )
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
 from support.golden import WAREHOUSE
 

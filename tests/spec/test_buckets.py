@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.buckets import bucket_ids, bucket_of, row_hashes
-from lakewright.spec.rows import encode_body
+from lakewright.spec.rows.binary_row import encode_body
 from lakewright.spec.types import ArrayType, AtomicType, DataType, Value
 from lakewright.spec.values import cast_text, to_array
 from support.golden import WAREHOUSE, expected

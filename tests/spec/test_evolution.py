@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import ColumnAlreadyExistException, ColumnNotExistException, InvalidInputError, LakewrightError
-from lakewright.spec.evolution import SchemaChange, apply_changes
-from lakewright.spec.moves import Move
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
-from lakewright.spec.type_changes import Cast, cast_between
+from lakewright.spec.schema.evolution import SchemaChange, apply_changes
+from lakewright.spec.schema.moves import Move
+from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.type_changes import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType, all_fields, parse_type
 from support.golden import WAREHOUSE
 

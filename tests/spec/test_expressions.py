@@ -13,7 +13,7 @@ import pytest
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_schema
-from lakewright.spec.filters import to_predicate
+from lakewright.spec.predicate.filters import to_predicate
 
 ROWS = pa.table(
     {

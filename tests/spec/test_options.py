@@ -5,15 +5,8 @@ import pickle
 import pytest
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import (
-    KNOWN_OPTIONS,
-    MIB,
-    CoreOptions,
-    MergeEngine,
-    option_text,
-    parse_duration_millis,
-    parse_memory,
-)
+from lakewright.spec.options import KNOWN_OPTIONS, CoreOptions, MergeEngine
+from lakewright.spec.units import MIB, option_text, parse_duration_millis, parse_memory
 
 
 @pytest.mark.parametrize(

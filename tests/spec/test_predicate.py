@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate import (
+from lakewright.spec.predicate.predicate import (
     FALSE,
     TRUE,
     Predicate,

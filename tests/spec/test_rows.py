@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.metadata.avro_files import decode_records
-from lakewright.spec.rows import (
+from lakewright.spec.rows.binary_row import (
     RowImages,
     assemble_rows,
     canonical_row,

@@ -20,14 +20,14 @@ from lakewright.errors import (
     LakewrightError,
     UnsupportedError,
 )
-from lakewright.spec.schema import (
+from lakewright.spec.schema.supported import check_supported_for_read, check_supported_for_write, doubtful_keys
+from lakewright.spec.schema.table_schema import (
     BucketMode,
     Schema,
     TableSchema,
     check_schema,
     new_table_schema,
 )
-from lakewright.spec.supported import check_supported_for_read, check_supported_for_write, doubtful_keys
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,

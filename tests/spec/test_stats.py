@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.rows import decode_row, encode_row
+from lakewright.spec.rows.binary_row import decode_row, encode_row
 from lakewright.spec.stats import (
     COUNTS,
     FULL,

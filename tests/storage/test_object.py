@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, UnsupportedError
-from lakewright.storage import bucket as bucket_module
 from lakewright.storage import object as object_module
+from lakewright.storage import object_client as bucket_module
 from lakewright.storage.object import ObjectStorage
 from lakewright.storage.open import open_storage
 from lakewright.storage.settings import ENDPOINT_VARIABLES, store_settings

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.spec.keyed import VALUE_KIND
+from lakewright.spec.keyed_rows import VALUE_KIND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import Schema, new_table_schema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
-from lakewright.write.builder import BatchWriteBuilder
-from lakewright.write.routing import IndexChange
+from lakewright.table.write_builder import BatchWriteBuilder
+from lakewright.write.buckets.routing import IndexChange
 from lakewright.write.task import Place, WriteTask
 
 

@@ -21,10 +21,10 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
-from lakewright.distributed import WriteResult
-from lakewright.spark.read import read_table
-from lakewright.spark.write import write_table
-from lakewright.table import FileStoreTable
+from lakewright.commit.table_commit import WriteResult
+from lakewright.spark.calls import write_table
+from lakewright.spark.read.frame import read_table
+from lakewright.table.table import FileStoreTable
 from lakewright.testing.enumerator import stray_files
 from support.spark_writes import new_table
 

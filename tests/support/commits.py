@@ -10,13 +10,13 @@ from random import Random
 from uuid import UUID
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD
-from lakewright.spec.rows import encode_row
-from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.schema.table_schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.storage.base import Storage

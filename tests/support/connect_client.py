@@ -24,12 +24,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
 from lakewright.calls import Progress
-from lakewright.spark.merging import merge, upsert
-from lakewright.spark.read import read_table
-from lakewright.spark.rows import delete, update
-from lakewright.spark.streams import read_stream, write_stream
-from lakewright.spark.views import attach
-from lakewright.spark.write import write_table
+from lakewright.spark.calls import write_table
+from lakewright.spark.datasource.streams import read_stream, write_stream
+from lakewright.spark.datasource.views import attach
+from lakewright.spark.read.frame import read_table
+from lakewright.spark.rows.merge import merge, upsert
+from lakewright.spark.rows.verbs import delete, update
 from lakewright.testing.enumerator import stray_files
 from support.spark_writes import new_table, rows_of
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakewright.formats.base import WriteOptions, WrittenFile
 from lakewright.formats.open import open_reader, open_writer
-from lakewright.spec.predicate import Predicate
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.stats import FULL
 from lakewright.spec.types import DataField
 

@@ -20,7 +20,7 @@ from lakewright.spec.datafile import (
     SimpleStats,
 )
 from lakewright.spec.manifest import ADD, ManifestEntry
-from lakewright.spec.rows import encode_row
+from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType, Value
 
 LONGS = st.integers(-(2**63), 2**63 - 1)

@@ -11,18 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage, snapshot_name
+from lakewright.commit.message.message import CommitMessage, snapshot_name
 from lakewright.compact.output import BucketOutput
-from lakewright.formats.rolling import FilePlan
+from lakewright.datafiles.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
-from lakewright.spec.keyed import KEYED_FIELDS, keyed_table
+from lakewright.spec.keyed_rows import KEYED_FIELDS, keyed_table
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 from lakewright.testing.enumerator import stray_files
 
 COLUMNS = pa.schema(

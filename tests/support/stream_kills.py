@@ -219,8 +219,8 @@ def _kill(pid: int) -> None:
 
 def main(wish: dict[str, object]) -> None:
     """Run one query per table until killed, or until all files are read."""
-    from lakewright.spark.session import local_session  # noqa: PLC0415 - only the program needs Spark
-    from lakewright.spark.streams import write_stream  # noqa: PLC0415
+    from lakewright.spark.datasource.streams import write_stream  # noqa: PLC0415
+    from lakewright.spark.jobs.session import local_session  # noqa: PLC0415 - only the program needs Spark
 
     root, names = Path(str(wish["root"])), wish["names"]
     assert isinstance(names, list)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakewright.storage.base import Output
 from lakewright.storage.local import LocalStorage
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 _WAIT_SECONDS_MAX = 300
 _DAWDLE_SECONDS = 1.5  # less than Spark gives a worker whose task it has killed

@@ -10,7 +10,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.spec.snapshot import Snapshot
 from lakewright.testing.enumerator import stray_files
 from lakewright.update.result import UpdateResult

@@ -16,7 +16,7 @@ from lakewright.commit.committer import Committer
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spec.snapshot import CommitKind
 from lakewright.update.find import condition
-from lakewright.update.keyed import prepare_delete
+from lakewright.update.primary_key import prepare_delete
 
 SCHEMA = pa.schema(
     [

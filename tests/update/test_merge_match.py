@@ -16,8 +16,8 @@ import pytest
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import ArrayType, AtomicType, DataField
-from lakewright.update.conditions import parse
-from lakewright.update.match import Matcher
+from lakewright.update.merge.conditions import parse
+from lakewright.update.merge.match import Matcher
 from lakewright.update.values import Scope
 
 Make = Callable[[Random], Any]

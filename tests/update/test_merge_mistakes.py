@@ -86,8 +86,8 @@ def test_text_that_names_no_column_stays_text() -> None:
 def test_pypaimons_clauses_read_such_text_as_columns() -> None:
     table = filled("plain")
     builder = table.new_batch_write_builder()
-    matched = lw.update.builder.WhenMatched.update({"name": "s.name"})
-    added = lw.update.builder.WhenNotMatched({"name": "s.name"})
+    matched = lw.WhenMatched.update({"name": "s.name"})
+    added = lw.WhenNotMatched({"name": "s.name"})
     update = builder.new_update()
     messages = update.merge_into(SOURCE, on="id", when_matched=[matched], when_not_matched=[added])
     builder.new_commit().commit(messages)

@@ -15,11 +15,11 @@ import lakewright as lw
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.testing.enumerator import stray_files
-from lakewright.update.clauses import MergePlan
 from lakewright.update.find import Located, locate
-from lakewright.update.match import Longs
+from lakewright.update.merge.clauses import MergePlan
+from lakewright.update.merge.match import Longs
 from support.row_changes import KINDS, TRACKED, new_table
 
 APPEND = [kind for kind, (_, keys, _) in KINDS.items() if not keys]
@@ -369,7 +369,7 @@ def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -
         seen.append(columns)
         return locate(store, part, columns, schemas=schemas)
 
-    monkeypatch.setattr("lakewright.update.merge.locate", noting)
+    monkeypatch.setattr("lakewright.update.merge.merge.locate", noting)
     assert counts(table.merge(pa.table({"id": [100]}), "id").when_matched_delete().execute()) == (1, 0, 0)
     assert seen == [("id",)]
     on = "t.id = s.id AND t.n > 1 AND t.id < 50"

@@ -19,7 +19,7 @@ from lakewright.commit.committer import Committer
 from lakewright.formats.deletion_vectors import encode_deletion_vectors
 from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DELETION_VECTORS, IndexFile
 from lakewright.spec.snapshot import Snapshot
 from lakewright.testing.enumerator import stray_files

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.options import CoreOptions
-from lakewright.write import assign
-from lakewright.write.assign import Assigner, BucketLimits, Hashes, KeyHashes, channels_of
+from lakewright.write.buckets import assign
+from lakewright.write.buckets.assign import Assigner, BucketLimits, Hashes, KeyHashes, channels_of
 
 INT32 = st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31 - 1), st.sampled_from([-(2**31), 2**31 - 1]))
 BATCHES = st.lists(st.lists(INT32, max_size=30), max_size=6)

@@ -13,9 +13,9 @@ from lakewright.compact.job import compact_table
 from lakewright.errors import CommitConflictError, InvalidMessageError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.spec.schema import BucketMode
-from lakewright.write.builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
-from lakewright.write.cross_partition import CrossPartitionRouter
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
+from lakewright.write.buckets.cross_partition import CrossPartitionRouter
 from support.bucket_tables import committed, keyed_store, new_task, read_all, with_kinds
 from support.golden import expected
 from support.read_tables import golden_store

@@ -12,7 +12,7 @@ import pytest
 
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
-from lakewright.write.builder import BatchWriteBuilder, StreamWriteBuilder
+from lakewright.table.write_builder import BatchWriteBuilder, StreamWriteBuilder
 from support.write_tables import data_files, new_store, paths, written
 
 SCHEMA = pa.schema({"k": pa.int64(), "p": pa.string()})

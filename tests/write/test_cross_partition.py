@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed import DELETE, VALUE_KIND
-from lakewright.spec.rows import decode_row
-from lakewright.write.cross_partition import CrossPartitionRouter
-from lakewright.write.routing import Group
+from lakewright.spec.keyed_rows import DELETE, VALUE_KIND
+from lakewright.spec.rows.binary_row import decode_row
+from lakewright.write.buckets.cross_partition import CrossPartitionRouter
+from lakewright.write.buckets.routing import Group
 from support.bucket_tables import keyed_store, new_task, with_kinds
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])

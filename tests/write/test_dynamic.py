@@ -14,10 +14,10 @@ from lakewright.errors import AlreadyExistsError, CommitConflictError, CorruptTa
 from lakewright.metadata.store import TableStore
 from lakewright.spec.buckets import row_hashes
 from lakewright.spec.datafile import EMPTY_ROW, HASH
-from lakewright.spec.rows import encode_row
-from lakewright.write.assign import Assigner
-from lakewright.write.dynamic import DynamicRouter, HashFiles, hash_file_path
-from lakewright.write.routing import Group, IndexChange
+from lakewright.spec.rows.binary_row import encode_row
+from lakewright.write.buckets.assign import Assigner
+from lakewright.write.buckets.dynamic import DynamicRouter, HashFiles, hash_file_path
+from lakewright.write.buckets.routing import Group, IndexChange
 from lakewright.write.task import Place
 from support.bucket_tables import commit_index, keyed_store, new_task, with_kinds
 from support.read_tables import golden_store

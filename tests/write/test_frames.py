@@ -11,7 +11,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.write.frames import engine_verb, in_process
+from lakewright.write.input.frames import engine_verb, in_process
 
 SCHEMA = pa.schema({"id": pa.int64(), "k": pa.string(), "n": pa.int64()})
 ROWS = [{"id": 1, "k": "a", "n": 10}, {"id": 2, "k": "b", "n": 20}]

@@ -11,10 +11,10 @@ import pytest
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
-from lakewright.write.intake import Intake, KeyedIntake
-from lakewright.write.kinds import GivenKinds
+from lakewright.write.input.intake import Intake, KeyedIntake
+from lakewright.write.input.kinds import GivenKinds
 
 COLUMNS = pa.schema({"k": pa.int64(), "f": pa.float64(), "v": pa.string()})
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.write import key_index
-from lakewright.write.key_index import KeyIndex
+from lakewright.write.buckets import key_index
+from lakewright.write.buckets.key_index import KeyIndex
 
 FIELDS = (DataField(0, "d", AtomicType("DOUBLE")), DataField(1, "s", AtomicType("STRING")))
 KEYS = st.lists(

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakewright.datafiles.rolling import FilePlan, FinishedFile, NewFile, RollingFile
 from lakewright.errors import InvalidInputError
 from lakewright.formats.base import file_format_of
 from lakewright.formats.open import open_reader
-from lakewright.formats.rolling import FilePlan, FinishedFile, NewFile, RollingFile
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, stored_fields
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, stored_fields
+from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.write import keyed_buffer
+from lakewright.write.buckets.routing import Group
 from lakewright.write.buffer import BufferLimits
 from lakewright.write.keyed_buffer import KeyedBuffer
-from lakewright.write.routing import Group
 from lakewright.write.task import Place
 from support.data_files import MemoryOutput
 

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
-from lakewright.commit.message import CommitMessage, snapshot_name
+from lakewright.commit.message.message import CommitMessage, snapshot_name
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import APPEND, DataFile
-from lakewright.spec.keyed import KIND_NAMES
-from lakewright.spec.rows import decode_row
+from lakewright.spec.keyed_rows import KIND_NAMES
+from lakewright.spec.rows.binary_row import decode_row
 from lakewright.write.writer import WriteJob
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})

@@ -8,7 +8,7 @@ import pytest
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.options import CoreOptions
-from lakewright.write.kinds import GivenKinds, RowKinds, kept, kind_column, refuse_others_than_inserts, to_kinds
+from lakewright.write.input.kinds import GivenKinds, RowKinds, kept, kind_column, refuse_others_than_inserts, to_kinds
 
 
 def kinds(values: pa.Array | pa.ChunkedArray) -> list[int]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lakewright as lw
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.stats import field_stats
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 from lakewright.write import buffer as buffer_module
 
 SCHEMA = pa.schema({"k": pa.int64(), "p": pa.int32(), "s": pa.string()})

@@ -12,8 +12,8 @@ import pytest
 import lakewright as lw
 from lakewright.commit.table_commit import REROUTES_MAX
 from lakewright.metadata.store import TableStore
+from lakewright.table.write_builder import BatchTableWrite
 from lakewright.write import reroute
-from lakewright.write.builder import BatchTableWrite
 from lakewright.write.reroute import rerouted
 
 COLUMNS = pa.schema({"id": pa.int64(), "day": pa.string(), "n": pa.int64()})

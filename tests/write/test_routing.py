@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.rows import encode_row
+from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.spec.values import from_scalar, to_array
-from lakewright.write.routing import Group, Routing, route
+from lakewright.write.buckets.routing import Group, Routing, route
 
 N = DataField(0, "n", AtomicType("BIGINT"))
 DAY = DataField(1, "day", AtomicType("DATE"))

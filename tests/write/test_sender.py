@@ -9,8 +9,8 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError
-from lakewright.spec.schema import BucketMode
-from lakewright.table import FileStoreTable
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.table.table import FileStoreTable
 from lakewright.write.sender import Receivers, joined, receivers_for, send
 from lakewright.write.writer import WriteJob
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore

@@ -38,14 +38,14 @@ from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import spec_name
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age
-from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.table_schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.storage.open import open_storage
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 _DB_SUFFIX = ".db"
 _TABLE_DEFAULT = "table-default."

@@ -18,7 +18,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.open import open_storage
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 
 def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileStoreTable:

@@ -19,14 +19,14 @@ from lakewright.read.scan import pick_snapshot
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
-from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.predicate import Predicate, PredicateBuilder
-from lakewright.spec.rows import decode_row
+from lakewright.spec.predicate.filters import Filter, to_predicate
+from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import DataField, DataType, RowType
 from lakewright.spec.values import to_text
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 _AUDIT_LOG = "audit_log"
 _LONG, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")

@@ -15,7 +15,7 @@ from lakewright.cli.output import Output
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 WAREHOUSE = "LAKEWRIGHT_WAREHOUSE"  # the variable that stands for --warehouse
 

@@ -11,7 +11,7 @@ from typing import Any
 from lakewright.calls import check_mode
 from lakewright.cli.command import Command, catalog_of, names, pair
 from lakewright.cli.output import Output
-from lakewright.distributed import snapshot_of_job
+from lakewright.distributed.protocol import snapshot_of_job
 from lakewright.errors import InvalidInputError, UnsupportedError, counted
 from lakewright.ingestion.files import why_not_here
 from lakewright.ingestion.local import LOCAL_BYTES_MAX, ingest
@@ -147,7 +147,8 @@ def _ingest_on_spark(
     args: argparse.Namespace, sources: Sequence[Source], wanted: Mapping[str, Any], *, quiet: bool
 ) -> IngestResult:
     try:
-        from lakewright.spark import ingestion, launch  # noqa: PLC0415 - the door to the engine
+        from lakewright.spark.ingest import run  # noqa: PLC0415 - a door
+        from lakewright.spark.jobs import launch  # noqa: PLC0415 - a door
     except ImportError as error:
         raise UnsupportedError(
             f"this ingest needs Spark, and {error.name} is not installed: pip install 'lakewright[spark]' (or "
@@ -157,7 +158,7 @@ def _ingest_on_spark(
     config = ({} if args.debug else {"spark.log.level": "OFF"}) | dict(args.conf)
     session = launch.running("lakewright ingest", args.master, args.remote, memory=args.memory, config=config)
     with session as spark:
-        return ingestion.ingest(
+        return run.ingest(
             spark,
             sources,
             args.table,

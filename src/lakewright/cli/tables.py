@@ -13,7 +13,7 @@ from lakewright.cli.command import Command, need_catalog, one_table, table_of, t
 from lakewright.cli.output import Output, plain
 from lakewright.errors import CorruptTableError, LakewrightError, counted
 from lakewright.spec.snapshot import Snapshot
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 
 def _tables_arguments(parser: argparse.ArgumentParser) -> None:

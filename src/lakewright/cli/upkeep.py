@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from lakewright.cli.command import Command, one_table, pair, table_of
 from lakewright.cli.output import Output
 from lakewright.errors import InvalidInputError, counted
-from lakewright.spec.options import parse_duration_millis
+from lakewright.spec.units import parse_duration_millis
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

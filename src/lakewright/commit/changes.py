@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError, counted
 from lakewright.spec.datafile import APPEND, COMPACT, DELETION_VECTORS, DataFile, IndexFile, is_side_file
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
-from lakewright.spec.schema import POSTPONE
+from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind
 from lakewright.storage.layout import check_file_name
 

@@ -30,7 +30,7 @@ from lakewright.commit.changes import (
 )
 from lakewright.commit.draft import World
 from lakewright.commit.files import WrittenFile, delete_written, files_of, forget_dropped
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.overwrite import (
     Replaced,
     files_outside,
@@ -60,9 +60,9 @@ from lakewright.errors import (
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import POSTPONE
+from lakewright.spec.schema.supported import check_supported_for_write, doubtful_keys
+from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
-from lakewright.spec.supported import check_supported_for_write, doubtful_keys
 
 P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lakewright.commit.changes import written_files, written_index_files
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import InvalidMessageError
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore

@@ -13,7 +13,7 @@ from functools import cache
 
 from lakewright.commit.changes import Change, Guard
 from lakewright.commit.conflicts import PLAN_AGAIN, Conflict
-from lakewright.commit.message import snapshot_name
+from lakewright.commit.message.message import snapshot_name
 from lakewright.commit.row_ranges import ColumnsOf, Rows, column_ids, overtaken_rows, touched_rows
 from lakewright.errors import NotFoundError
 from lakewright.metadata.store import TableStore

@@ -15,7 +15,7 @@ from lakewright.commit.changes import Change
 from lakewright.commit.conflicts import KeyRange, overlapping_files
 from lakewright.errors import InvalidInputError
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
-from lakewright.spec.schema import POSTPONE
+from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import cast_text, to_value
 

@@ -24,7 +24,7 @@ from lakewright.commit.conflicts import (
     stale_vectors,
 )
 from lakewright.commit.guards import broken_guard
-from lakewright.commit.message import snapshot_name
+from lakewright.commit.message.message import snapshot_name
 from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, overwrite_change, replaced_by_spec
 from lakewright.commit.row_ranges import range_conflict
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
@@ -33,8 +33,8 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 _BLAME_MAX = 50  # snapshots searched for the one that took a file away; only to name it in an error

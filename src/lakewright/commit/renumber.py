@@ -23,19 +23,19 @@ import pyarrow.compute as pc
 
 from lakewright.commit.changes import Change, copy_name, origin_name
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
-from lakewright.commit.message import snapshot_name
+from lakewright.commit.message.message import snapshot_name
 from lakewright.commit.plan import Intent, Plan
+from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import InvalidMessageError, NotFoundError, counted
 from lakewright.formats.base import FileReader, FileWriter, file_format_of
 from lakewright.formats.open import open_reader, open_writer
-from lakewright.formats.rolling import FilePlan
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed import KEYED_FIELDS, SEQUENCE_NUMBER
+from lakewright.spec.keyed_rows import KEYED_FIELDS, SEQUENCE_NUMBER
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
-from lakewright.spec.schema import KEY_PREFIX, POSTPONE, TableSchema
+from lakewright.spec.schema.table_schema import KEY_PREFIX, POSTPONE, TableSchema
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 from lakewright.spec.stats import NONE
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from lakewright.commit.changes import Change, origin_name, written_files
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.overwrite import Replaced
 from lakewright.commit.plan import Intent, live_in
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError

@@ -18,7 +18,7 @@ from typing import Protocol, Self, TypeAlias
 
 from lakewright.commit.committer import Committer, PartitionSpec
 from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
@@ -39,6 +39,14 @@ class CommitResult:
     seconds: float
     partitions: int
     replayed: bool = False  # an earlier run, or another process, had committed the same job already
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult(CommitResult):
+    """What a write by an engine brought into the table, and how."""
+
+    tasks: int = 0
+    way: str = ""  # how the rows reached the tasks that wrote them
 
 
 @dataclass(frozen=True, slots=True)

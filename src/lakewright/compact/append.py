@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from lakewright.compact.task import Bucket, CompactTask, PartitionSpec, check_compactable, live_buckets, of_files
 from lakewright.metadata.store import TableStore
-from lakewright.read.plan import in_sequence, row_id_groups
+from lakewright.read.splits.plan import in_sequence, row_id_groups
 from lakewright.spec.datafile import DataFile, is_side_file
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 
 _BIN_FILES = 2  # a bin is full with the bytes of this many new files

@@ -15,24 +15,24 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.task import CompactTask
 from lakewright.compact.vectors import deletions_of, write_vectors
+from lakewright.datafiles.rolling import FilePlan, SequenceNumbers
 from lakewright.formats.deletion_vectors import Positions
-from lakewright.formats.rolling import FilePlan, SequenceNumbers
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles
 from lakewright.read.lanes import in_order
-from lakewright.read.plan import row_id_groups, split_of
 from lakewright.read.projection import ROW_ID, plan_projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.plan import row_id_groups, split_of
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
-from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode, TableSchema
+from lakewright.spec.schema.table_schema import BucketMode, TableSchema
 from lakewright.spec.types import DataField, with_nullable
 
 _FILES_READ = 2  # at a time, so that decoding goes on while rows are written

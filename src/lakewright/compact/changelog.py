@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakewright.lsm.equality import equal_rows
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.merge import drop_retracts
-from lakewright.spec.keyed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, value_names
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND, value_names
 
 _PAIR = 2
 

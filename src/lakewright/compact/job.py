@@ -13,18 +13,18 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append import plan_append
 from lakewright.compact.postpone import distribute
 from lakewright.compact.rewrite import run_task
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import CompactTask, PartitionSpec, Place, check_compactable, plan_compaction
 from lakewright.compact.vectors import fold_vectors
+from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.errors import LakewrightError, LakewrightWarning
-from lakewright.formats.rolling import wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 # How an engine runs tasks on its workers: a message for each, or an error and none of their files.

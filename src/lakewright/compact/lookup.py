@@ -19,11 +19,11 @@ from lakewright.compact.settle import PLACE, POSITION_BITS
 from lakewright.compact.task import bounds_of, overlapping
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.runs import runs_of
-from lakewright.read.keyed import POSITION, KeyedFiles
+from lakewright.read.keyed_files import POSITION, KeyedFiles
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
-from lakewright.spec.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.keyed_rows import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.types import DataField
 from lakewright.spec.values import from_scalar
 

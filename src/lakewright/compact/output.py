@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from lakewright.formats.rolling import FilePlan, NewFile, RollingFile, SequenceNumbers, wall_clock_ms
+from lakewright.datafiles.rolling import FilePlan, NewFile, RollingFile, SequenceNumbers, wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DataFile
 from lakewright.storage.layout import check_file_name

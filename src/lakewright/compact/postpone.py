@@ -16,24 +16,24 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import live_in, selected
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import PartitionSpec, check_compactable, knowing
+from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import InvalidInputError
-from lakewright.formats.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
-from lakewright.read.keyed import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed import VALUE_KIND, keyed_table
+from lakewright.spec.keyed_rows import VALUE_KIND, keyed_table
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema import POSTPONE, BucketMode
+from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 
 _WRITER_END = "-w-"  # the name of a file up to here is that of its writer

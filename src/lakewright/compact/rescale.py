@@ -15,7 +15,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import live_in, selected
 from lakewright.compact.job import compact_table
 from lakewright.compact.output import BucketOutput, GroupedRows
@@ -23,20 +23,20 @@ from lakewright.compact.postpone import distribute, split_by_bucket
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets
 from lakewright.compact.vectors import deletions_of
+from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
-from lakewright.formats.rolling import FilePlan
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.runs import max_level, sections
 from lakewright.lsm.windows import merge_runs
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
-from lakewright.read.keyed import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import COMPACT, DataFile
-from lakewright.spec.evolution import SchemaChange
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema import POSTPONE, BucketMode
+from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
 

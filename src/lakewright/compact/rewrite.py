@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import rewrite_append
 from lakewright.compact.arrange import Manner, Merge, Move, arrange
 from lakewright.compact.lookup import lookup_runs, with_place
@@ -20,12 +20,12 @@ from lakewright.compact.output import BucketOutput
 from lakewright.compact.settle import POSITION_BITS, Longs, Rules, Settled, settle
 from lakewright.compact.task import CompactTask, check_compactable, knowing
 from lakewright.compact.vectors import BucketVectors, deletions_of
-from lakewright.formats.rolling import FilePlan, wall_clock_ms
+from lakewright.datafiles.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import merge_runs, windows
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
-from lakewright.read.keyed import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
 from lakewright.spec.options import ChangelogProducer, CoreOptions

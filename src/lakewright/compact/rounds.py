@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, CommitContentionError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.compact.changelog import changes
-from lakewright.lsm.groups import Groups
+from lakewright.lsm.functions.groups import Groups
 from lakewright.lsm.merge import MergeSpec
-from lakewright.spec.keyed import LEVEL, VALUE_KIND
+from lakewright.spec.keyed_rows import LEVEL, VALUE_KIND
 from lakewright.spec.options import MergeEngine
 
 PLACE: Final = "_PLACE"  # int64: number of the file and position, of rows that are looked up; -1 of the others

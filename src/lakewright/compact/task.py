@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-from lakewright.commit.message_body import (
+from lakewright.commit.message.body import (
     BLOB,
     BUCKET,
     DATA_FILE,
@@ -35,9 +35,9 @@ from lakewright.read.scan import refuse_the_past
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, IndexFile
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row
+from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.supported import check_supported_for_write
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 PartitionSpec: TypeAlias = Mapping[str, object]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.overwrite import Replaced
 from lakewright.commit.plan import live_in
 from lakewright.compact.output import BucketOutput
@@ -32,10 +32,10 @@ from lakewright.formats.deletion_vectors import (
     record_at,
 )
 from lakewright.metadata.store import TableStore
-from lakewright.read.split import DeletionFile
+from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.datafile import DELETION_VECTORS, DeletionRange, IndexFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.layout import check_file_name
 

@@ -17,9 +17,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spec.options import MIB, CoreOptions, parse_memory
-from lakewright.spec.predicate import Predicate
-from lakewright.spec.schema import KEY_PREFIX
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.predicate import Predicate
+from lakewright.spec.schema.table_schema import KEY_PREFIX
 from lakewright.spec.stats import (
     FULL,
     NONE,
@@ -31,6 +31,7 @@ from lakewright.spec.stats import (
     truncate,
 )
 from lakewright.spec.types import AtomicType, DataField, DataType, Value, types_inside
+from lakewright.spec.units import MIB, parse_memory
 
 FORMATS = ("parquet", "orc", "avro")
 _NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakewright.errors import UnsupportedError
-from lakewright.formats.avro import AvroEncoder, AvroFileReader, AvroFileWriter
+from lakewright.formats.avro.files import AvroEncoder, AvroFileReader, AvroFileWriter
 from lakewright.formats.base import FORMATS, Encoder, FileReader, FileWriter, Input, Output, WriteOptions
-from lakewright.formats.orc import OrcEncoder, OrcFileReader, OrcFileWriter
-from lakewright.formats.parquet import ParquetEncoder, ParquetFileReader, ParquetFileWriter
+from lakewright.formats.orc.files import OrcEncoder, OrcFileReader, OrcFileWriter
+from lakewright.formats.parquet.files import ParquetEncoder, ParquetFileReader, ParquetFileWriter
 from lakewright.spec.types import DataField
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.types import DataField
-from lakewright.write.kinds import kind_column
+from lakewright.write.input.kinds import kind_column
 
 RENAMED, WIDENED, FILLED, KEPT, IGNORED, ADDED = "renamed", "widened", "filled", "kept", "ignored", "added"
 

@@ -13,8 +13,8 @@ from pyarrow import orc
 
 from lakewright.calls import ProgressCallback, write_table
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
-from lakewright.distributed import WriteResult
 from lakewright.errors import UnsupportedError
 from lakewright.ingestion import files
 from lakewright.ingestion.files import JsonBlock, Skipped, TextFormat
@@ -25,7 +25,7 @@ from lakewright.ingestion.sources import Given, LocalFile, Source, find_sources
 from lakewright.ingestion.text import STRING, Guess, TextForms, as_text, guess
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField, DataType
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 _WAY = "by this process"
 LOCAL_BYTES_MAX = 64 << 20  # of sources that are ingested without Spark unless the caller says otherwise

@@ -9,16 +9,16 @@ from typing import cast
 
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
-from lakewright.distributed import WriteResult
+from lakewright.commit.table_commit import WriteResult
 from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
 from lakewright.ingestion.columns import Change, Wish
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema import Schema, TableSchema
+from lakewright.spec.schema.table_schema import Schema, TableSchema
 from lakewright.spec.types import parse_type, with_nullable
 from lakewright.storage.layout import Layout, database_directory
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 # ---- the call --------------------------------------------------------------------------------------------------------
 

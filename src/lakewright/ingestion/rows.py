@@ -21,7 +21,7 @@ from lakewright.ingestion.text import TextForms, misshapen, parse
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField
 from lakewright.spec.values import cast_text, to_array
-from lakewright.write.convert import Misfit, Mismatch, check, convert, is_constrained
+from lakewright.write.input.convert import Misfit, Mismatch, check, convert, is_constrained
 
 _SHOWN_CHARACTERS = 200
 

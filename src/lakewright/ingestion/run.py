@@ -17,8 +17,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakewright.calls import check_mode, merged_table
+from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
-from lakewright.distributed import WriteResult, committed_job
+from lakewright.distributed.protocol import committed_job
 from lakewright.errors import InvalidInputError, naming
 from lakewright.ingestion.columns import ADDED, WIDENED, Change, Fit, Wish, check_renames, fit
 from lakewright.ingestion.plan import Call, IngestPlan, IngestResult, SourceReport, Target, check_same
@@ -26,8 +27,8 @@ from lakewright.ingestion.rows import BadRows, Conversion
 from lakewright.ingestion.sources import Source
 from lakewright.ingestion.text import STRING, TextForms, as_text, common_type
 from lakewright.spec.arrow import to_arrow_field
-from lakewright.spec.schema import Schema, TableSchema, new_table_schema
-from lakewright.spec.supported import check_supported_for_write
+from lakewright.spec.schema.supported import check_supported_for_write
+from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.types import (
     WIDENED_BY_KIND,
     ArrayType,
@@ -41,7 +42,7 @@ from lakewright.spec.types import (
     with_nullable,
 )
 from lakewright.spec.values import cast_text
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 
 class Opened(Protocol):

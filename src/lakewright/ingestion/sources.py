@@ -21,7 +21,7 @@ from lakewright.catalog.open import open_table
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 FORMATS = ("parquet", "csv", "json", "orc", "table")
 FRAME = "frame"

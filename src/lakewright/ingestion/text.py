@@ -40,7 +40,7 @@ from lakewright.spec.types import (
     RowType,
     time_unit,
 )
-from lakewright.write.convert import Misfit, Mismatch
+from lakewright.write.input.convert import Misfit, Mismatch
 
 STRING = AtomicType("STRING")
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import UnsupportedError
-from lakewright.spec.rows import fixed_values, null_mask, plain_column
+from lakewright.spec.rows.binary_row import fixed_values, null_mask, plain_column
 from lakewright.spec.types import BYTES_ROOTS, FLOAT_ROOTS, TEXT_ROOTS, AtomicType, DataType
 
 Words: TypeAlias = npt.NDArray[np.uint64]

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, naming
-from lakewright.lsm.aggregation import Aggregation, check_aggregation
-from lakewright.lsm.groups import Groups, MergeFunction, take_rows
+from lakewright.lsm.functions.aggregation import Aggregation, check_aggregation
+from lakewright.lsm.functions.groups import Groups, MergeFunction, take_rows
+from lakewright.lsm.functions.partial_update import PartialUpdate, check_partial_update
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
-from lakewright.lsm.partial_update import PartialUpdate, check_partial_update
 from lakewright.lsm.sorting import Sorted
-from lakewright.spec.keyed import DELETE, LEVEL, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.keyed_rows import DELETE, LEVEL, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions, MergeEngine, SortOrder
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataField
 
 # Engines that compute a row from several, each made from the schema of a table: one line each.

@@ -16,7 +16,7 @@ from lakewright.errors import CorruptTableError
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row
+from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.types import DataField, DataType
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakewright.errors import CorruptTableError
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.merge import MergeSpec
-from lakewright.spec.keyed import LEVEL
+from lakewright.spec.keyed_rows import LEVEL
 
 Each: TypeAlias = Callable[[Callable[[Sequence[pa.Table]], pa.Table], Iterable[Sequence[pa.Table]]], Iterable[pa.Table]]
 _WINDOW_BYTES_MAX = 64 << 20  # larger windows leave the processor's caches, and merge slower

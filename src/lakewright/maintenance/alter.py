@@ -15,8 +15,8 @@ from lakewright.lsm.merge import check_merging_kept
 from lakewright.metadata.schemas import Wanted
 from lakewright.metadata.store import TableStore
 from lakewright.read.fit import check_values_fit
-from lakewright.spec.evolution import SchemaChange, apply_changes, without_lossy
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.schema.evolution import SchemaChange, apply_changes, without_lossy
+from lakewright.spec.schema.table_schema import TableSchema
 
 _ROUNDS_MAX = 3
 

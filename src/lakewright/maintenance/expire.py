@@ -29,8 +29,9 @@ from lakewright.metadata.refs import Tags
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
-from lakewright.spec.options import MAX_INT, CoreOptions
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
+from lakewright.spec.units import MAX_INT
 
 _THREADS = 16
 _FEW = 8  # below this starting threads costs more than it saves

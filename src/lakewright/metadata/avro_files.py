@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 import fastavro
 
-from lakewright.formats.avro_container import (
+from lakewright.formats.avro.container import (
     SYNC_BYTES,
     Block,
     Codec,
@@ -24,7 +24,7 @@ from lakewright.formats.avro_container import (
     decode_header,
     encode_file,
 )
-from lakewright.formats.avro_schemas import FileSchema, check_readable, file_schema, parsed
+from lakewright.formats.avro.schemas import FileSchema, check_readable, file_schema, parsed
 from lakewright.formats.base import decoding
 
 Record: TypeAlias = dict[str, object]

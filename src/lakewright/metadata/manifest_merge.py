@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lakewright.spec.datafile import EMPTY_STATS, SimpleStats
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
-from lakewright.spec.rows import decode_row, encode_row
+from lakewright.spec.rows.binary_row import decode_row, encode_row
 from lakewright.spec.types import DataType, Value
 
 

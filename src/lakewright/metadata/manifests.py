@@ -50,7 +50,7 @@ from lakewright.metadata.manifest_records import (
 )
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile, merge_entries
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import canonical_row
+from lakewright.spec.rows.binary_row import canonical_row
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataType
 from lakewright.storage.base import Storage

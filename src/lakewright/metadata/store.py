@@ -23,8 +23,8 @@ from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows import decode_row
-from lakewright.spec.schema import TableSchema
+from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataType, Value
 from lakewright.spec.values import to_text
 from lakewright.storage.base import Storage

@@ -23,10 +23,10 @@ from lakewright.catalog.open import open_table
 from lakewright.catalog.system import AuditLog, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
-from lakewright.read.shares import Share, shares
-from lakewright.read.split import DataSplit
-from lakewright.spec.predicate import TRUE, Predicate, assume
-from lakewright.table import FileStoreTable
+from lakewright.read.splits.shares import Share, shares
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.predicate.predicate import TRUE, Predicate, assume
+from lakewright.table.table import FileStoreTable
 
 _NO_TRAVEL = (None, None, None, None, None, False)
 _BLOCK_BYTES = 32 << 20  # in memory, where nobody says how many blocks there are to be

@@ -21,15 +21,15 @@ import ray
 from ray.exceptions import RayError
 
 from lakewright.calls import Progress, ProgressCallback
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.job import RunTasks
 from lakewright.compact.rewrite import run_task
 from lakewright.compact.task import CompactTask
-from lakewright.distributed import pack, remove_all_but, sweep, unpack
+from lakewright.distributed.protocol import pack, remove_all_but, sweep, unpack
 from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
-from lakewright.write.assign import Assigner
-from lakewright.write.frames import from_pandas
+from lakewright.write.buckets.assign import Assigner
+from lakewright.write.input.frames import from_pandas
 from lakewright.write.sender import Receivers, send
 from lakewright.write.writer import WriteJob
 

@@ -35,9 +35,9 @@ from ray.exceptions import RayError
 
 from lakewright.calls import ProgressCallback, merged_table
 from lakewright.catalog.open import opened
-from lakewright.distributed import (
+from lakewright.commit.table_commit import WriteResult
+from lakewright.distributed.protocol import (
     Publication,
-    WriteResult,
     Written,
     check_call,
     check_concurrency,
@@ -69,10 +69,10 @@ from lakewright.ray.tasks import (
     rows_of,
 )
 from lakewright.spec.options import CoreOptions, WriteDistribution
-from lakewright.spec.schema import BucketMode
-from lakewright.table import FileStoreTable
-from lakewright.write.assign import Assigner
-from lakewright.write.builder import TableWrite
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.table.table import FileStoreTable
+from lakewright.table.write_builder import TableWrite
+from lakewright.write.buckets.assign import Assigner
 from lakewright.write.once import JobRun
 from lakewright.write.sender import receivers_for
 from lakewright.write.writer import WriteJob

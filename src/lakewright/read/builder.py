@@ -20,26 +20,28 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
-from lakewright.read.changes import units_of
+from lakewright.read.changes.incremental import asks_for_changes, plan_between
+from lakewright.read.changes.rows import units_of
 from lakewright.read.explain import ExplainResult, explain
-from lakewright.read.incremental import asks_for_changes, plan_between
 from lakewright.read.lanes import in_order
-from lakewright.read.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
 from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
-from lakewright.read.split import DataSplit, Row
+from lakewright.read.splits.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
+from lakewright.read.splits.split import DataSplit, Row
 from lakewright.spec import arguments
-from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
+from lakewright.spec.predicate.filters import Filter, to_predicate
+from lakewright.spec.predicate.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
+from lakewright.spec.schema.supported import check_supported_for_read
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.supported import check_supported_for_read
 from lakewright.spec.types import DataField
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql import DataFrame
+    from ray.data import Dataset
 
 _THREADS_MAX = 1024
 _AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
@@ -210,10 +212,14 @@ class TableRead:
             raise InvalidInputError(f"duckdb cannot name a view {arguments.shown(name)}: {error}") from error
         return connection
 
-    def to_spark(self, splits: Sequence[DataSplit] | None = None, override_num_partitions: int | None = None) -> Any:  # noqa: ANN401 - a frame of pyspark, an optional package
+    def to_spark(
+        self, splits: Sequence[DataSplit] | None = None, override_num_partitions: int | None = None
+    ) -> DataFrame:
         """Read splits, all of a fresh plan where none are given, as a frame of the active Spark session."""
         _optional("pyspark", extra="spark")
-        return importlib.import_module("lakewright.spark.read").to_spark(self, splits, override_num_partitions)
+        from lakewright.spark.read.frame import to_spark  # noqa: PLC0415 - a door
+
+        return to_spark(self, splits, override_num_partitions)
 
     def to_ray(
         self,
@@ -221,12 +227,13 @@ class TableRead:
         ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         override_num_blocks: int | None = None,
-        **read_args: object,
-    ) -> Any:  # noqa: ANN401 - a dataset of ray, an optional package
+        **read_args: Any,  # noqa: ANN401 - arguments of Ray's own reader, which names their types
+    ) -> Dataset:
         """Read splits, all of a fresh plan where none are given, as a dataset of Ray."""
         _optional("ray")
-        room = importlib.import_module("lakewright.ray.read")
-        return room.to_ray(self, splits, ray_remote_args, concurrency, override_num_blocks, **read_args)
+        from lakewright.ray.read import to_ray  # noqa: PLC0415 - a door
+
+        return to_ray(self, splits, ray_remote_args, concurrency, override_num_blocks, **read_args)
 
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:

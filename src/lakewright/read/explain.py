@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import Funnel
-from lakewright.read.split import DataSplit
-from lakewright.spec.predicate import TRUE, Predicate
-from lakewright.spec.schema import BucketMode
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 
 _KIB = 1024

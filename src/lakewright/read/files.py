@@ -24,10 +24,10 @@ from lakewright.read.evolve import Evolution, plan_evolution
 from lakewright.read.projection import ROW_ID
 from lakewright.read.prune import devolve, holds_ids, written_fields
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DeletionFile
+from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.datafile import DataFile, DeletionRange
-from lakewright.spec.keyed import KEYED_FIELDS, SEQUENCE_NUMBER
-from lakewright.spec.predicate import FALSE, TRUE, Predicate
+from lakewright.spec.keyed_rows import KEYED_FIELDS, SEQUENCE_NUMBER
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
 from lakewright.spec.types import DataField
 
 

@@ -28,12 +28,12 @@ from lakewright.lsm.runs import Section, sections
 from lakewright.lsm.windows import in_key_order, key_ranges
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles, missing_files_explained
-from lakewright.read.keyed import POSITION, KeyedFiles
+from lakewright.read.keyed_files import POSITION, KeyedFiles
 from lakewright.read.lanes import mapped
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed import DELETE, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.keyed_rows import DELETE, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.types import AtomicType, DataField
 

@@ -16,9 +16,9 @@ from lakewright.lsm.runs import sections
 from lakewright.read.projection import ROW_ID, ROW_TRACKING_FIELDS
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import DataFile, is_side_file
-from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
-from lakewright.spec.predicate import (
+from lakewright.spec.predicate.predicate import (
     FALSE,
     TRUE,
     Predicate,
@@ -31,7 +31,7 @@ from lakewright.spec.predicate import (
     or_predicates,
     project,
 )
-from lakewright.spec.rows import decode_row
+from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.stats import ColumnStats, field_stats, is_nan
 from lakewright.spec.types import AtomicType, DataField, Value
 

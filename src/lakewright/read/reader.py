@@ -24,16 +24,16 @@ from lakewright.lsm.runs import Section, sections
 from lakewright.lsm.windows import merge_runs
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles, missing_files_explained
-from lakewright.read.keyed import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.lanes import mapped
 from lakewright.read.projection import ROW_ID, Projection
 from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions, MergeEngine
-from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume, project
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, assume, project
 from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import to_array
 

@@ -1,16 +1,16 @@
 """The Spark engine: distributed writes with one atomic commit, reads at Spark's own speed, streams and SQL."""
 
-from lakewright.distributed import WriteResult
-from lakewright.spark.compaction import compact
-from lakewright.spark.ingestion import ingest, pipeline
-from lakewright.spark.merging import merge, upsert
-from lakewright.spark.read import read_table
-from lakewright.spark.row_ids import delete_by_row_id, update_by_row_id
-from lakewright.spark.rows import delete, update
-from lakewright.spark.session import local_session
-from lakewright.spark.streams import foreach_batch, read_stream, write_stream
-from lakewright.spark.views import attach
-from lakewright.spark.write import write_table
+from lakewright.commit.table_commit import WriteResult
+from lakewright.spark.calls import write_table
+from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
+from lakewright.spark.datasource.views import attach
+from lakewright.spark.ingest.run import ingest, pipeline
+from lakewright.spark.jobs.session import local_session
+from lakewright.spark.read.frame import read_table
+from lakewright.spark.rows.merge import merge, upsert
+from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
+from lakewright.spark.rows.verbs import delete, update
+from lakewright.spark.write.compaction import compact
 
 __all__ = [
     "WriteResult",

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import MAX_INT, MAX_LONG, option_text, parse_duration_millis
+from lakewright.spec.units import MAX_INT, MAX_LONG, option_text, parse_duration_millis
 
 T = TypeVar("T")
 

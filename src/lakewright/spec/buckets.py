@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.rows import (
+from lakewright.spec.rows.binary_row import (
     ColumnSlots,
     RowImages,
     Words,
@@ -30,7 +30,7 @@ from lakewright.spec.rows import (
     plain_column,
     text_layout,
 )
-from lakewright.spec.slots import SLOT_BYTES
+from lakewright.spec.rows.slots import SLOT_BYTES
 from lakewright.spec.types import BYTES_ROOTS, INTEGER_BITS, TEXT_ROOTS, AtomicType, DataType, Value
 from lakewright.spec.values import to_array, unscaled_of
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.rows import ARITY_BYTES, decode_field, decode_row, encode_row, plain_column
+from lakewright.spec.rows.binary_row import ARITY_BYTES, decode_field, decode_row, encode_row, plain_column
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.spec.values import from_scalar
 

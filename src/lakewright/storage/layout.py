@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.spec.datafile import DataFile, IndexFile
-from lakewright.spec.schema import POSTPONE
+from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.spec.values import clock_text, date_text, to_text
 

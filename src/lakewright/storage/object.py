@@ -25,7 +25,7 @@ import obstore
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output
-from lakewright.storage.bucket import Bucket, Listed, open_bucket
+from lakewright.storage.object_client import Bucket, Listed, open_bucket
 from lakewright.storage.settings import ENDPOINT_VARIABLES, Settings, store_settings
 
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakewright.catalog.open import open_table
 from lakewright.errors import CommitUnknownError
-from lakewright.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 ACKNOWLEDGED = "acknowledged"
 REFUSED = "refused"

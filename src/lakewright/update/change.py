@@ -1,7 +1,7 @@
 """What becomes of rows, and what that leaves for the commit: plain values that travel between workers and the driver.
 
-A group is a split with the files of one group of rows alone (`read.shares.part_of`). Positions count all rows of the
-group as they lie in its files, deleted ones included; they are ascending and each is there once.
+A group is a split with the files of one group of rows alone (`read.splits.shares.part_of`). Positions count all rows of
+the group as they lie in its files, deleted ones included; they are ascending and each is there once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.metadata.store import TableStore
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile, IndexFile
 from lakewright.spec.snapshot import Snapshot
 

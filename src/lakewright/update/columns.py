@@ -24,16 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.compact.output import BucketOutput
+from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import LakewrightError, UnsupportedError, naming
-from lakewright.formats.rolling import FilePlan
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import plan_projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.datafile import APPEND, DataFile
-from lakewright.spec.supported import check_supported_for_write
+from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.values import to_array
 from lakewright.update import vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, substituted

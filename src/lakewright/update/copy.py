@@ -16,21 +16,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import carried_fields, not_beyond
 from lakewright.compact.output import BucketOutput
-from lakewright.formats.rolling import FilePlan, SequenceNumbers
+from lakewright.datafiles.rolling import FilePlan, SequenceNumbers
 from lakewright.read.projection import ROW_ID, plan_projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.datafile import APPEND
-from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.update import vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, kept, substituted, updated_in
 from lakewright.update.values import without_defaults
-from lakewright.write.intake import Intake
+from lakewright.write.input.intake import Intake
 from lakewright.write.writer import TableWriter, WriteJob
 
 

@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from lakewright.errors import naming
 from lakewright.formats.deletion_vectors import live_mask
 from lakewright.metadata.store import TableStore
-from lakewright.read.plan import deletions_of, plan_splits
 from lakewright.read.projection import ROW_TRACKING_FIELDS, plan_projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, scan
-from lakewright.read.shares import pieces
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.plan import deletions_of, plan_splits
+from lakewright.read.splits.shares import pieces
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate import FALSE, TRUE, Predicate, assume, may_match, negate, normalise
+from lakewright.spec.predicate.filters import Filter, to_predicate
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, assume, may_match, negate, normalise
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_ID, ROW_TRACKING_FIELDS
-from lakewright.read.split import DataSplit
-from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update import columns as column_files
 from lakewright.update import vectors
@@ -33,8 +33,8 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, change, change_groups
 from lakewright.update.values import without_defaults
 from lakewright.update.ways import Way, way_of
-from lakewright.write.align import Aligner
-from lakewright.write.frames import in_process
+from lakewright.write.input.align import Aligner
+from lakewright.write.input.frames import in_process
 from lakewright.write.once import JobRun
 from lakewright.write.writer import ArrowData, batches_of
 

@@ -19,16 +19,16 @@ from typing import TypeAlias
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message import CommitMessage, guarded
+from lakewright.commit.message.message import CommitMessage, guarded
 from lakewright.compact.job import RunTasks, after_commit
 from lakewright.compact.task import knowing
 from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import refuse_the_past
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.supported import check_supported_for_write
 from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult

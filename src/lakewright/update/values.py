@@ -24,10 +24,10 @@ from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOption
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, counted
 from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.predicate import resolve_path
+from lakewright.spec.predicate.predicate import resolve_path
 from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
 from lakewright.spec.values import to_array, to_value
-from lakewright.write.align import Aligner
+from lakewright.write.input.align import Aligner
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 RowFunction: TypeAlias = Callable[[pa.Table], object]

@@ -15,7 +15,7 @@ from typing import Self, TypeAlias
 
 import numpy as np
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import LakewrightError
 from lakewright.formats.deletion_vectors import (
     Positions as Deleted,
@@ -31,10 +31,10 @@ from lakewright.formats.deletion_vectors import (
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
+from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, IndexFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.storage.layout import check_file_name
 from lakewright.update.change import Applied, Bucket, ChangeJob, Positions, Vector, VectorFile, bucket_of
 

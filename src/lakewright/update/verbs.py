@@ -15,14 +15,15 @@ import pyarrow as pa
 from lakewright.errors import InvalidInputError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
-from lakewright.read.split import DataSplit
-from lakewright.spec.filters import Filter
-from lakewright.spec.predicate import Predicate
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update import columns, keyed
+from lakewright.update import columns
+from lakewright.update import primary_key as keyed
 from lakewright.update.change import ChangeJob, GroupChange
 from lakewright.update.find import Located, condition, groups, hidden_fields, locate
-from lakewright.update.match import joined
+from lakewright.update.merge.match import joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text

@@ -25,9 +25,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lakewright.datafiles.rolling import FinishedFile, Piece, RollingFile
 from lakewright.errors import LakewrightError
-from lakewright.formats.rolling import FinishedFile, Piece, RollingFile
-from lakewright.write.routing import Group
+from lakewright.write.buckets.routing import Group
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 

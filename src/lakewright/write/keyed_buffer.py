@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from lakewright.formats.rolling import FinishedFile, RollingFile
+from lakewright.datafiles.rolling import FinishedFile, RollingFile
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
-from lakewright.spec.keyed import SEQUENCE_NUMBER
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
+from lakewright.write.buckets.routing import Group
 from lakewright.write.buffer import BufferLimits, Written, name_file
-from lakewright.write.routing import Group
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from lakewright.formats.rolling import FilePlan, RollingFile, SequenceNumbers
+from lakewright.datafiles.rolling import FilePlan, RollingFile, SequenceNumbers
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.storage.layout import check_file_name
+from lakewright.write.buckets.cross_partition import CrossPartitionRouter
+from lakewright.write.buckets.dynamic import DynamicRouter
+from lakewright.write.buckets.postpone import PostponeRouter, RealBucketsRouter, postpone_plan
+from lakewright.write.buckets.routing import HashRouter, Router
 from lakewright.write.buffer import Buffer, BufferLimits, WriteBuffer
-from lakewright.write.cross_partition import CrossPartitionRouter
-from lakewright.write.dynamic import DynamicRouter
 from lakewright.write.keyed_buffer import KeyedBuffer
-from lakewright.write.postpone import PostponeRouter, RealBucketsRouter, postpone_plan
 from lakewright.write.restore import LiveBuckets
-from lakewright.write.routing import HashRouter, Router
 from lakewright.write.task import FileNames, Place, WriteTask
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import Reroute
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.plan import split_of
 from lakewright.read.projection import ROW_KIND
+from lakewright.read.splits.plan import split_of
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.write.writer import WriteJob
 
 _TASKS_FROM = 1 << 20  # the tasks of a write have lower numbers, so that the names of the files differ

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lakewright.commit.message import snapshot_name
+from lakewright.commit.message.message import snapshot_name
 from lakewright.errors import InvalidInputError, counted
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore

@@ -25,10 +25,10 @@ import pyarrow as pa
 from lakewright.spec.buckets import row_hashes
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode, TableSchema
-from lakewright.write.assign import BUCKETS_MAX, Assigner, channels_of
-from lakewright.write.kinds import GivenKinds
-from lakewright.write.routing import Group, HashRouter, Routing, number_partitions, place_rows, route
+from lakewright.spec.schema.table_schema import BucketMode, TableSchema
+from lakewright.write.buckets.assign import BUCKETS_MAX, Assigner, channels_of
+from lakewright.write.buckets.routing import Group, HashRouter, Routing, number_partitions, place_rows, route
+from lakewright.write.input.kinds import GivenKinds
 from lakewright.write.writer import WriteJob
 
 INTAKE_BYTES = 4 << 20  # batches are aligned together, up to this much

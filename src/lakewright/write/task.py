@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lakewright.formats.rolling import FilePlan, NewFile, wall_clock_ms
+from lakewright.datafiles.rolling import FilePlan, NewFile, wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.storage.layout import check_file_name
-from lakewright.write.assign import Assigner
+from lakewright.write.buckets.assign import Assigner
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 

@@ -20,25 +20,25 @@ from typing import Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
-from lakewright.commit.message import CommitMessage
+from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import carried_fields
+from lakewright.datafiles.rolling import FilePlan, wall_clock_ms
 from lakewright.errors import InvalidInputError, LakewrightError, naming
-from lakewright.formats.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import refuse_the_past
 from lakewright.spec.datafile import APPEND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema import BucketMode
-from lakewright.spec.supported import check_supported_for_write
-from lakewright.write.assign import Assigner
+from lakewright.spec.schema.supported import check_supported_for_write
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.write.buckets.assign import Assigner
+from lakewright.write.buckets.routing import Group, IndexChange
 from lakewright.write.buffer import Written
-from lakewright.write.frames import in_process
-from lakewright.write.intake import Intake, KeyedIntake
-from lakewright.write.kinds import GivenKinds, RowKinds
+from lakewright.write.input.frames import in_process
+from lakewright.write.input.intake import Intake, KeyedIntake
+from lakewright.write.input.kinds import GivenKinds, RowKinds
 from lakewright.write.parts import buffer_of, router_of
 from lakewright.write.restore import LiveBuckets
-from lakewright.write.routing import Group, IndexChange
 from lakewright.write.task import Place, WriteTask
 
 _CHUNKS_MAX = 4

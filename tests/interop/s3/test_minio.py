@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.storage.bucket import Bucket
 from lakewright.storage.object import ObjectStorage
+from lakewright.storage.object_client import Bucket
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.storage import FaultyStorage
 from lakewright.testing.suites import StorageContract

@@ -1,0 +1,1 @@
+"""ORC files: Arrow columns in, one file and its statistics out, and back."""

@@ -1,0 +1,1 @@
+"""Parquet files: Arrow columns in, one file with page checksums and statistics out, and back."""

@@ -1,0 +1,316 @@
+"""The merge engine partial-update: what a row leaves out stays as it was.
+
+Without sequence groups a value that is not null replaces the one before. With them each group of columns follows its
+own sequence fields: a row that is as new as the newest brings all columns of the group, nulls too, and one that is
+older brings only what functions make of it. Retracts are an error unless an option says what they mean; if the very
+first row of a key is one, the record begins with its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError
+from lakewright.lsm.functions.aggregates import aggregated, last_non_null, last_value
+from lakewright.lsm.functions.column_functions import (
+    LAST_NON_NULL,
+    ColumnFunction,
+    column_function,
+    named_function,
+    option_of,
+)
+from lakewright.lsm.functions.groups import Groups
+from lakewright.lsm.functions.sequence_groups import SequenceGroup, Standing, removals, standings
+from lakewright.lsm.functions.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, compact, whole
+from lakewright.lsm.images import Flags, Longs
+from lakewright.spec.keyed_rows import DELETE, INSERT, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.option_changes import FIELD_OPTION
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.types import AtomicType
+
+_REMOVE = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
+_REMOVE_GROUP = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP
+_SKIP = -1  # of an op: the row does nothing to the column
+
+
+@dataclass(frozen=True, slots=True)
+class PartialUpdate:
+    """How a table of the merge engine partial-update makes one row of several."""
+
+    functions: Mapping[str, ColumnFunction]  # of columns that have one
+    groups: tuple[SequenceGroup, ...]
+    keys: frozenset[str]
+    required: frozenset[str]  # columns that must not be null
+    ignore_delete: bool
+    remove_on_delete: bool
+
+    @classmethod
+    def of_schema(cls, schema: TableSchema) -> PartialUpdate:
+        """Read groups and functions, and refuse what does not exist or does not fit."""
+        options = schema.core_options
+        groups = _sequence_groups(schema)
+        made = cls(
+            functions=_functions(schema, groups),
+            groups=groups,
+            keys=frozenset(schema.primary_keys),
+            required=frozenset(f.name for f in schema.fields if not f.type.nullable) - {*schema.primary_keys},
+            ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
+            remove_on_delete=options.get(_REMOVE),
+        )
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        """Refuse options that contradict each other."""
+        removing = [_REMOVE.key()] if self.remove_on_delete else []
+        removing += [_REMOVE_GROUP.key()] if any(group.removes for group in self.groups) else []
+        if removing and self.ignore_delete:
+            raise InvalidInputError(
+                f"'ignore-delete' cannot be combined with {removing[0]!r}: remove one of them", option=removing[0]
+            )
+        if self.remove_on_delete and self.groups:
+            raise InvalidInputError(
+                f"{_REMOVE.key()!r} cannot be combined with sequence groups: use {_REMOVE_GROUP.key()!r}",
+                option=_REMOVE.key(),
+            )
+
+    def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
+        """Return the columns themselves and the sequence fields that say what happens to them."""
+        out = set(columns)
+        for group in self.groups:
+            if group.removes or not columns.isdisjoint({*group.names, *group.columns}):
+                out.update(group.names)
+        return out
+
+    def check_kinds(self, kinds: AbstractSet[int]) -> None:
+        """Refuse rows that take something back where no option says what that means."""
+        if not kinds.isdisjoint(RETRACTS) and not (self.ignore_delete or self.remove_on_delete or self.groups):
+            raise InvalidInputError(
+                "a row of kind -U or -D came, but a partial-update table cannot take it: leave such rows out"
+                f" ('ignore-delete' = true), or let them remove the record ({_REMOVE.key()!r} = true), or give the"
+                " columns sequence groups",
+                option=_REMOVE.key(),
+            )
+
+    def merge(self, groups: Groups) -> pa.Table:
+        """Return one row per group."""
+        groups = compact(groups)
+        plan = self._plan(groups)
+        columns = [self._column(name, groups, plan) for name in groups.rows.column_names]
+        merged = pa.Table.from_arrays(columns, schema=groups.rows.schema)
+        self._check_required(merged, plan.deleted)
+        return merged
+
+    def _column(self, name: str, groups: Groups, plan: _Plan) -> pa.Array:
+        column = whole(groups.rows.column(name))
+        if name == VALUE_KIND.name:
+            return pa.array(np.where(plan.deleted, DELETE, INSERT).astype(np.int8))
+        if name == SEQUENCE_NUMBER.name or name in self.keys:
+            return column.take(pa.array(plan.latest))
+        group = next((n for n, g in enumerate(plan.sequences) if name in g.names or name in g.columns), None)
+        if group is None:
+            return last_non_null(column, plan.ungrouped())
+        if name in plan.sequences[group].names:
+            return last_value(column, plan.of_sequence(group))
+        if name in self.functions:
+            return aggregated(column, plan.of_aggregate(group), self.functions[name])
+        return last_value(column, plan.of_plain(group))
+
+    def _plan(self, groups: Groups) -> _Plan:
+        """Decide what each row does."""
+        kinds = groups.rows.column(VALUE_KIND.name).to_numpy()[groups.order]
+        sequences = tuple(g for g in self.groups if g.names[0] in groups.rows.column_names)
+        retracts = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+        deletes = kinds == DELETE
+        if retracts.any():
+            self.check_kinds(RETRACTS)
+        first = np.zeros(len(kinds), np.bool_)
+        first[groups.starts] = retracts[groups.starts]
+        skipped = retracts if self.ignore_delete else np.zeros(len(kinds), np.bool_)
+        found = standings(groups, sequences, skipped & ~first, deletes & ~skipped)
+        removed = removals(found, sequences, deletes & ~skipped)
+        if self.remove_on_delete:
+            removed |= deletes
+        return _Plan.of(groups, sequences, found, _Rows(retracts, first, skipped, removed))
+
+    def _check_required(self, merged: pa.Table, deleted: Flags) -> None:
+        for name in self.required.intersection(merged.column_names):
+            column = merged.column(name)
+            if column.null_count and bool(np.any(column.is_null().to_numpy() & ~deleted)):
+                raise InvalidInputError(
+                    f"the column {name!r} is NOT NULL, but a merged row has no value for it: write the column with"
+                    " every row, or make it nullable",
+                    column=name,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What is known of the rows of `groups.order` before any column is looked at."""
+
+    retracts: Flags
+    first: Flags  # retracts that are the first row of their key
+    skipped: Flags
+    removed: Flags  # rows that remove the whole record
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the rows of each key do. A first row that is a retract stands here twice: as a reset, then as itself."""
+
+    sequences: tuple[SequenceGroup, ...]
+    standings: tuple[Standing, ...]
+    rows: Longs
+    owners: Longs
+    retracts: Flags
+    idle: Flags  # rows that do nothing
+    resets: Flags
+    latest: Longs  # the row of each key that gives the sequence number
+    deleted: Flags  # keys whose record is removed
+
+    @classmethod
+    def of(cls, groups: Groups, sequences: tuple[SequenceGroup, ...], found: Sequence[Standing], rows: _Rows) -> _Plan:
+        owners = np.repeat(np.arange(len(groups)), groups.ends - groups.starts)
+        steps = Steps(groups.order, np.zeros(len(owners), np.int8), owners, len(groups))
+        last = steps.last(~rows.skipped) if rows.skipped.any() else groups.ends - 1
+        last = np.where(last < 0, groups.ends - 1, last)
+        deleted = rows.removed[last] | (steps.last(~rows.retracts) < 0)
+        twice = rows.first & ~rows.removed
+        at = np.repeat(np.arange(len(owners)), 1 + twice) if twice.any() else np.arange(len(owners))
+        resets = rows.removed[at]
+        if twice.any():
+            resets = resets | (twice[at] & np.append(True, at[1:] != at[:-1]))
+        return cls(
+            sequences,
+            tuple(Standing(one.ranks[at], one.newest[at]) for one in found) if twice.any() else tuple(found),
+            groups.order[at],
+            owners[at],
+            rows.retracts[at],
+            rows.skipped[at],
+            resets,
+            groups.order[last],
+            deleted,
+        )
+
+    def ungrouped(self) -> Steps:
+        """Return the steps of a column in no group: retracts do not touch it."""
+        return self._steps(np.where(self.retracts, _SKIP, ADD))
+
+    def of_sequence(self, group: int) -> Steps:
+        """Return the steps of a sequence field: every row that is new enough brings its own."""
+        standing = self.standings[group]
+        return self._steps(np.where(standing.newest, ADD, _SKIP), group)
+
+    def of_plain(self, group: int) -> Steps:
+        """Return the steps of a column without function: only rows that are new enough touch it."""
+        standing = self.standings[group]
+        return self._steps(np.where(standing.newest, np.where(self.retracts, RETRACT, ADD), _SKIP), group)
+
+    def of_aggregate(self, group: int) -> Steps:
+        """Return the steps of a column with a function: older rows come too, before what is there."""
+        standing = self.standings[group]
+        return self._steps(np.where(self.retracts, RETRACT, np.where(standing.newest, ADD, LATE)), group)
+
+    def _steps(self, ops: np.ndarray[tuple[int, ...], np.dtype[np.int64]], group: int | None = None) -> Steps:
+        if group is not None:
+            ops = np.where(self.standings[group].touches, ops, _SKIP)
+        ops = np.where(self.idle, _SKIP, ops)
+        done: Ops = np.where(self.resets, RESET, ops).astype(np.int8)
+        count = len(self.latest)
+        return Steps(self.rows, done, self.owners, count).only(done != _SKIP)
+
+
+def _sequence_groups(schema: TableSchema) -> tuple[SequenceGroup, ...]:
+    """Read `fields.<g1>[,<g2>].sequence-group` = columns."""
+    removing = _names(schema.core_options.get(_REMOVE_GROUP) or "")
+    groups: list[SequenceGroup] = []
+    owner: dict[str, str] = {}
+    for key in sorted(schema.options):
+        match = FIELD_OPTION.fullmatch(key)
+        if match is None or match["what"] != "sequence-group":
+            continue
+        single = match["columns"] in schema.field_names
+        fields = (match["columns"],) if single else _names(match["columns"])
+        columns = _names(schema.options[key])
+        for name in dict.fromkeys((*fields, *columns)):
+            if name not in schema.field_names:
+                raise InvalidInputError(
+                    f"the option {key!r} = {schema.options[key]!r} names {name!r}, but there is no such column",
+                    option=key,
+                    column=name,
+                )
+            if name in owner:
+                raise InvalidInputError(
+                    f"the column {name!r} belongs to two sequence groups, {owner[name]!r} and {key!r}: leave it in one",
+                    option=key,
+                    column=name,
+                )
+            owner[name] = key
+        named = tuple(schema.field(name) for name in fields)
+        for field in named:
+            if not isinstance(field.type, AtomicType):
+                raise InvalidInputError(
+                    f"the option {key!r} orders rows by {field.name!r}, but {field.type} has no order: use a scalar"
+                    " column",
+                    option=key,
+                    column=field.name,
+                )
+        groups.append(SequenceGroup(named, frozenset(columns) - {*fields}, not set(removing).isdisjoint(fields)))
+    _check_removing(removing, groups)
+    return tuple(groups)
+
+
+def _check_removing(removing: Sequence[str], groups: Sequence[SequenceGroup]) -> None:
+    fields = {name for group in groups for name in group.names}
+    for name in removing:
+        if name not in fields:
+            raise InvalidInputError(
+                f"the option {_REMOVE_GROUP.key()!r} names {name!r}, which is no sequence field of a group: name one of"
+                f" {', '.join(sorted(fields)) or 'those, and give the table sequence groups'}",
+                option=_REMOVE_GROUP.key(),
+                column=name,
+            )
+
+
+def _functions(schema: TableSchema, groups: Sequence[SequenceGroup]) -> dict[str, ColumnFunction]:
+    """Return the functions of columns; key columns and sequence fields of groups never have one."""
+    default = schema.core_options.get(CoreOptions.FIELDS_DEFAULT_AGGREGATE_FUNCTION)
+    fields = {name for group in groups for name in group.names}
+    grouped = {name for group in groups for name in group.columns}
+    functions = {}
+    for name in schema.field_names:
+        asked = named_function(schema, name) or default
+        if asked is None or name in schema.primary_keys or name in fields:
+            continue
+        functions[name] = column_function(schema, name, asked)
+        if name not in grouped and asked != LAST_NON_NULL:
+            raise InvalidInputError(
+                f"the column {name!r} has the function {asked!r} but belongs to no sequence group: put it into one with"
+                f" 'fields.<sequence field>.sequence-group', or use {LAST_NON_NULL!r}",
+                column=name,
+                option=option_of(name) if named_function(schema, name) else "fields.default-aggregate-function",
+            )
+    return functions
+
+
+def check_partial_update(schema: TableSchema) -> None:
+    """Refuse options of a new table that would have no effect, besides those that cannot work."""
+    made = PartialUpdate.of_schema(schema)
+    for name in (*schema.primary_keys, *(name for group in made.groups for name in group.names)):
+        if named_function(schema, name) is not None:
+            what = "the primary key" if name in schema.primary_keys else "the sequence fields of a group"
+            raise InvalidInputError(
+                f"the column {name!r} belongs to {what} and takes no function: remove {option_of(name)!r}",
+                column=name,
+                option=option_of(name),
+            )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)

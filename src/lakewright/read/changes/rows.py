@@ -1,0 +1,157 @@
+"""Changes as rows: streams of events and differences of two states in, batches with kinds out.
+
+The rows of a streaming split of a primary-key table come one by one as its files hold them, in file order. A split
+with `before` gives the difference of two states of a bucket: +I for a key that came, -U and +U for one whose row
+changed, -D for one that went; rows that are the same in both states give nothing. Rows of an append table have no key,
+so there a row that is in both states equally often gives nothing. Without a kind column only rows that are there
+afterwards are given: +I and +U. Filters see finished changes, never half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakewright.errors import UnsupportedError
+from lakewright.lsm.equality import equal_rows
+from lakewright.lsm.functions.sameness import row_codes
+from lakewright.lsm.keys import KeyOrder
+from lakewright.lsm.merge import MergeSpec, drop_retracts
+from lakewright.lsm.windows import windows
+from lakewright.read.files import missing_files_explained
+from lakewright.read.keyed_files import KeyedFiles
+from lakewright.read.projection import plan_projection
+from lakewright.read.reader import SplitReader, Unit
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.predicate import TRUE, project
+
+_SIDE = "_SIDE"  # of a row while two states are compared: 0 before, 1 after
+
+
+def units_of(reader: SplitReader, split: DataSplit) -> list[Unit]:
+    """Return the parts of any split that can be read side by side."""
+    if split.before is not None:
+        keyed = bool(reader.store.schema.primary_keys)
+        _check_columns(reader)
+        after = replace(split, before=None)
+        return [partial(_read_difference if keyed else _read_surplus, reader, split.before, after)]
+    if split.streaming and reader.store.schema.primary_keys:
+        return [partial(_read_events, reader, split, file) for file in split.files]
+    return reader.units(split)
+
+
+def _check_columns(reader: SplitReader) -> None:
+    known = frozenset(field.name for field in reader.store.schema.fields)
+    for field in reader.projection.read_fields:
+        if field.name not in known:
+            raise UnsupportedError(
+                f"{reader.store.name}: {field.name} belongs to a stored row, and a row of a difference is none; leave "
+                "it out, or read with 'incremental-between-scan-mode' = 'delta'",
+                table=reader.store.name,
+                column=field.name,
+            )
+
+
+def _read_events(reader: SplitReader, split: DataSplit, file: DataFile) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one file as they lie."""
+    fields = reader.projection.read_fields
+    files = KeyedFiles(reader.store, reader.schemas, split.partition_bytes, split.bucket, fields)
+    with (
+        missing_files_explained(reader.store, split.snapshot_id),
+        closing(files.read(file, skip=reader.predicate)) as tables,
+    ):
+        for rows in tables:
+            yield from _finished(reader, rows)
+
+
+def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
+    """Yield what happened to each key between two states, in key order."""
+    schema = reader.store.schema
+    spec = MergeSpec.of_schema(schema, table=reader.store.name)
+    # Of what a change was made is not known before both rows are seen; only the key is the same in both.
+    whole = _whole_rows(reader, keep=(*schema.partition_keys, *spec.key.names))
+    memory = reader.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+    states = [_state(whole, before, 0), _state(whole, after, 1)]
+    for window in windows(states, spec, memory_bytes=memory):
+        yield from _finished(reader, difference(window, spec.key))
+
+
+def _whole_rows(reader: SplitReader, keep: tuple[str, ...]) -> SplitReader:
+    """Return a reader of all columns that asks only for some of them: rows are compared as a whole."""
+    fields = reader.store.schema.fields
+    return replace(reader, projection=plan_projection(fields), predicate=project(reader.predicate, keep))
+
+
+def _state(whole: SplitReader, split: DataSplit, side: int) -> Iterator[pa.Table]:
+    """Yield the rows of a bucket in one state, in key order."""
+    for batch in whole.read(split):
+        marks = pa.repeat(pa.scalar(side, pa.int8()), batch.num_rows)
+        yield pa.Table.from_batches([batch.append_column(_SIDE, marks)])
+
+
+def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
+    """Return the changes that lead from one state of some keys to the other, in key order, with their `_VALUE_KIND`.
+
+    A column `_SIDE` tells which state a row is of, 0 before and 1 after; of each state a key has one row at most.
+    """
+    side = rows.column(_SIDE).to_numpy()
+    values = rows.drop_columns([_SIDE])
+    found = key.sorted(values)
+    order, new = found.order.copy(), found.new
+    first = np.flatnonzero(~new) - 1  # of each pair
+    turned = first[side[order[first]] > 0]  # pairs that begin with the row of the state after
+    order[turned], order[turned + 1] = order[turned + 1], order[turned]
+    same = equal_rows(values.take(pa.array(order[first])), values.take(pa.array(order[first + 1])))
+    kinds = np.where(side[order] > 0, INSERT, DELETE).astype(np.int8)
+    kinds[first], kinds[first + 1] = UPDATE_BEFORE, UPDATE_AFTER
+    keep = np.ones(len(order), np.bool_)
+    keep[first[same]] = keep[first[same] + 1] = False
+    return _with_kinds(values.take(pa.array(order[keep])), kinds[keep])
+
+
+def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an append table that became more (+I) or fewer (-D); rows that only moved cancel out."""
+    # A row that does not match equals no row that does, so both states can be filtered at once.
+    whole = replace(reader, projection=plan_projection(reader.store.schema.fields))
+    parts = [[pa.Table.from_batches([batch]) for batch in whole.read(state)] for state in (before, after)]
+    rows = pa.concat_tables([whole.projection.empty(), *parts[0], *parts[1]])
+    gone = sum(part.num_rows for part in parts[0])
+    weights = np.where(np.arange(rows.num_rows) < gone, -1, 1)
+    _, firsts, numbers = np.unique(
+        row_codes([_joined(column) for column in rows.columns], rows.num_rows), return_index=True, return_inverse=True
+    )
+    surplus = np.bincount(numbers, weights, minlength=len(firsts)).astype(np.int64)
+    at = np.repeat(np.arange(len(surplus)), np.abs(surplus))
+    kinds = np.where(surplus[at] > 0, INSERT, DELETE).astype(np.int8)
+    yield from _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds))
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _with_kinds(values: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
+    return values.append_column(VALUE_KIND.name, pa.array(kinds))
+
+
+def _finished(reader: SplitReader, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the changes that match, with their kinds or without those that take rows away."""
+    projection = reader.projection
+    if projection.kind is None:
+        rows = drop_retracts(rows)
+    else:
+        kinds = pa.array(KIND_NAMES).take(rows.column(VALUE_KIND.name).combine_chunks())
+        rows = rows.append_column(projection.kind, kinds)
+    for batch in rows.to_batches():
+        kept = batch if reader.predicate == TRUE else batch.filter(reader.predicate.mask(batch))
+        if kept.num_rows:
+            yield projection.apply(kept)

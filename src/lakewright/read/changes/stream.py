@@ -1,0 +1,380 @@
+"""Following a table: a full read first, then what every new snapshot changed, plan after plan.
+
+    builder = table.new_stream_read_builder().with_include_row_kind().with_consumer_id("billing")
+    read = builder.new_read()
+    for plan in builder.new_streaming_scan().stream_sync():
+        process(read.to_arrow(plan.splits()))
+
+All that a stream remembers is the next snapshot to look at: `checkpoint` gives that number, `restore` sets it. A plan
+counts as processed once the caller asks for the next one; only then is a consumer's position moved on, so that after a
+crash a plan comes again rather than never. Nothing is skipped silently: where the next snapshot has expired the stream
+ends with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Self, TypeAlias
+
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError, naming
+from lakewright.lsm.runs import max_level
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import Plan, ReadBuilder, TableRead
+from lakewright.read.changes.incremental import (
+    ChangePlan,
+    KeepBucket,
+    asks_for_changes,
+    event_mode,
+    find_snapshot,
+    first_id_since,
+    has_events,
+    plan_difference,
+    plan_events,
+)
+from lakewright.read.scan import check_readable, local_millis, pick_snapshot, scan
+from lakewright.read.splits.plan import deletions_of, plan_splits
+from lakewright.spec import arguments
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.options import ChangelogProducer, CoreOptions
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.predicate.predicate import TRUE, Predicate, PredicateBuilder
+from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.spec.types import DataField
+
+Sleep: TypeAlias = Callable[[float], None]
+
+POLL_INTERVAL_MS = 1000
+_FULL_MODES = frozenset({"latest-full", "full", "from-snapshot-full", "compacted-full"})
+_CHANGE_MODES = frozenset({"latest", "from-snapshot", "from-timestamp"})
+
+
+class StreamScan:
+    """Plans a table as it grows. `plan` does one step; `stream` and `stream_sync` never end."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        predicate: Predicate = TRUE,
+        *,
+        keep_bucket: KeepBucket | None = None,
+        consumer_id: str | None = None,
+        poll_interval_ms: int = POLL_INTERVAL_MS,
+    ) -> None:
+        self._store = store
+        self._predicate = predicate
+        self._keep_bucket = keep_bucket
+        self._consumer_id = consumer_id
+        self._poll_seconds = poll_interval_ms / 1000
+        self._next: int | None = None  # None: nothing was planned yet
+        self._recorded: int | None = None
+        self._mode = event_mode(store)
+        check_readable(store)
+        _start_mode(store)
+        self._resume()
+
+    # One step.
+
+    def plan(self) -> Plan | None:
+        """Return the next plan, None where the table has nothing new yet."""
+        if self._next is None:
+            first = self._first()
+            if first is not None or self._next is None:
+                return first
+        return self._follow_up()
+
+    def checkpoint(self) -> int | None:
+        """Return the next snapshot to look at, after all that was planned; None before the first plan."""
+        return self._next
+
+    def restore(self, next_snapshot: int | None) -> None:
+        """Go on at a snapshot that `checkpoint` gave; None begins anew."""
+        with naming(self._store.name):
+            self._next = None if next_snapshot is None else arguments.whole("next_snapshot", next_snapshot, 1)
+
+    def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
+        """Record that everything before a snapshot was processed; without a consumer id nothing is recorded."""
+        if next_snapshot is not None:
+            arguments.whole("next_snapshot", next_snapshot, 1)
+        if self._consumer_id is None or next_snapshot is None or next_snapshot == self._recorded:
+            return
+        self._store.check_same_table()
+        self._store.consumers.record(self._consumer_id, next_snapshot)
+        self._recorded = next_snapshot
+
+    # The same steps, for those who keep their place themselves.
+
+    def begin(self) -> tuple[int, bool] | None:
+        """Return the snapshot a stream begins at, and whether it reads its whole state or what it changed.
+
+        None: the state of the newest snapshot is to be read, but the table was never written.
+        """
+        if self._next is not None:
+            return self._next, False
+        mode = _start_mode(self._store)
+        if mode not in _FULL_MODES:
+            return _first_changes(self._store, mode), False
+        snapshot = pick_snapshot(self._store)
+        return None if snapshot is None else (snapshot.id, True)
+
+    def plan_state(self, snapshot_id: int) -> Plan:
+        """Plan the whole state at a snapshot, as a stream that begins there reads it."""
+        snapshot_id = arguments.whole("snapshot_id", snapshot_id)
+        snapshot = self._store.snapshots.find(snapshot_id)
+        if snapshot is None:  # a tag may keep it, and the options may name that tag
+            picked = pick_snapshot(self._store)
+            snapshot = picked if picked is not None and picked.id == snapshot_id else None
+        return self._full(snapshot or self._store.snapshots.get(snapshot_id))
+
+    # The endless forms.
+
+    def stream_sync(self, sleep: Sleep = time.sleep) -> Iterator[Plan]:
+        """Yield plan after plan, waiting where the table has nothing new; the caller leaves when it has enough."""
+        while True:
+            found = self.plan()
+            if found is not None:
+                yield found
+            # The caller asks for more, or there was nothing to process: all that was planned is done.
+            self.notify_checkpoint_complete(self._next)
+            if found is None:
+                sleep(self._poll_seconds)
+
+    async def stream(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> AsyncIterator[Plan]:
+        """Yield plan after plan like `stream_sync`, planning in a thread so that others can work meanwhile."""
+        while True:
+            found = await asyncio.to_thread(self.plan)
+            if found is not None:
+                yield found
+            await asyncio.to_thread(self.notify_checkpoint_complete, self._next)
+            if found is None:
+                await sleep(self._poll_seconds)
+
+    # Where to begin.
+
+    def _resume(self) -> None:
+        """Take up the position of the consumer, where it has one that counts."""
+        if self._consumer_id is None:
+            return
+        recorded = self._store.consumers.next_snapshot(self._consumer_id)
+        if recorded is not None and not self._store.options.get(CoreOptions.CONSUMER_IGNORE_PROGRESS):
+            self._next = self._recorded = recorded
+
+    def _first(self) -> Plan | None:
+        """Plan the state to begin with where the mode asks for one, and find the snapshot to go on at."""
+        start = self.begin()
+        if start is None:
+            return None
+        snapshot_id, whole = start
+        if not whole:
+            self._next = snapshot_id
+            return None
+        self._next = snapshot_id + 1
+        return self.plan_state(snapshot_id)
+
+    def _full(self, snapshot: Snapshot) -> Plan:
+        """Plan a whole snapshot, of which rows whose changes are yet to come in a changelog are left out.
+
+        A batch read may leave out level 0 until it is compacted, but no later snapshot tells a stream of these rows.
+        """
+        fresh = {CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true"}
+        store = self._store.with_schema(self._store.schema.with_options(fresh))
+        found = scan(store, snapshot, self._predicate)
+        entries = [entry for entry in found.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
+        index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
+        splits = plan_splits(store, snapshot.id, _announced(store, entries), deletions_of(store, index))
+        return Plan(snapshot.id, tuple(splits), snapshot, found.funnel)
+
+    # What comes after.
+
+    def _follow_up(self) -> Plan | None:
+        """Plan the next snapshot that has something to say; those that have not are passed by."""
+        while self._next is not None:
+            snapshot = find_snapshot(self._store, self._next, self._mode)
+            if snapshot is None:
+                self._check_not_rolled_back(self._next)
+                return None
+            changes = self._changes(snapshot)
+            self._next = snapshot.id + 1
+            if changes is not None:
+                return Plan(snapshot.id, changes.splits, snapshot, changes.funnel)
+        return None
+
+    def _changes(self, snapshot: Snapshot) -> ChangePlan | None:
+        """Plan what one snapshot changed, None where that is nothing to a stream."""
+        store = self._store
+        if snapshot.commit_kind == CommitKind.OVERWRITE:
+            if not store.options.get(CoreOptions.STREAMING_READ_OVERWRITE):
+                return None
+            if store.schema.primary_keys:
+                return self._overwritten(snapshot)
+            # Rows of an append table that were replaced have no key to take them back by: what came is told.
+            snapshot = replace(snapshot, commit_kind=CommitKind.APPEND)
+        if not has_events(snapshot, self._mode):
+            return None
+        return plan_events(store, [snapshot], self._mode, self._predicate, keep_bucket=self._keep_bucket)
+
+    def _overwritten(self, snapshot: Snapshot) -> ChangePlan:
+        """Plan what overwriting changed, which only the snapshot before can tell."""
+        before = None if snapshot.id == 1 else self._store.snapshots.get(snapshot.id - 1)
+        return plan_difference(self._store, before, snapshot, self._predicate, keep_bucket=self._keep_bucket)
+
+    def _check_not_rolled_back(self, next_snapshot: int) -> None:
+        newest = self._store.snapshots.latest_id() or 0
+        if next_snapshot > newest + 1:
+            self._store.check_same_table()
+            raise NotFoundError(
+                f"{self._store.name}: the stream has read up to snapshot {next_snapshot - 1}, but the newest is "
+                f"{newest or 'none'}: the table was rolled back. Read the whole table anew, with a new consumer id",
+                table=self._store.name,
+                snapshot_id=next_snapshot,
+                latest_snapshot_id=newest,
+            )
+
+
+def _start_mode(store: TableStore) -> str:
+    """Return how a stream begins, from `scan.mode` and what the other options imply."""
+    options = store.options
+    if asks_for_changes(options):
+        raise InvalidInputError(
+            f"{store.name}: a stream has no end, so it does not go together with the 'incremental-between' options",
+            table=store.name,
+        )
+    mode = options.get(CoreOptions.SCAN_MODE)
+    if mode == "default":
+        if {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()} & options.values.keys():
+            return "from-timestamp"
+        named = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
+        return "from-snapshot" if named & options.values.keys() else "latest-full"
+    if mode not in _FULL_MODES | _CHANGE_MODES:
+        raise UnsupportedError(
+            f"{store.name}: a stream knows no 'scan.mode' {mode!r}; use one of "
+            f"{', '.join(sorted(_FULL_MODES | _CHANGE_MODES))}",
+            table=store.name,
+            option="scan.mode",
+        )
+    return mode
+
+
+def _first_changes(store: TableStore, mode: str) -> int:
+    """Return the first snapshot whose changes are read where no state is read before them."""
+    newest = store.snapshots.latest_id() or 0
+    if mode == "latest":
+        return newest + 1
+    if mode == "from-timestamp":
+        return first_id_since(store, _wanted_millis(store), event_mode(store))
+    wanted = store.options.get(CoreOptions.SCAN_SNAPSHOT_ID)
+    if wanted is not None:
+        if not 1 <= wanted <= newest + 1:
+            raise NotFoundError(
+                f"{store.name}: a stream begins at a snapshot that is there or comes next, not at {wanted}; the newest "
+                f"is {newest or 'none'}",
+                table=store.name,
+                snapshot_id=wanted,
+            )
+        return wanted
+    snapshot = pick_snapshot(store)
+    return 1 if snapshot is None else snapshot.id
+
+
+def _wanted_millis(store: TableStore) -> int:
+    options = store.options
+    millis = options.get(CoreOptions.SCAN_TIMESTAMP_MILLIS)
+    if millis is not None:
+        return millis
+    key = CoreOptions.SCAN_TIMESTAMP.key()
+    text = options.get(CoreOptions.SCAN_TIMESTAMP)
+    if text is None:
+        raise InvalidInputError(
+            f"{store.name}: 'scan.mode' 'from-timestamp' needs 'scan.timestamp-millis' or {key!r}",
+            table=store.name,
+            option="scan.mode",
+        )
+    return local_millis(text, key)
+
+
+def _announced(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """Return the files whose rows the changelog has told already: those that wait for a compaction it will tell."""
+    match store.options.get(CoreOptions.CHANGELOG_PRODUCER) if store.schema.primary_keys else None:
+        case ChangelogProducer.LOOKUP:
+            return [entry for entry in entries if entry.file.level > 0]
+        case ChangelogProducer.FULL_COMPACTION:
+            deepest = max_level(store.options, (entry.file for entry in entries))
+            return [entry for entry in entries if entry.file.level == deepest]
+        case _:
+            return list(entries)
+
+
+class StreamReadBuilder:
+    """Says what of a table to follow: a filter, some columns, some buckets, and under which name."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._rows = ReadBuilder(store)
+        self._keep_bucket: KeepBucket | None = None
+        self._consumer_id = store.options.get(CoreOptions.CONSUMER_ID)
+        self._poll_interval_ms = POLL_INTERVAL_MS
+
+    def with_filter(self, predicate: Filter | None) -> Self:
+        """Keep changes whose row fulfils a predicate, or a filter text; calls add up."""
+        self._rows.with_filter(predicate)
+        return self
+
+    def with_projection(self, projection: str | Sequence[str] | Mapping[str, str] | None) -> Self:
+        """Read some columns, in this order."""
+        self._rows.with_projection(projection)
+        return self
+
+    def with_include_row_kind(self, include: bool = True) -> Self:  # noqa: FBT001, FBT002 - pypaimon's signature
+        """Begin the result with `_row_kind`: `+I`, `-U`, `+U` or `-D`. Only with it rows that go away are read."""
+        self._rows.with_include_row_kind(include)
+        return self
+
+    def with_poll_interval_ms(self, poll_interval_ms: int) -> Self:
+        """Wait so long before looking for a new snapshot again."""
+        self._poll_interval_ms = arguments.count("poll_interval_ms", poll_interval_ms)
+        return self
+
+    def with_consumer_id(self, consumer_id: str) -> Self:
+        """Go on where the consumer of this id stopped, and record how far it comes; snapshots it needs are kept."""
+        with naming(self._store.name):
+            self._store.layout.consumer_file(consumer_id)  # an id that cannot be a file is refused here
+        self._consumer_id = consumer_id
+        return self
+
+    def with_buckets(self, bucket_ids: Collection[int]) -> Self:
+        """Read some buckets only, so that several readers can share a table."""
+        given = list(bucket_ids) if isinstance(bucket_ids, AbstractSet) else bucket_ids
+        buckets = arguments.items("bucket_ids", given, "a list of buckets")
+        return self.with_bucket_filter(frozenset(arguments.whole("bucket_ids", one) for one in buckets).__contains__)
+
+    def with_bucket_filter(self, bucket_filter: Callable[[int], bool] | None) -> Self:
+        """Read only the buckets for which a function says True."""
+        if bucket_filter is not None:
+            arguments.function("bucket_filter", bucket_filter)
+        self._keep_bucket = bucket_filter
+        return self
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Return a builder of predicates on the table's columns."""
+        return self._rows.new_predicate_builder()
+
+    def read_type(self) -> list[DataField]:
+        """Return the columns of the result."""
+        return self._rows.read_type()
+
+    def new_streaming_scan(self) -> StreamScan:
+        """Return what plans the table as it grows."""
+        return StreamScan(
+            self._store,
+            self._rows.predicate,
+            keep_bucket=self._keep_bucket,
+            consumer_id=self._consumer_id,
+            poll_interval_ms=self._poll_interval_ms,
+        )
+
+    def new_read(self) -> TableRead:
+        """Return what reads the splits of the plans."""
+        return self._rows.new_read()

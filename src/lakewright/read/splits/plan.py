@@ -1,0 +1,285 @@
+"""From live files to splits: which files are read together, by whom, and with which deletion vectors.
+
+Files of one bucket stay in the order of their rows: that of their sequence numbers, or of the manifests where every
+writer counts from 0; those of primary-key tables in the order of their keys. They are packed into bins of
+`source.split.target-size`. In tables with data evolution several files hold columns of the same rows, in primary-key
+tables those of one section hold versions of the same rows; such files are never torn apart.
+Plans are deterministic: the same entries give the same splits, so shards and slices planned apart fit together.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias, TypeVar
+
+from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
+from lakewright.lsm.runs import sections
+from lakewright.metadata.store import TableStore
+from lakewright.read.scan import keys_are_once
+from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions
+from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
+from lakewright.spec.manifest import IndexEntry, ManifestEntry
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.table_schema import BucketMode
+
+T = TypeVar("T")
+BucketKey: TypeAlias = tuple[bytes, int, int]  # partition, bucket, total buckets
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How many bytes a split should have, and what opening a file counts at least."""
+
+    target_bytes: int
+    open_file_bytes: int
+
+    @classmethod
+    def of(cls, options: CoreOptions) -> Packing:
+        """Read from options how splits are packed."""
+        return cls(
+            options.get(CoreOptions.SOURCE_SPLIT_TARGET_SIZE), options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST)
+        )
+
+    def weight(self, files: Iterable[DataFile]) -> int:
+        """Return what files weigh in a bin."""
+        return sum(max(file.file_size, self.open_file_bytes) for file in files)
+
+
+def plan_splits(
+    store: TableStore,
+    snapshot_id: int,
+    entries: Sequence[ManifestEntry],
+    deletions: Deletions,
+    *,
+    apart: bool = False,
+) -> list[DataSplit]:
+    """Pack live files into splits, bucket by bucket in the order in which the manifests first name them.
+
+    A split whose rows are merged cannot be cut. For shares of equal size `apart` makes a split of each section.
+    """
+    options = store.options
+    packing = Packing.of(options)
+    evolves = options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    splits: list[DataSplit] = []
+    for key, files in _by_bucket(entries).items():
+        if store.schema.primary_keys:
+            bins = _keyed_bins(store, files, packing, apart=apart)
+        else:
+            groups = row_id_groups(files) if evolves else [(file,) for file in in_row_order(store, files)]
+            bins = pack(groups, packing.weight, packing.target_bytes)
+        splits.extend(split_of(store, snapshot_id, key, packed, deletions) for packed in bins)
+    return splits
+
+
+def _keyed_bins(
+    store: TableStore, files: Sequence[DataFile], packing: Packing, *, apart: bool
+) -> Iterator[list[tuple[DataFile, ...]]]:
+    """Pack the files of a bucket of a primary-key table, in key order; files that must be merged stay together."""
+    found = sections(files, [field.type for field in store.schema.trimmed_primary_key_fields])
+    groups = [section.files for section in found]
+    if keys_are_once(store) and not any(_must_merge((file,)) for file in files):
+        groups = [(file,) for group in groups for file in group]
+    # Where sections are planned apart, only what can be cut again is packed together.
+    runs = groupby(groups, key=_must_merge) if apart else [(False, groups)]
+    for alone, some in runs:
+        target = 0 if alone else packing.target_bytes
+        yield from pack(some, lambda group: max(packing.open_file_bytes, _bytes(group)), target)
+
+
+def _bytes(files: Iterable[DataFile]) -> int:
+    return sum(file.file_size for file in files)
+
+
+def _must_merge(files: Sequence[DataFile]) -> bool:
+    """Say whether files of one section hold versions of one row, or rows that delete."""
+    return len(files) > 1 or bool(files[0].delete_row_count)
+
+
+def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketKey, list[DataFile]]:
+    buckets: dict[BucketKey, list[DataFile]] = {}
+    for entry in entries:
+        buckets.setdefault((entry.partition, entry.bucket, entry.total_buckets), []).append(entry.file)
+    return buckets
+
+
+def in_sequence(files: Iterable[DataFile]) -> list[DataFile]:
+    """Return files in the order in which their rows were written; writers that do not count keep the commits' order."""
+    return sorted(files, key=lambda file: file.min_sequence_number)
+
+
+def in_row_order(store: TableStore, files: Iterable[DataFile]) -> list[DataFile]:
+    """Return the files of a bucket, given in the order of the manifests, in the order of their rows."""
+    return in_sequence(files) if sequence_is_order(store) else list(files)
+
+
+def sequence_is_order(store: TableStore) -> bool:
+    """Say whether the sequence numbers of an append table's files tell in which order their rows were written.
+
+    Without buckets every writer counts from 0, and the files of two commits, or of two tasks, would be mixed; only row
+    tracking numbers files at the commit.
+    """
+    return store.schema.bucket_mode is not BucketMode.UNAWARE or store.options.row_tracking_enabled()
+
+
+def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
+    """Group files whose rows have the same ids, newest first inside a group; side files are left out.
+
+    All files of a group must hold exactly the same rows.
+    """
+    loose = [(file,) for file in files if file.first_row_id is None and not is_side_file(file)]
+    numbered = [file for file in files if file.first_row_id is not None and not is_side_file(file)]
+    ordered = sorted(numbered, key=lambda f: (f.first_row_id or 0, -f.max_sequence_number, f.file_name))
+    groups: list[list[DataFile]] = []
+    end = -1
+    for file in ordered:
+        first = file.first_row_id or 0
+        if first >= end:
+            groups.append([file])
+            end = first + file.row_count
+        elif (first, file.row_count) == (groups[-1][0].first_row_id, groups[-1][0].row_count):
+            groups[-1].append(file)
+        else:
+            raise CorruptTableError(
+                f"the files {groups[-1][0].file_name} and {file.file_name} share some row ids but not all; compact the "
+                "table with the implementation that wrote it",
+                files=(groups[-1][0].file_name, file.file_name),
+            )
+    return [*loose, *(tuple(group) for group in groups)]
+
+
+def pack(items: Iterable[T], weight: Callable[[T], int], target: int) -> Iterator[list[T]]:
+    """Fill bins in order; a bin is closed when the next item would make it heavier than the target.
+
+    >>> list(pack([3, 4, 9, 1, 1], lambda item: item, 8))
+    [[3, 4], [9], [1, 1]]
+    """
+    current: list[T] = []
+    total = 0
+    for item in items:
+        added = weight(item)
+        if current and total + added > target:
+            yield current
+            current, total = [], 0
+        current.append(item)
+        total += added
+    if current:
+        yield current
+
+
+def split_of(
+    store: TableStore,
+    snapshot_id: int,
+    key: BucketKey,
+    groups: Sequence[tuple[DataFile, ...]],
+    deletions: Deletions,
+) -> DataSplit:
+    """Return the split of some files of one bucket, group after group, with their deletion vectors."""
+    partition, bucket, total_buckets = key
+    directory = store.partition_directory(partition)
+    files = tuple(file for group in groups for file in group)
+    found = tuple(deletions.get((partition, file.file_name)) for file in files)
+    return DataSplit(
+        snapshot_id,
+        bucket,
+        total_buckets,
+        files,
+        tuple(store.layout.data_file(directory, bucket, file) for file in files),
+        partition_bytes=partition,
+        partition_types=store.partition_types,
+        bucket_path=store.layout.bucket_directory(directory, bucket),
+        raw_convertible=not any(_must_merge(group) for group in groups),
+        deletion_files=found if any(found) else (),
+    )
+
+
+def deletions_of(store: TableStore, entries: Iterable[IndexEntry]) -> dict[tuple[bytes, str], DeletionFile]:
+    """Return where the deletion vector of each data file lies, from the entries of an index manifest."""
+    found: dict[tuple[bytes, str], DeletionFile] = {}
+    for entry in entries:
+        if entry.file.index_type != DELETION_VECTORS or not entry.file.deletion_ranges:
+            continue
+        directory = store.layout.bucket_directory(store.partition_directory(entry.partition), entry.bucket)
+        path = store.layout.index_file(entry.file, directory)
+        for place in entry.file.deletion_ranges:
+            key = entry.partition, place.data_file
+            if key in found:
+                raise CorruptTableError(
+                    f"{store.name}: the data file {place.data_file} has two deletion vectors, in {found[key].path} and "
+                    f"in {path}",
+                    table=store.name,
+                    path=path,
+                    files=(place.data_file,),
+                )
+            found[key] = DeletionFile(path, place.offset, place.length, place.cardinality)
+    return found
+
+
+def limited(splits: Sequence[DataSplit], limit: int) -> list[DataSplit]:
+    """Return as many splits as surely hold this many rows; only for reads without a filter."""
+    kept: list[DataSplit] = []
+    rows = 0
+    for split in splits:
+        if rows >= limit:
+            break
+        kept.append(split)
+        rows += split.merged_row_count() or 0
+    return kept
+
+
+def sliced(splits: Sequence[DataSplit], start: int, end: int) -> list[DataSplit]:
+    """Return the rows from position `start` up to `end` of the whole plan, deleted rows counted."""
+    if start < 0 or end < start:
+        raise InvalidInputError(f"a slice runs from 0 or more up to its end, not from {start} to {end}")
+    return _between(splits, start, end)
+
+
+def _between(splits: Sequence[DataSplit], start: int, end: int, *, middles: bool = False) -> list[DataSplit]:
+    """Return a stretch of the plan; a split that merges rows is whole where its first (or middle) row is."""
+    kept: list[DataSplit] = []
+    position = 0
+    for split in splits:
+        rows = split.row_count
+        if middles and split.needs_merge:
+            kept.extend([split] if start <= position + rows // 2 < end else [])
+        elif position < end and position + rows > start:
+            part = split.sliced(max(0, start - position), min(rows, end - position))
+            kept.extend([part] if part is not None else [])
+        position += rows
+    return kept
+
+
+def sharded(splits: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
+    """Return the share of one of `count` workers: shares are equal to the row, and together they are the plan.
+
+    The first ones have one row more where the rows cannot be shared evenly.
+    """
+    check_shard(index, count)
+    rows, more = divmod(sum(split.row_count for split in splits), count)
+    start, end = (number * rows + min(number, more) for number in (index, index + 1))
+    return _between(splits, start, end, middles=True)
+
+
+def check_shard(index: int, count: int) -> None:
+    """Raise InvalidInputError unless there is such a shard."""
+    if count < 1 or not 0 <= index < count:
+        raise InvalidInputError(f"shard {index} of {count} does not exist; shards count from 0")
+
+
+def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[DataSplit]:
+    """Return the plan cut into chunks of rows, in an order that only the seed decides."""
+    if chunk_rows < 1:
+        raise InvalidInputError(f"a chunk has at least one row, not {chunk_rows}")
+    if any(split.needs_merge for split in splits):
+        raise UnsupportedError(
+            "rows of one key lie in several files and are merged while they are read, so that they cannot be cut into "
+            "chunks: compact the table first (table.compact(full=True)), or shuffle the rows that were read"
+        )
+    chunks: list[DataSplit] = []
+    for split in splits:
+        parts = (split.sliced(start, start + chunk_rows) for start in range(0, split.row_count, chunk_rows))
+        chunks.extend(part for part in parts if part is not None)
+    random.Random(seed).shuffle(chunks)  # noqa: S311 - a seed replays a run
+    return chunks

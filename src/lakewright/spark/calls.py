@@ -1,0 +1,86 @@
+"""One call to write a frame: a frame and a mode in, one snapshot out, as `lakewright.write_table` has it embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from lakewright.calls import Progress, ProgressCallback, merged_table
+from lakewright.catalog.open import opened
+from lakewright.commit.table_commit import WriteResult
+from lakewright.distributed.protocol import (
+    check_call,
+    new_job,
+    new_publication,
+    replayed,
+)
+from lakewright.metadata.store import TableStore
+from lakewright.spark.jobs.types import arrow_schema_of
+from lakewright.spark.rows.primary_key_merge import preparing_lookup
+from lakewright.spark.write.compaction import compacting_on
+from lakewright.spark.write.frame import Manner, check_frame, write_frame
+from lakewright.spark.write.shuffle import check_distribution
+from lakewright.table.table import FileStoreTable
+from lakewright.update.merge.upsert import needs_lookup
+from lakewright.update.run import change
+from lakewright.write.once import JobRun
+
+
+def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
+    df: DataFrame,
+    table: FileStoreTable | str,
+    mode: str = "append",
+    *,
+    partitions: Mapping[str, object] | None = None,
+    schema_mode: str | None = None,
+    concurrency: int | None = None,
+    job_id: str | None = None,
+    progress: bool | ProgressCallback | None = None,
+    distribution: str | None = None,
+) -> WriteResult:
+    """Write a frame with Spark's workers and commit it in one snapshot.
+
+    `mode` is append, upsert, overwrite or delete, as in `lakewright.write_table`: on a table with a primary key a row
+    replaces the row with its key, and of two rows of one frame the later one wins; `delete` takes the keys of rows to
+    delete. An overwrite replaces the partitions of the rows, or those that `partitions` names, or the whole
+    unpartitioned table. `schema_mode="merge"` first adds the columns, and widens the types, that the table lacks.
+
+    A write with a `job_id` is committed once: if it is run again, after a crash or by another driver, it finds its
+    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
+
+    `concurrency` is the largest number of tasks that write, `distribution` how rows are brought together for them, and
+    `progress` a callback, or False for no bar.
+    """
+    check_frame(df)
+    target = opened(table)
+    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
+    check_distribution(new_job(target, mode, partitions=partitions), distribution)
+    run = None if job_id is None else JobRun.begin(target.store, job_id)
+    if run is not None and run.earlier is not None:
+        return replayed(target.store, run.earlier, run=compacting_on(df.sparkSession))
+    publication = new_publication(mode, partitions=partitions, run=run)
+    if schema_mode == "merge":
+        target = merged_table(target, _nullable(arrow_schema_of(df.schema)))
+    manner = Manner(concurrency, distribution, progress)
+    if mode == "upsert" and needs_lookup(target.store, arrow_schema_of(df.schema).names):
+        return _upsert(df, target.store, run, manner)
+    return write_frame(df, new_job(target, mode, partitions=partitions), publication, manner)
+
+
+def _upsert(df: DataFrame, store: TableStore, run: JobRun | None, manner: Manner) -> WriteResult:
+    """Upsert a frame that lacks columns, which stay as they are in the rows that are there."""
+    prepare, spark = preparing_lookup(df, store, manner.concurrency), df.sparkSession
+    done = change(store, prepare, operation="WRITE", run=compacting_on(spark), job=run)
+    if done.replayed and done.snapshot_id is not None:
+        return replayed(store, store.snapshots.get(done.snapshot_id), run=compacting_on(spark))
+    if callable(manner.progress):
+        manner.progress(Progress(done.written, done.bytes, done.seconds))
+    way = "rows that are there were looked up, and written with the columns that the frame lacks"
+    return WriteResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, way=way)
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Return the columns as a table that has rows already can take them up."""
+    return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument

@@ -1,0 +1,169 @@
+"""`format("lakewright")`: the Python Data Source through which Spark's own verbs and SQL reach a table.
+
+Options of Spark come in (see `options`), partitions of Arrow batches or one snapshot go out. Spark calls a source in
+processes of its own: one plans a read, one a write, one commits; none of them sees the session or its settings.
+
+What always holds: a read gives exactly the schema that Spark was promised, of one snapshot, which is chosen when the
+frame or view is used for the first time and stays. A write is published once, by the process that commits, after every
+task's messages arrived.
+
+What this door cannot do, because Spark does not let a Python source: read only the columns that a query needs, bring
+the rows of a bucket to one task, hand a result back. `lakewright.spark.read_table` and `write_table` can. Filters are
+not pushed here although Spark offers it: releases up to 4.3 keep the filter of one use of a frame for its other uses,
+so that the union of a frame with a part of it lacks rows. The option `filter` is safe.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import types as sql
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+
+from lakewright.catalog.system import SystemReadBuilder
+from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.read.builder import ReadBuilder, TableRead
+from lakewright.read.splits.shares import shares
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, DoorOptions
+from lakewright.spark.datasource.stream_sink import stream_writer
+from lakewright.spark.datasource.stream_source import STREAM_READ, stream_reader
+from lakewright.spark.datasource.table_sink import WRITE, table_sink
+from lakewright.spark.jobs.types import fields_of, spark_batches, spark_schema
+
+_READ_WORDS = READ | {READ_TASKS}
+
+
+class LakewrightSource(DataSource):
+    """What Spark makes of `format("lakewright")`, with the options of one read or write."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name behind `format` and `USING`."""
+        return FORMAT
+
+    def schema(self) -> sql.StructType:
+        """Return the columns of the table, or those that the options ask for."""
+        # Spark does not say what for: a read, a stream, or a view that is written through as well.
+        options = DoorOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
+        try:
+            found = options.read()
+        except NotFoundError:
+            # A stream may begin at a time or snapshot of which there is none yet; a read will say so again.
+            lasting = {key: value for key, value in options.table.items() if not key.startswith("scan.")}
+            found = replace(options, table=lasting).read()
+        return spark_schema(found.read_type())
+
+    def reader(self, schema: sql.StructType) -> DataSourceReader:
+        """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""
+        options = DoorOptions.of(self.options, _READ_WORDS | WRITE)
+        builder = _projected(options.read(), schema)
+        if isinstance(builder, SystemReadBuilder):
+            return SystemReader(builder, schema)
+        return TableReader(builder.new_read(), schema, options.number(READ_TASKS))
+
+    def writer(self, schema: sql.StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Plan a write of a frame."""
+        return table_sink(self.options, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: sql.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Plan a stream of what changes in the table."""
+        return stream_reader(self.options, schema)
+
+    def streamWriter(self, schema: sql.StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
+        """Plan a stream into the table."""
+        return stream_writer(self.options, schema, overwrite)
+
+
+class TableReader(DataSourceReader):
+    """Reads a table: plans on the driver, reads shares of the plan in tasks."""
+
+    def __init__(self, read: TableRead, schema: sql.StructType, tasks: int | None) -> None:
+        if tasks is not None and tasks < 1:
+            raise InvalidInputError(f"the option {READ_TASKS!r} is at least 1, not {tasks}", option=READ_TASKS)
+        self._read = read
+        self._fields = fields_of(schema)
+        self._tasks = tasks
+
+    def partitions(self) -> list[InputPartition]:
+        """Choose the snapshot and spread its files over tasks; called once for all uses of a frame or view."""
+        read = self._read
+        found = shares(read.store, read.new_plan().splits(), at_least=os.cpu_count() or 1, exactly=self._tasks)
+        return [InputPartition(tuple(split.serialize() for split in share)) for share in found] or [InputPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one share in the types that Spark was promised."""
+        splits = [DataSplit.deserialize(data) for data in partition.value]
+        for batch in self._read.to_arrow_batch_reader(splits, parallelism=1):
+            yield from spark_batches(batch, self._fields)
+
+
+class SystemReader(DataSourceReader):
+    """Reads a system table, such as `db.t$snapshots`: its few rows are gathered on the driver."""
+
+    def __init__(self, builder: SystemReadBuilder, schema: sql.StructType) -> None:
+        self._builder = builder
+        self._fields = fields_of(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Gather the rows."""
+        return [InputPartition(self._builder.to_arrow())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the types that Spark was promised."""
+        for batch in partition.value.to_batches():
+            yield from spark_batches(batch, self._fields)
+
+
+def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType) -> ReadBuilder | SystemReadBuilder:
+    """Return a read of only the columns of a schema; it may leave columns out and order them, but not change them."""
+    offered = spark_schema(builder.read_type())
+    names = schema.fieldNames()
+    if names != offered.fieldNames():
+        kind = None if isinstance(builder, SystemReadBuilder) else builder.new_read().projection.kind
+        builder = builder.with_projection([name for name in names if name != kind])
+        offered = spark_schema(builder.read_type())
+    known = {field.name: field for field in offered.fields}
+    for field in schema.fields:
+        found = known[field.name]
+        if not _fits(found.dataType, field.dataType) or (found.nullable and not field.nullable):
+            raise InvalidInputError(
+                f"the column {field.name!r} is {_shown(found)}, not {_shown(field)}: .schema(...) may leave columns "
+                "out, but cast them afterwards",
+                column=field.name,
+            )
+    return builder
+
+
+def _fits(found: sql.DataType, wanted: sql.DataType) -> bool:
+    """Say whether values of one type are values of another that may allow more nulls."""
+    match found, wanted:
+        case sql.ArrayType(), sql.ArrayType():
+            return (wanted.containsNull or not found.containsNull) and _fits(found.elementType, wanted.elementType)
+        case sql.MapType(), sql.MapType():
+            return (
+                (wanted.valueContainsNull or not found.valueContainsNull)
+                and _fits(found.keyType, wanted.keyType)
+                and _fits(found.valueType, wanted.valueType)
+            )
+        case sql.StructType(), sql.StructType():
+            return found.fieldNames() == wanted.fieldNames() and all(
+                (theirs.nullable or not ours.nullable) and _fits(ours.dataType, theirs.dataType)
+                for ours, theirs in zip(found.fields, wanted.fields, strict=True)
+            )
+        case _:
+            return found == wanted
+
+
+def _shown(field: sql.StructField) -> str:
+    return f"{field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"

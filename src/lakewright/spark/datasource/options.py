@@ -1,0 +1,215 @@
+"""The options of `format("lakewright")`: what a user wrote behind `.option(...)` in, a table and a read out.
+
+Spark hands options over as text, with their keys in lower case. Every key means something: it says which table, how to
+reach its storage, or it is an option of the table that holds for this read or write. A key that means nothing is
+refused, because `snapshot-id` for `snapshot_id` would read the wrong rows without a word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from lakewright.calls import reading
+from lakewright.catalog.filesystem import CatalogFactory
+from lakewright.catalog.open import open_table
+from lakewright.catalog.system import AuditLog, SystemReadBuilder, SystemTable
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.read.builder import ReadBuilder
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import ConfigOption, CoreOptions
+from lakewright.storage.settings import setting_names
+from lakewright.table.table import FileStoreTable
+
+FORMAT = "lakewright"
+PLACE = frozenset({"path", "paths", "warehouse", "table"})
+READ = frozenset(
+    {"snapshot_id", "tag", "timestamp", "incremental", "incremental_mode", "row_kinds", "columns", "filter"}
+)
+READ_TASKS = "num_partitions"
+_SYSTEM = frozenset({"columns", "filter"})  # what a read of a system table understands
+_TABLE_OPTIONS = frozenset(
+    name
+    for option in vars(CoreOptions).values()
+    if isinstance(option, ConfigOption)
+    for name in (option.key(), *option.old_names)
+)
+_TABLE_PREFIXES = ("fields.", "lakewright.")
+_STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.")
+AnyTable: TypeAlias = FileStoreTable | SystemTable | AuditLog
+_SWITCH = {"true": True, "false": False}
+# What asks for something else than the newest state, under Paimon's keys: such a view cannot be written.
+_TRAVEL_PREFIXES = ("scan.", "incremental-")
+
+
+@dataclass(frozen=True, slots=True)
+class DoorOptions:
+    """The options of one read or write, sorted by what they are for."""
+
+    place: Mapping[str, str]
+    words: Mapping[str, str]  # ours: `columns`, `filter`, `snapshot_id` and others
+    table: Mapping[str, str]  # options of the table, for this read or write only
+    storage: Mapping[str, str] = field(repr=False)  # may hold secrets
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], words: Collection[str]) -> DoorOptions:
+        """Sort the options of a call that understands some words; refuse what nobody understands."""
+        given = {str(key).lower(): str(value) for key, value in options.items()}
+        sorts: dict[str, dict[str, str]] = {"place": {}, "words": {}, "table": {}, "storage": {}}
+        for key, value in given.items():
+            sorts[_sort(key, words)][key] = value
+        return cls(**sorts)
+
+    def open(self) -> FileStoreTable:
+        """Open the table that the options name, with the options that hold for it; a system table is refused."""
+        table = self.open_any()
+        if isinstance(table, FileStoreTable):
+            return table
+        raise UnsupportedError(f"{table.name} is a system table, which can only be read as it is", table=table.name)
+
+    def open_any(self) -> AnyTable:
+        """Open the table, or the system table such as `db.t$snapshots`, that the options name."""
+        table = _open(self.place, {**self.storage, **self.table})
+        kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
+        if isinstance(table, SystemTable):
+            if kept or any(word in self.words for word in READ - _SYSTEM):
+                raise InvalidInputError(f"{table.name} tells of the table as it is: only columns and filter fit it")
+            return table
+        return table.copy(kept) if kept else table
+
+    @property
+    def travels(self) -> bool:
+        """Whether they ask for something else than the newest state of the table, or for a part of it."""
+        return not READ.isdisjoint(self.words) or any(key.startswith(_TRAVEL_PREFIXES) for key in self.table)
+
+    def switch(self, word: str, *, default: bool = False) -> bool:
+        """Return a word that is true or false."""
+        value = self.words.get(word)
+        if value is None:
+            return default
+        if value.strip().lower() not in _SWITCH:
+            raise InvalidInputError(f"the option {word!r} is true or false, not {value!r}", option=word)
+        return _SWITCH[value.strip().lower()]
+
+    def number(self, word: str) -> int | None:
+        """Return a word that is a whole number, None where it was not said."""
+        value = self.words.get(word)
+        if value is None:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            raise InvalidInputError(f"the option {word!r} is a whole number, not {value!r}", option=word) from None
+
+    def names(self, word: str) -> list[str] | None:
+        """Return a word that lists columns: `a,b`, or a JSON list where names hold commas."""
+        value = self.words.get(word)
+        if value is None:
+            return None
+        if value.lstrip().startswith("["):
+            return _json_names(word, value)
+        return [name.strip() for name in value.split(",")]
+
+    def read(self) -> ReadBuilder | SystemReadBuilder:
+        """Return the read that the options describe."""
+        table = self.open_any()
+        moment = self.words.get("timestamp")
+        millis = self.number("timestamp") if moment is not None and moment.strip().isdigit() else None
+        if moment is not None and millis is None and not isinstance(table, SystemTable):
+            table = table.copy({CoreOptions.SCAN_TIMESTAMP.key(): moment})
+        if isinstance(table, FileStoreTable):
+            check_zone_said(table, self.words.get("filter"))
+        return reading(
+            table,  # type: ignore[arg-type]  # system tables answer the reading half of a table's interface
+            filter=self.words.get("filter"),
+            columns=self.names("columns"),
+            snapshot_id=self.number("snapshot_id"),
+            tag=self.words.get("tag"),
+            timestamp=millis,
+            incremental=self.words.get("incremental"),
+            incremental_mode=self.words.get("incremental_mode"),
+            row_kinds=self.switch("row_kinds"),
+        )
+
+
+def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
+    """Refuse a filter whose rows depend on a time zone that nobody named: sources are not told that of the session."""
+    key = CoreOptions.LAKEWRIGHT_TIME_ZONE.key()
+    if condition is None or key in table.schema.options:
+        return
+    east, west = (table.copy({key: zone}).new_read_builder().with_filter(condition) for zone in ("+12:00", "-12:00"))
+    if east.predicate != west.predicate:
+        raise InvalidInputError(
+            f"{table.name}: the filter {condition!r} compares a column WITH LOCAL TIME ZONE with a time that names no "
+            f"zone, and format({FORMAT!r}) does not see the zone of the session: write '2026-01-09 00:00:00+01:00', "
+            f"or give the option {key!r}, or use lakewright.spark.read_table, which sees it",
+            table=table.name,
+            option=key,
+        )
+
+
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a catalog that reach its storage."""
+    return {key: value for key, value in options.items() if _is_storage(key.lower())}
+
+
+def _is_storage(key: str) -> bool:
+    return key in setting_names() or key.startswith(_STORAGE_PREFIXES)
+
+
+def _sort(key: str, words: Collection[str]) -> str:
+    if key in words:
+        return "words"
+    if key in PLACE:
+        return "place"
+    if key in _TABLE_OPTIONS or key.startswith(_TABLE_PREFIXES):
+        return "table"
+    if _is_storage(key):
+        return "storage"
+    known = sorted({*words, *PLACE, *_TABLE_OPTIONS, *setting_names()} - {"paths"})
+    near = get_close_matches(key, known, n=1) or get_close_matches(key.replace("-", "_"), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"here are {', '.join(sorted({*words, *PLACE} - {'paths'}))}"
+    raise InvalidInputError(
+        f'format("{FORMAT}") has no option {key!r}; {hint} Options of the table and of its storage can be given too',
+        option=key,
+    )
+
+
+def _open(place: Mapping[str, str], options: Mapping[str, str]) -> AnyTable:
+    if "paths" in place:
+        raise UnsupportedError(
+            f'format("{FORMAT}") reads one table at a time: load each path by itself and join them with unionByName'
+        )
+    path, warehouse, name = (place.get(key) for key in ("path", "warehouse", "table"))
+    if path is not None and (warehouse is not None or name is not None):
+        raise InvalidInputError(f"give the path of the table, or 'warehouse' and 'table', not both (path {path!r})")
+    if path is not None:
+        return open_table(path, options)
+    if warehouse is not None and name is not None:
+        identifier = Identifier.from_string(name)
+        branch = options.get(CoreOptions.BRANCH.key())
+        if branch is not None and identifier.get_branch_name() is None:
+            identifier = Identifier(identifier.database, identifier.table, branch, identifier.system_table)
+        return CatalogFactory.create({**options, "warehouse": warehouse}).get_table(identifier)
+    if warehouse is not None or name is not None:
+        missing = "table" if name is None else "warehouse"
+        raise InvalidInputError(f"the option {missing!r} is missing: a table is found by 'warehouse' and 'table'")
+    raise InvalidInputError(
+        f'format("{FORMAT}") got no path of a table. Say .load(path), or .option("warehouse", w).option("table", '
+        '"db.t"). Tables of Spark\'s own catalog (CREATE TABLE ... USING, saveAsTable, writeTo) cannot be of this '
+        "format, because Spark forgets their options: use CREATE TEMPORARY VIEW v USING "
+        f"{FORMAT} OPTIONS (path '...'), or lakewright.spark.attach(spark, warehouse, database)"
+    )
+
+
+def _json_names(word: str, value: str) -> list[str]:
+    try:
+        found = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise InvalidInputError(f"the option {word!r} is no JSON list: {error}", option=word) from error
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise InvalidInputError(f"the option {word!r} is a list of names, not {value!r}", option=word)
+    return found

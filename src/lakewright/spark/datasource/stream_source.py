@@ -1,0 +1,197 @@
+"""The source behind `readStream.format("lakewright")`: offsets in, batches of rows out.
+
+On the driver Spark asks how far a batch goes and which partitions it has; on executors each partition is read by the
+core's own reader. Every partition holds neighbouring splits of the stream, in order, so that rows of one key come in
+the order of their snapshots where rows are taken partition by partition.
+
+The columns are those that the stream began with. What later schemas add is not seen before a restart, what they drop
+reads as null, and what they rename is still found. Rate limits need PySpark 4.2, which is the first to ask for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.read.builder import TableRead
+from lakewright.read.changes.offsets import Limits, Offset, Steps
+from lakewright.read.changes.stream import StreamReadBuilder
+from lakewright.read.projection import ROW_KIND
+from lakewright.read.scan import TRAVEL, pick_snapshot
+from lakewright.read.splits.plan import Packing, pack
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.datasource.options import DoorOptions, check_zone_said
+from lakewright.spark.jobs.types import spark_schema, to_spark_batch
+from lakewright.spec.options import CoreOptions
+from lakewright.table.table import FileStoreTable
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+except ImportError:  # PySpark 4.1
+    HAS_LIMITS = False
+else:
+    HAS_LIMITS = True
+
+LIMITS = {"maxfilespertrigger": "files", "maxrowspertrigger": "rows", "maxbytespertrigger": "bytes"}
+STREAM_READ = frozenset({"columns", "filter", "row_kinds", *LIMITS})
+_BATCH_ROWS = 65536  # what Spark takes fastest
+_TASKS = 16  # a batch is spread over so many tasks where it is large enough
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of a stream, as `readStream` options describe it."""
+    door = DoorOptions.of(options, STREAM_READ)
+    table = door.open()
+    limits = {word: door.number(word) for word in LIMITS if word in door.words}
+    for word, limit in limits.items():
+        if limit is None or limit < 1:
+            raise InvalidInputError(f"{table.name}: the option {word!r} is 1 or more, not {limit}", option=word)
+    if limits and not HAS_LIMITS:
+        raise UnsupportedError(
+            f"{table.name}: PySpark 4.1 has no rate limits for sources written in Python; leave {next(iter(limits))!r} "
+            "out, or use PySpark 4.2",
+            option=next(iter(limits)),
+        )
+    check_zone_said(table, door.words.get("filter"))
+    table = _as_promised(table, schema)
+    read = stream_read(table, schema.names, door.words.get("filter"))
+    _check_types(read, schema, table.name)
+    kind = _LimitedReader if HAS_LIMITS else _PlainReader
+    return kind(read, schema.names, Limits(**{LIMITS[word]: limit for word, limit in limits.items()}))
+
+
+def stream_read(table: FileStoreTable, columns: Sequence[str] | None, condition: str | None) -> TableRead:
+    """Return what reads the rows of a stream; the column `_row_kind` comes where it is named."""
+    builder = StreamReadBuilder(table.store).with_filter(condition)
+    if columns is not None:
+        kinds = ROW_KIND in columns and ROW_KIND not in table.field_names
+        builder = builder.with_projection([name for name in columns if not kinds or name != ROW_KIND])
+        builder = builder.with_include_row_kind(kinds)
+    return builder.new_read()
+
+
+class StreamSource(DataSourceStreamReader):
+    """Reads a table as it grows."""
+
+    def __init__(self, read: TableRead, names: Sequence[str], limits: Limits) -> None:
+        self._read = read
+        by_name = {field.name: field for field in read.projection.fields}
+        self._fields = [by_name[name] for name in names]
+        self._limits = limits
+        self._last: int | None = None  # the newest snapshot to read, where the stream is to end
+        self._begin: Offset | None = None
+        self._at: Offset | None = None  # how far batches were planned
+        self._made: Steps | None = None
+
+    @property
+    def _steps(self) -> Steps:
+        if self._made is None:  # executors need none
+            store = self._read.store
+            self._made = Steps(store, self._read.predicate, store.options.get(CoreOptions.CONSUMER_ID))
+        return self._made
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
+        """Return where the stream begins."""
+        if self._begin is None:
+            self._begin = self._steps.begin()
+        return self._begin.to_json()
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        """Return the partitions of one batch."""
+        self._at = Offset.from_json(end)
+        splits = self._steps.between(Offset.from_json(start), self._at)
+        return [InputPartition(tuple(some)) for some in _shares(self._read, splits)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition, on an executor."""
+        for batch in self._read.to_arrow_batch_reader(partition.value, parallelism=1):
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield to_spark_batch(batch.slice(start, _BATCH_ROWS), self._fields)
+
+    def commit(self, end: dict[str, object]) -> None:
+        """Record that a batch is done, for the consumer of the stream."""
+        self._steps.record(Offset.from_json(end))
+
+
+class _PlainReader(StreamSource):
+    """For PySpark 4.1, which asks for the newest offset and tells nothing."""
+
+    def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802 - 4.1's signature
+        """Return where the next batch ends."""
+        try:
+            start = self._at or Offset.from_json(self.initialOffset())
+        except NotFoundError:
+            # A stream that goes on from a checkpoint may outlive the snapshot that it was once begun at.
+            return Offset(self._steps.newest() + 1).to_json()
+        return self._steps.advance(start, self._limits).to_json()
+
+
+if HAS_LIMITS:
+
+    class _LimitedReader(StreamSource, SupportsTriggerAvailableNow):
+        """For PySpark from 4.2 on, which says where a batch begins and how much it may hold."""
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+            """Return what a batch may hold; of several limits all count."""
+            limits = self._limits
+            return ReadAllAvailable() if limits == Limits() else ReadMaxFiles(limits.files or 1)
+
+        def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
+            """Return where the next batch ends."""
+            limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
+            return self._steps.advance(Offset.from_json(start), limits, self._last).to_json()
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+            """Let the stream end at what is there now."""
+            self._last = self._steps.newest()
+
+        def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
+            """Return where the table stands."""
+            return Offset(self._steps.newest() + 1).to_json()
+
+
+def _as_promised(table: FileStoreTable, schema: StructType) -> FileStoreTable:
+    """Return the table with the columns that Spark was promised.
+
+    These are the newest ones; but where options name the snapshot to begin at, the door has promised its columns,
+    because it does not know of streams.
+    """
+    newest = spark_schema(table.fields)
+    if not any(key in table.schema.options for key in TRAVEL) or all(
+        field.name in newest.names and newest[field.name].dataType == field.dataType
+        for field in schema.fields
+        if field.name != ROW_KIND
+    ):
+        return table
+    store = table.store
+    snapshot = pick_snapshot(store)
+    if snapshot is None:
+        return table
+    older = store.schemas.get(snapshot.schema_id).with_options(table.schema.options)
+    return replace(table, store=store.with_schema(older))
+
+
+def _shares(read: TableRead, splits: Sequence[DataSplit]) -> Iterator[list[DataSplit]]:
+    """Yield neighbouring splits that one task reads: of even size, none larger than a split may be by the options."""
+    packing = Packing.of(read.store.options)
+    weight: Callable[[DataSplit], int] = lambda split: packing.weight(split.files)  # noqa: E731
+    even = sum(map(weight, splits)) // _TASKS
+    return pack(splits, weight, min(packing.target_bytes, max(packing.open_file_bytes, even)))
+
+
+def _check_types(read: TableRead, schema: StructType, table: str) -> None:
+    """Refuse a schema of the user's own whose types are not those of the table."""
+    known = {field.name: field.dataType for field in spark_schema(read.projection.fields).fields}
+    for field in schema.fields:
+        if known[field.name] != field.dataType:
+            raise InvalidInputError(
+                f"{table}: the column {field.name!r} is read as {known[field.name].simpleString()}, not as "
+                f"{field.dataType.simpleString()}; cast it after reading",
+                table=table,
+                column=field.name,
+            )

@@ -1,0 +1,395 @@
+"""Sources to frames of Spark: every column that holds texts is read as text, and no record is dropped or repaired.
+
+Spark finds the records, `lakewright.ingestion.rows` makes rows of them, on the workers: both engines refuse the same
+texts for the same reasons. A record that Spark cannot take apart arrives with its text in a column of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import add
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql import types as sql
+
+from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.ingestion import files
+from lakewright.ingestion.files import TextFormat
+from lakewright.ingestion.plan import Call
+from lakewright.ingestion.rows import BadRow, Conversion, SetAside
+from lakewright.ingestion.sources import Source
+from lakewright.ingestion.text import STRING, Guess, TextForms, as_text, guess
+from lakewright.spark.jobs.types import fields_of, spark_schema, to_spark_batch
+from lakewright.spark.read.frame import read_table
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
+
+# Directory names stay text: Spark's guess would turn 007 into 7. Names of columns may differ in case alone.
+LOAD_SETTINGS = {
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+}
+RECORD, FILE = "_lakewright_record", "_lakewright_file"
+_EMPTY = "\ue000empty\ue000"  # stands for a quoted empty text, which Spark would take for null
+_BROKEN = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
+_CSV = {
+    **_BROKEN,
+    "escape": '"',  # a quote inside quotes is doubled, as everybody but Spark writes it
+    "emptyValue": _EMPTY,
+    "columnPruning": "false",  # rows are checked whole
+}
+_ONE_TASK_BYTES = 128 << 20  # a file up to this size is read by one task anyway, so its records may span lines
+_BAD = re.compile(r"\[LAKEWRIGHT_BAD_ROW\] (\{.*?\}) \[END\]")
+_REASONS = (
+    r"MALFORMED_CSV_RECORD",
+    r"MALFORMED_RECORD_IN_PARSING[A-Z_.]*",
+    r"PATH_NOT_FOUND",
+    r"UNABLE_TO_INFER_SCHEMA",
+    r"CANNOT_MERGE_SCHEMAS",
+    r"CONFLICTING_DIRECTORY_STRUCTURES",
+    r"FAILED_READ_FILE[A-Z_.]*",
+)
+_FILE = re.compile(r"Encountered error while reading file (\S+?)\.\s")
+_HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOpened:
+    """One source as a frame whose columns are known by name."""
+
+    source: Source
+    frame: DataFrame
+    fields: tuple[DataField, ...]
+    forms: TextForms
+    text: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    options: Mapping[str, str] | None = None  # of the reader
+
+    def guess(self, names: Collection[str]) -> Mapping[str, DataType]:
+        """Return the types that the values of some columns show; text files are read for this."""
+        types: dict[str, DataType] = {f.name: f.type for f in self.fields if f.name in names}
+        wanted = [name for name in types if name in self.text and name not in self.source.partition_columns]
+        if not wanted:
+            return types
+        with reading(self.source.name):
+            if self.source.format == "csv":
+                return types | _guesses(self.frame.select(*map(column, wanted)))
+            shown = _reader(self.frame.sparkSession, self.options or {}).json(list(self.source.paths)).schema
+        found = {f.name: _json_type(f.type) for f in fields_of(shown)}
+        return types | {name: found[name] for name in wanted if name in found}
+
+    def named(self, names: Sequence[str]) -> SparkOpened:
+        """Return the source with other names for its columns."""
+        own = [f.name for f in self.fields if f.name not in self.source.partition_columns]
+        directories = [f for f in self.fields if f.name in self.source.partition_columns]
+        frame = self.frame.withColumnsRenamed(dict(zip(own, names, strict=True)))
+        fields = (*(DataField(0, name, STRING) for name in names), *directories)
+        return replace(self, frame=frame, fields=fields, text=frozenset(f.name for f in fields))
+
+
+def column(name: str) -> Column:
+    """Return a column by its exact name, whatever characters it has."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def open_source(spark: SparkSession, source: Source, call: Call) -> list[SparkOpened]:
+    """Open a source far enough to know its columns; one whose files differ in their columns becomes several."""
+    options = {**source.reader_options, **call.reader_options}
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    forms = TextForms.of_options(options, zone=zone, binary=source.format != "json")
+    form = TextFormat.of_options(options, header=call.header)
+    match source.format:
+        case "csv" if source.local:
+            return [
+                _open_csv(spark, part, names, options, forms, header=call.header)
+                for part, names in files.parts_of(source, form)
+            ]
+        case "csv":
+            first = _reader(spark, {"header": str(call.header).lower(), **_CSV, **options}).csv(list(source.paths))
+            names = [name for name in first.columns if name not in _from_directories(source, first)]
+            return [_open_csv(spark, source, names, options, forms, header=call.header)]
+        case "json":
+            return [_open_json(spark, source, options, forms, form)]
+        case "parquet" | "orc":
+            parts = [part for part, _ in files.parts_of(source, form)] if source.local else [source]
+            return [_open_typed(spark, part, options, forms) for part in parts]
+        case _:
+            frame = _in_hand(spark, source)
+            return [SparkOpened(source, frame, tuple(fields_of(frame.schema)), forms)]
+
+
+def _in_hand(spark: SparkSession, source: Source) -> DataFrame:
+    if source.table is not None:
+        return read_table(spark, source.table)
+    if not isinstance(source.frame, DataFrame):
+        raise InvalidInputError(f"the source {source.name!r} is neither files, a table nor a frame", source=source.name)
+    return source.frame
+
+
+def _reader(spark: SparkSession, options: Mapping[str, str]) -> DataFrameReader:
+    return spark.read.options(**options)
+
+
+def _based(source: Source, options: Mapping[str, str]) -> dict[str, str]:
+    """Add where directories named column=value begin, for some files of a source."""
+    if not source.partition_columns or not source.local:
+        return dict(options)
+    depth = len(source.partition_columns) + 1
+    return {"basePath": source.local[0].path.rsplit("/", depth)[0], **options}
+
+
+def _open_csv(
+    spark: SparkSession,
+    source: Source,
+    names: Sequence[str],
+    given: Mapping[str, str],
+    forms: TextForms,
+    *,
+    header: bool,
+) -> SparkOpened:
+    if not names:
+        raise InvalidInputError(f"the csv source {source.name!r} has no header line: it is empty", source=source.name)
+    if twice := [name for name in names if list(names).count(name) > 1]:
+        raise InvalidInputError(
+            f"the csv source {source.name!r} has two columns named {twice[0]!r}; rename or drop one",
+            source=source.name,
+            column=twice[0],
+        )
+    small = bool(source.local) and all(file.bytes <= _ONE_TASK_BYTES for file in source.local)
+    options = {
+        "header": str(header).lower(),
+        "enforceSchema": str(bool(source.local)).lower(),  # headers of files elsewhere are compared by Spark
+        "multiLine": str(small).lower(),
+        **_CSV,
+        **_based(source, given),
+    }
+    schema = _texts([*names, RECORD])
+    frame = _reader(spark, options).schema(schema).csv(list(source.paths))
+    own = [F.when(column(name) == _EMPTY, "").otherwise(column(name)).alias(name) for name in names]
+    directories = [name for name in frame.columns if name not in {*names, RECORD}]
+    frame = frame.select(*own, *map(column, directories), column(RECORD), F.input_file_name().alias(FILE))
+    fields = tuple(DataField(0, name, STRING) for name in (*names, *directories))
+    odd = files.header_warnings(names) if header else ()
+    return SparkOpened(source, frame, fields, forms, frozenset(f.name for f in fields), odd, options)
+
+
+def _texts(names: Iterable[str]) -> sql.StructType:
+    return sql.StructType([sql.StructField(name, sql.StringType()) for name in names])
+
+
+def _open_json(
+    spark: SparkSession, source: Source, given: Mapping[str, str], forms: TextForms, form: TextFormat
+) -> SparkOpened:
+    options = _BROKEN | dict(given)
+    options.setdefault("multiLine", "true" if _is_document(spark, source) else "false")
+    with reading(source.name):
+        frame = _reader(spark, options | {"primitivesAsString": "true"}).json(list(source.paths))
+    first = files.first_keys(source.local[0].path, form) if source.local else []
+    there = {f.name: f for f in fields_of(frame.schema) if f.name != RECORD}
+    order = [name for name in first if name in there]
+    fields = tuple(there[name] for name in (*order, *(name for name in there if name not in order)))
+    return SparkOpened(source, frame, fields, forms, frozenset(there), (), options)
+
+
+def _is_document(spark: SparkSession, source: Source) -> bool:
+    """Say whether json files are documents over several lines rather than one record per line."""
+    lines = spark.read.text(source.paths[0]).where("trim(value) != ''").head(1)
+    return bool(lines) and str(lines[0][0]).strip()[:1] + str(lines[0][0]).strip()[-1:] != "{}"
+
+
+def _open_typed(spark: SparkSession, source: Source, given: Mapping[str, str], forms: TextForms) -> SparkOpened:
+    # Files elsewhere may have columns of their own: without this, Spark looks at one file and drops what it lacks.
+    options = {"mergeSchema": "false" if source.local else "true", **_based(source, given)}
+    with reading(source.name):
+        frame = _reader(spark, options).format(source.format).load(list(source.paths))
+    text = _from_directories(source, frame)
+    return SparkOpened(source, frame, tuple(fields_of(frame.schema)), forms, text, (), options)
+
+
+def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:
+    """Return the columns whose values are names of directories."""
+    if source.files is not None:
+        return frozenset(source.partition_columns)
+    parts = [part for path in frame.inputFiles()[:1] for part in path.split("/")[:-1] if "=" in part]
+    return frozenset(part.split("=", 1)[0] for part in parts) & frozenset(frame.columns)
+
+
+# ---- types -----------------------------------------------------------------------------------------------------------
+
+
+def _guesses(frame: DataFrame) -> dict[str, DataType]:
+    """Look at all texts of a frame, and return which types its columns have."""
+    names = frame.columns
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen = [Guess()] * len(names)
+        for batch in batches:
+            seen = [one + guess(batch.column(at)) for at, one in enumerate(seen)]
+        yield pa.RecordBatch.from_pydict({"at": list(range(len(names))), "seen": [one.to_text() for one in seen]})
+
+    found = frame.mapInArrow(look, "at long, seen string").collect()
+    return {
+        name: reduce(add, (Guess.of_text(row["seen"]) for row in found if row["at"] == at), Guess()).type
+        for at, name in enumerate(names)
+    }
+
+
+def _json_type(dtype: DataType) -> DataType:
+    """Return the type of a column for what Spark saw in json: numbers too long for BIGINT stay text."""
+    match dtype:
+        case ArrayType():
+            return ArrayType(dtype.nullable, _json_type(dtype.element))
+        case RowType():
+            return RowType(dtype.nullable, [replace(f, type=_json_type(f.type)) for f in dtype.fields])
+        case AtomicType(root="BIGINT" | "DOUBLE" | "BOOLEAN"):
+            return dtype
+        case _:
+            return STRING
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def read_again(opened: SparkOpened, conversion: Conversion) -> DataFrame:
+    """Return the frame that rows are made of; json is read with the shapes that the table's columns have."""
+    if opened.source.format != "json":
+        return opened.frame
+    known = {f.name: f for f in conversion.fields}
+    shapes = dict(conversion.pairs)
+    fields = [
+        DataField(0, f.name, as_text(known[shapes[f.name]].type) if shapes.get(f.name) in known else f.type)
+        for f in opened.fields
+        if f.name not in opened.source.partition_columns
+    ]
+    schema = spark_schema(map(_nullable, fields))
+    schema = sql.StructType([*schema.fields, *_texts([RECORD]).fields])
+    frame = _reader(opened.frame.sparkSession, opened.options or {}).schema(schema).json(list(opened.source.paths))
+    return frame.withColumn(FILE, F.input_file_name())
+
+
+def _nullable(one: DataField) -> DataField:
+    return replace(one, type=with_nullable(one.type, nullable=True))
+
+
+def converted(opened: SparkOpened, conversion: Conversion, *, keep_bad: bool) -> DataFrame:
+    """Return the rows of a source as the table takes them; a bad one is an error, or left out for `bad_rows`."""
+    known = {f.name: f for f in conversion.fields}
+    names = [to for _, to in conversion.pairs] + list(conversion.constants)
+    fields = [_nullable(known.get(name, DataField(0, name, STRING))) for name in names]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows, bad = _split(batch, conversion)
+            if bad and not keep_bad:
+                raise RuntimeError(_marked(bad[0]))
+            yield from (to_spark_batch(one, fields) for one in rows.to_batches())
+
+    return _inputs(opened, conversion).mapInArrow(task, spark_schema(fields))
+
+
+def _marked(row: SetAside) -> str:
+    """Return a bad row as the text of an error that the driver finds in whatever Spark makes of it."""
+    return f"[LAKEWRIGHT_BAD_ROW] {json.dumps(asdict(row), default=str)} [END]"
+
+
+def bad_rows(opened: SparkOpened, conversion: Conversion) -> Iterator[SetAside]:
+    """Yield the rows of a source that cannot be rows of the table."""
+    names = ("file", "record", "column", "value", "reason")
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            _, bad = _split(batch, conversion)
+            said = {name: [_text(getattr(one, name)) for one in bad] for name in names}
+            yield pa.RecordBatch.from_pydict(said, schema=pa.schema([(name, pa.string()) for name in names]))
+
+    for row in _inputs(opened, conversion).mapInArrow(task, _texts(names)).toLocalIterator():
+        yield SetAside(row["file"], None, row["record"], row["column"], row["value"], row["reason"])
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _inputs(opened: SparkOpened, conversion: Conversion) -> DataFrame:
+    frame = read_again(opened, conversion)
+    extra = [name for name in (RECORD, FILE) if name in frame.columns]
+    frame = frame.select(*(column(name) for name, _ in conversion.pairs), *map(column, extra))
+    return frame if FILE in extra else frame.withColumn(FILE, F.input_file_name())
+
+
+def _split(batch: pa.RecordBatch, conversion: Conversion) -> tuple[pa.Table, list[SetAside]]:
+    """Return the rows of a batch, and what cannot be one."""
+    files_of = batch.column(FILE)
+    bad: list[SetAside] = []
+    if RECORD in batch.schema.names:
+        broken = pc.is_valid(batch.column(RECORD))
+        for at in pc.indices_nonzero(broken).to_pylist():
+            text = batch.column(RECORD)[at].as_py()
+            bad.append(SetAside(_path(files_of[at].as_py()), None, text.rstrip(), None, None, _BROKEN_RECORD))
+        batch = batch.filter(pc.invert(broken)) if bad else batch
+    rows, misfits = conversion.rows(batch)
+    plain = batch.drop_columns([name for name in (RECORD, FILE) if name in batch.schema.names])
+    return rows, bad + [_set_aside(plain, batch.column(FILE), one, conversion) for one in misfits]
+
+
+_BROKEN_RECORD = "the record cannot be read: it has too few or too many fields, or values of another shape"
+
+
+def _set_aside(plain: pa.RecordBatch, names: pa.Array, one: BadRow, conversion: Conversion) -> SetAside:
+    record = plain.slice(one.row, 1).to_pylist()[0]
+    file = _path(names[one.row].as_py()) or conversion.source
+    return SetAside(file, None, record, one.column, one.value, one.reason)
+
+
+def _path(uri: str) -> str:
+    return re.sub(r"^file:/+", "/", uri)
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of several frames, in their order."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading(what: str, remedy: str = "") -> Iterator[None]:
+    """Turn what Spark says of bad files and records into an error of ours, one sentence long."""
+    try:
+        yield
+    except LakewrightError:
+        raise
+    except Exception as error:
+        text = str(error)
+        bad = _BAD.search(text)
+        if bad is not None:
+            row = SetAside(**json.loads(bad[1]))
+            facts = {"source": row.file, "column": row.column, "value": row.value}
+            raise InvalidInputError(f"{row}{remedy}", **facts) from error
+        reason = _reason(text)
+        if reason is None:
+            raise
+        raise InvalidInputError(f"{what}: {reason}", source=what) from error
+
+
+def _reason(text: str) -> str | None:
+    header = _HEADER.search(text)
+    if header:
+        lines = " ".join(header[0].split())
+        return f"{lines}; give files with other headers as sources of their own"
+    file = _FILE.search(text)
+    where = f" (in {file[1]})" if file else ""
+    for condition in _REASONS:
+        found = re.search(rf"\[{condition}\] (.*?)(?:\s*SQLSTATE|\n\tat |$)", text, re.DOTALL)
+        if found:
+            said = " ".join(found[1].split())
+            return said if where == "" or "(in " in said else f"{said}{where}"
+    return None

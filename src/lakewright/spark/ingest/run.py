@@ -1,0 +1,186 @@
+"""Ingest on Spark: the steps are those of `lakewright.ingestion.run`; Spark's workers read, convert and write.
+
+A bad row is found by the task that meets it. Where bad rows are set aside, the sources are read twice: once for these
+rows, which come to the driver, and once for the others, which the workers write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from lakewright.calls import ProgressCallback
+from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.compact.job import RunTasks
+from lakewright.ingestion.local import LOCAL_BYTES_MAX
+from lakewright.ingestion.plan import Call, IngestResult, Target, find_target, make_call
+from lakewright.ingestion.rows import BadRows, Conversion
+from lakewright.ingestion.run import Opened, Written, run
+from lakewright.ingestion.sources import FRAME, Given, Source, find_sources
+from lakewright.spark.calls import write_table
+from lakewright.spark.ingest.frames import (
+    LOAD_SETTINGS,
+    SparkOpened,
+    bad_rows,
+    column,
+    converted,
+    open_source,
+    reading,
+    united,
+)
+from lakewright.spark.jobs.session import settings
+from lakewright.spark.write.compaction import compacting_on
+from lakewright.spark.write.shuffle import cluster
+from lakewright.table.table import FileStoreTable
+from lakewright.write.writer import WriteJob
+
+# Without the last one Spark parses no times of day.
+_SETTINGS = {**LOAD_SETTINGS, "spark.sql.timeType.enabled": "true"}
+_BAD_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEngine:
+    """Reads and writes with the workers of a session."""
+
+    spark: SparkSession
+    concurrency: int | None = None
+    distribution: str | None = None
+    progress: bool | ProgressCallback | None = None
+    compactions: RunTasks | None = field(default=None)
+
+    def open(self, source: Source, call: Call) -> Sequence[Opened]:
+        """Open a source; one whose files differ in their columns becomes several."""
+        with reading(source.name):
+            return open_source(self.spark, source, call)
+
+    def way(self, target: Target, parts: Sequence[tuple[Opened, Conversion]], call: Call, /) -> str:
+        """Say how the rows would be written, without running anything."""
+        # A table that is not there has no identity yet, and what is only planned needs none.
+        write = WriteJob(target.store, "", "", overwrite=call.mode == "overwrite", keys_only=call.mode == "delete")
+        frame = _frame(parts, call)
+        return cluster(frame, write, concurrency=self.concurrency, distribution=self.distribution).way
+
+    def write(
+        self, table: FileStoreTable, parts: Sequence[tuple[Opened, Conversion]], call: Call, bad: BadRows
+    ) -> Written:
+        """Write the rows of all sources and commit them once."""
+        frame = _frame(parts, call)
+        with reading(" + ".join(dict.fromkeys(one.source.name for one, _ in parts)), bad.remedy):
+            if not bad.stops:
+                found = chain.from_iterable(bad_rows(_own(opened), conversion) for opened, conversion in parts)
+                while rows := list(islice(found, _BAD_AT_ONCE)):
+                    bad.take(rows)
+            result = write_table(
+                frame,
+                table,
+                call.mode,
+                partitions=call.replaced,
+                concurrency=self.concurrency,
+                job_id=call.job_id,
+                progress=self.progress,
+                distribution=self.distribution,
+            )
+        return Written(result, _duplicates(frame, table.primary_keys, parts))
+
+
+def _own(opened: Opened) -> SparkOpened:
+    if not isinstance(opened, SparkOpened):
+        raise TypeError(f"{type(opened).__name__} was not opened by Spark")
+    return opened
+
+
+def _frame(parts: Sequence[tuple[Opened, Conversion]], call: Call) -> DataFrame:
+    """Return the rows of all sources under the names of the table."""
+    return united([_converted(_own(opened), conversion, call, len(parts)) for opened, conversion in parts])
+
+
+def _converted(opened: SparkOpened, conversion: Conversion, call: Call, parts: int) -> DataFrame:
+    if parts > 1 or opened.text or call.bad_rows is not None or conversion.constants:
+        return converted(opened, conversion, keep_bad=call.bad_rows is not None)
+    # Nothing has to be read as another type, so rows need not leave Spark before they are written.
+    return opened.frame.select(*(column(name).alias(to) for name, to in conversion.pairs))
+
+
+def _duplicates(frame: DataFrame, keys: Sequence[str], parts: Sequence[tuple[Opened, Conversion]]) -> int | None:
+    """Return how many rows had the key of another; None where nobody has a key, or counting would take too long."""
+    sizes = [one.source.bytes for one, _ in parts]
+    if not keys or not set(keys) <= set(frame.columns) or any(s is None or s > LOCAL_BYTES_MAX for s in sizes):
+        return None
+    counted = frame.groupBy(*map(column, keys)).count().agg(F.sum(F.col("count") - 1)).head()
+    return 0 if counted is None or counted[0] is None else int(counted[0])
+
+
+def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
+    spark: SparkSession,
+    source: Given | DataFrame | Sequence[Given | DataFrame],
+    table: FileStoreTable | str,
+    *,
+    mode: str = "append",
+    catalog: FileSystemCatalog | Mapping[str, str] | None = None,
+    format: str | None = None,  # noqa: A002 - what every reader of files calls it
+    reader_options: Mapping[str, str] | None = None,
+    header: bool = True,
+    columns: Sequence[str] | None = None,
+    renames: Mapping[str, str] | None = None,
+    ignore_extra: bool = False,
+    partitions: Mapping[str, str] | None = None,
+    create: bool = False,
+    primary_key: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    schema_mode: str | None = None,
+    bad_rows: str | None = None,
+    concurrency: int | None = None,
+    distribution: str | None = None,
+    job_id: str | None = None,
+    dry_run: bool = False,
+    progress: bool | ProgressCallback | None = None,
+    say: Callable[[str], None] | None = None,
+) -> IngestResult:
+    """Load files, tables or frames, fit them to a table, write them with Spark's workers and commit once.
+
+    `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), a frame, or several of
+    these; `table` is a table, its path, or `db.t` of `catalog`. With `create` a table that is not there is made with
+    the columns of the sources (`types` says otherwise of some), `primary_key`, `partition_by` and `options`.
+    Columns are matched by name; `renames` come first. `ignore_extra` or `schema_mode="merge"` says what to do with
+    those that the table lacks; `bad_rows` names a directory for rows that cannot be read; `say` gets the report.
+    """
+    call = make_call(
+        mode=mode,
+        reader_options=reader_options,
+        header=header,
+        columns=columns,
+        renames=renames,
+        ignore_extra=ignore_extra,
+        partitions=partitions,
+        create=create,
+        primary_key=primary_key,
+        partition_by=partition_by,
+        types=types,
+        options=options,
+        schema_mode=schema_mode,
+        bad_rows=bad_rows,
+        job_id=job_id,
+        dry_run=dry_run,
+        say=say,
+    )
+    where = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
+    find = partial(find_sources, _with_frames(source), format=format, catalog=where)
+    with settings(spark, _SETTINGS):
+        engine = SparkEngine(spark, concurrency, distribution, progress, compacting_on(spark))
+        return run(engine, find_target(table, where, create=create), call, find)
+
+
+def _with_frames(source: Given | DataFrame | Sequence[Given | DataFrame]) -> list[Given]:
+    several = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    return [Source("frame", FRAME, frame=one) if isinstance(one, DataFrame) else one for one in several]
+
+
+pipeline = ingest  # the name that this had first

@@ -1,0 +1,138 @@
+"""Reads: what to read in, a frame out, pinned to the snapshot of the moment it was made.
+
+The core plans. What Spark's own scan reads exactly as the core would goes through it (`scan`), also files that must be
+merged where it is known which of their rows lose (`losers`); the rest goes through the core's reader in Spark's tasks
+(`merged`). The frame is the union of both. Filters and projections mean what they mean embedded, whichever way a row
+comes; the order of rows is not promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakewright.calls import reading
+from lakewright.catalog.open import open_table, opened
+from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.errors import InvalidInputError
+from lakewright.read.builder import TableRead
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.session import heal_workers, in_session_zone
+from lakewright.spark.jobs.types import spark_schema, to_spark_batch
+from lakewright.spark.read.core_reader import merged_scan
+from lakewright.spark.read.filters import to_column
+from lakewright.spark.read.losers import MergeWay, Parted, part_by_way
+from lakewright.spark.read.parquet_scan import native_scan, native_splits
+from lakewright.spec.predicate.predicate import Predicate
+from lakewright.table.table import FileStoreTable
+
+_NO_TRAVEL = (None, None, None, None, None, False)
+
+
+def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
+    spark: SparkSession,
+    table: FileStoreTable | SystemTable | AuditLog | str,
+    *,
+    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    limit: int | None = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    timestamp: int | None = None,
+    incremental: str | tuple[int | str, int | str] | None = None,
+    incremental_mode: str | None = None,
+    row_kinds: bool = False,
+) -> DataFrame:
+    """Read a table, or a path, as a frame; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
+
+    The arguments are those of `lakewright.read_table`. The snapshot is chosen now, not when the frame runs. A filter
+    keeps the rows that `.where` of the same text would: times without a zone are of the session's time zone.
+    """
+    source = open_table(table) if isinstance(table, str) else table
+    if isinstance(source, SystemTable):
+        if (snapshot_id, tag, timestamp, incremental, incremental_mode, row_kinds) != _NO_TRAVEL:
+            raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
+        return _local(spark, source, filter, columns, limit)
+    builder = reading(
+        in_session_zone(spark, source.table if isinstance(source, AuditLog) else opened(source)),
+        filter=filter,
+        columns=columns,
+        limit=limit,
+        snapshot_id=snapshot_id,
+        tag=tag,
+        timestamp=timestamp,
+        incremental=incremental,
+        incremental_mode=incremental_mode,
+        row_kinds=row_kinds,
+    )
+    if isinstance(source, AuditLog):
+        builder = builder.with_include_row_kind(column=source.kind_column)
+    return to_spark(builder.new_read(), spark=spark)
+
+
+def to_spark(
+    read: TableRead,
+    splits: Sequence[DataSplit] | None = None,
+    override_num_partitions: int | None = None,
+    *,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """Read splits, all of a fresh plan where none are given, as a frame of the active session or the one given.
+
+    `override_num_partitions` says how many partitions the frame has.
+    """
+    session = _session(spark)
+    if override_num_partitions is not None and override_num_partitions < 1:
+        raise InvalidInputError(f"a frame has at least 1 partition, not {override_num_partitions}")
+    heal_workers(session)
+    planned = read.new_plan().splits() if splits is None else list(splits)
+    parted = _parted(session, read, planned)
+    if not parted.by_bits:
+        frame = merged_scan(session, read, parted.merged, partitions=override_num_partitions)
+    else:
+        frame = native_scan(session, read, parted.by_bits, parted.losers)
+        frame = frame.union(merged_scan(session, read, parted.merged)) if parted.merged else frame
+        frame = frame if override_num_partitions is None else frame.repartition(override_num_partitions)
+    return frame if read.limit is None else frame.limit(read.limit)
+
+
+def _parted(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> Parted:
+    """Part splits into those for Spark's own scan, with the rows of them that do not count, and the others."""
+    if to_column(read.predicate, read.projection.read_fields) is None:
+        return Parted((), {}, tuple(splits), MergeWay(by_bits=False, reason="Spark cannot say the filter exactly"))
+    native, rest = native_splits(read.store, splits, read.projection)
+    parted = part_by_way(spark, read, rest)
+    return replace(parted, by_bits=(*native, *parted.by_bits))
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    found = spark or SparkSession.getActiveSession()
+    if found is None:
+        raise InvalidInputError(
+            "there is no active Spark session: start one, for example with lakewright.spark.local_session(), or use "
+            "lakewright.spark.read_table(spark, table)"
+        )
+    return found
+
+
+def _local(
+    spark: SparkSession,
+    table: SystemTable,
+    condition: Predicate | str | None,
+    columns: Sequence[str] | Mapping[str, str] | None,
+    limit: int | None,
+) -> DataFrame:
+    """Return a system table, which is small, as a frame."""
+    builder = table.new_read_builder()
+    builder = builder if condition is None else builder.with_filter(condition)
+    builder = builder if columns is None else builder.with_projection(list(columns))
+    rows = (builder if limit is None else builder.with_limit(limit)).to_arrow()
+    known = {field.name: field for field in table.fields}
+    fields = [known[name] for name in rows.column_names]
+    batches = [to_spark_batch(batch, fields) for batch in rows.to_batches() if batch.num_rows]
+    if not batches:
+        return spark.createDataFrame([], spark_schema(fields))
+    return spark.createDataFrame(pa.Table.from_batches(batches), spark_schema(fields))

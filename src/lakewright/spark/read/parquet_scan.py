@@ -1,0 +1,359 @@
+"""Raw parquet files through Spark's own scan: splits in, a frame in the columns of the read out.
+
+Spark's reader is vectorised, prunes columns and skips row groups by itself, so whatever it reads *exactly as the core
+does* goes this way, and nothing else does. Files are read with the column names and types that their own schema gave
+them, one scan per schema, and are then renamed and cast to the schema of the read. Partition columns come from the path
+of a file, which the manifest decides, never from what lies in the file. Rows that a deletion vector deletes are told by
+their position in the file, against a bitmap that travels with the plan.
+
+What always holds: a frame pins files, not directories; no setting of the session changes what it gives, neither when
+it is made nor when it runs.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import compress
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql import types as sql
+
+from lakewright.lsm.runs import sections
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import TableRead
+from lakewright.read.evolve import plan_evolution
+from lakewright.read.files import BucketFiles, missing_files_explained
+from lakewright.read.projection import Projection
+from lakewright.read.prune import written_fields
+from lakewright.read.scan import FileSchemas
+from lakewright.read.splits.shares import pieces
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.session import is_connect, settings
+from lakewright.spark.jobs.types import COMMENT, spark_schema, spark_type
+from lakewright.spark.read.bitmaps import (
+    NUMBER,
+    POSITION,
+    Marked,
+    Words,
+    carried,
+    carried_names,
+    numbered,
+    rows_in,
+    without,
+    words_of,
+)
+from lakewright.spark.read.columns import converted, partition_column, partition_is_told, partition_type, readable
+from lakewright.spark.read.filters import column_at, hidden, to_column
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.keyed_rows import INSERT, KIND_NAMES
+from lakewright.spec.options import CoreOptions, NativeScan
+from lakewright.spec.predicate.comparison import is_float
+from lakewright.spec.predicate.predicate import TRUE
+from lakewright.spec.types import DataField
+from lakewright.storage.local import LocalStorage
+
+_PARQUET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.parquet")  # names that Spark neither hides nor escapes
+_GLOB, _ESCAPED = re.compile(r"([\\\[\]{}*?])"), r"\\\1"
+_SCHEMES = {"s3": "s3a"}  # of object stores that have another name in Spark
+_REMOTE_SCHEMES = frozenset({"s3", "gs", "abfs", "abfss"})  # an az: location says less than Spark needs to know
+# Spark looks every file up when a scan is made, and for more than 32 it starts a job with a task for each, which costs
+# far more than the look: on a disk the driver does it alone, in an object store some dozen tasks.
+_LISTING_LOCAL = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647"}
+_LISTING_REMOTE = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "48"}
+_OPTIONS = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "mergeSchema": "false",
+    "recursiveFileLookup": "false",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+
+
+def native_splits(
+    store: TableStore, splits: Iterable[DataSplit], projection: Projection
+) -> tuple[list[DataSplit], list[DataSplit]]:
+    """Part splits into what Spark's own scan reads exactly as the core does, and what it does not."""
+    reach = _Reach(store, projection, FileSchemas(store))
+    native: list[DataSplit] = []
+    rest: list[DataSplit] = []
+    for split in splits:
+        numbers = reach.files_of(split)
+        if len(numbers) == len(split.files):
+            native.append(replace(split, raw_convertible=True))
+            continue
+        if numbers:
+            native.append(replace(_part(split, numbers), raw_convertible=True))
+        others = [at for at in range(len(split.files)) if at not in numbers]
+        rest.append(_part(split, others) if numbers else split)
+    return native, rest
+
+
+def native_sections(
+    store: TableStore, splits: Iterable[DataSplit], projection: Projection
+) -> tuple[list[DataSplit], list[DataSplit]]:
+    """Part splits, cut into sections to be merged, into what Spark could scan if it knew which rows lose, and not."""
+    reach = _Reach(store, projection, FileSchemas(store))
+    parts = [part for split in splits for part in (pieces(store, split) if split.needs_merge else [split])]
+    scanned = [reach.scans(part) for part in parts]
+    return list(compress(parts, scanned)), [part for part, can in zip(parts, scanned, strict=True) if not can]
+
+
+def native_scan(
+    spark: SparkSession,
+    read: TableRead,
+    splits: Sequence[DataSplit],
+    losers: Mapping[str, Words] | None = None,
+    *,
+    numbers: Mapping[str, int] | None = None,
+) -> DataFrame:
+    """Return the rows of files that Spark can read as a frame in the columns of the read, filtered.
+
+    `losers` names rows that do not count, by file, with those among them that deletion vectors delete. Where `numbers`
+    gives files a number, by their paths, the frame begins with two more columns: the number of a row's file, and the
+    position of the row in it.
+    """
+    schemas = FileSchemas(read.store)
+    groups: dict[tuple[int, str, int, bool], _Group] = {}
+    seen: Counter[object] = Counter()  # sizes and names of files that must be told apart
+    for split in splits:
+        for at, file in enumerate(split.files):
+            gone = _gone(read.store, schemas, split, at, losers or {})
+            if gone is not None and rows_in(gone) == file.row_count:
+                continue
+            key = file.schema_id, "whole", 0, False
+            if gone is not None or numbers is not None:
+                # Files are told apart by their sizes, and only where these are the same by their names.
+                size = file.schema_id, file.file_size, gone is not None
+                key = file.schema_id, "by name" if seen[size] else "by size", seen[file.file_name], gone is not None
+                seen.update([size, file.file_name])
+            written = written_fields(schemas.fields_of(file.schema_id), file.write_cols)
+            group = groups.setdefault(key, _Group(written, split.snapshot_id))
+            group.add(split.file_paths[at], file, gone)
+            if numbers is not None:
+                group.numbers.append(numbers[split.file_paths[at]])
+    frames = [_scanned(spark, read, group) for group in groups.values()]
+    if frames:
+        return reduce(DataFrame.union, frames)
+    places = {} if numbers is None else {NUMBER: sql.IntegerType(), POSITION: sql.LongType()}
+    told = [sql.StructField(name, dtype) for name, dtype in places.items()]
+    return spark.createDataFrame([], sql.StructType([*told, *spark_schema(read.projection.fields)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """Tells which files of a table Spark can read for one projection."""
+
+    store: TableStore
+    projection: Projection
+    schemas: FileSchemas
+    _known: dict[int, bool] = field(default_factory=dict)
+
+    def files_of(self, split: DataSplit) -> frozenset[int]:
+        """Return the numbers of a split's files that Spark's own scan may read."""
+        events = split.streaming and bool(self.store.schema.primary_keys)
+        if split.before is not None or events or not self._reaches():
+            return frozenset()
+        if not partition_is_told(self.store, split.partition_bytes):
+            return frozenset()
+        return frozenset(group[0] for group in self._raw_groups(split) if self._reads(split, group))
+
+    def scans(self, split: DataSplit) -> bool:
+        """Say whether Spark's own scan could read all files of a split that is merged."""
+        raw = replace(split, raw_convertible=True)
+        return split.needs_merge and split.before is None and len(self.files_of(raw)) == len(split.files)
+
+    def _reaches(self) -> bool:
+        """Say whether Spark gets at the table's files by itself."""
+        asked = self.store.options.get(CoreOptions.LAKEWRIGHT_NATIVE_SCAN)
+        if isinstance(self.store.storage, LocalStorage):
+            return asked is not NativeScan.NEVER
+        return asked is NativeScan.ALWAYS and self.store.layout.root.partition("://")[0] in _REMOTE_SCHEMES
+
+    def _raw_groups(self, split: DataSplit) -> Iterator[tuple[int, ...]]:
+        """Yield files whose rows are not merged with those of others."""
+        if not split.needs_merge:
+            yield from split.row_groups()
+            return
+        number_of = {file: at for at, file in enumerate(split.files)}
+        types = [field.type for field in self.store.schema.trimmed_primary_key_fields]
+        for section in sections(split.files, types):
+            if len(section.files) == 1 and not section.files[0].delete_row_count:
+                yield (number_of[section.files[0]],)
+
+    def _reads(self, split: DataSplit, group: Sequence[int]) -> bool:
+        file = split.files[group[0]]
+        return (
+            len(group) == 1
+            and split.range_of(group) == (0, file.row_count)
+            and _PARQUET.fullmatch(file.file_name) is not None
+            and file.external_path is None
+            and file.write_cols is None
+            and self._reads_schema(file.schema_id)
+        )
+
+    def _reads_schema(self, schema_id: int) -> bool:
+        if schema_id not in self._known:
+            keys = self.store.schema.partition_keys
+            fields = [f for f in self.projection.read_fields if f.name not in keys]
+            self._known[schema_id] = readable(self.schemas.fields_of(schema_id), fields)
+        return self._known[schema_id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Files of one schema, all with rows that do not count or all without."""
+
+    written: tuple[DataField, ...]
+    snapshot_id: int
+    paths: list[str] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
+    gone: list[Marked] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[Marked]:
+        """The files that the scan must tell apart."""
+        return self.gone or ([Marked(file.file_name, file.file_size) for file in self.files] if self.numbers else [])
+
+    def add(self, path: str, file: DataFile, gone: Words | None) -> None:
+        """Take one more file."""
+        self.paths.append(path)
+        self.files.append(file)
+        if gone is not None:
+            self.gone.append(Marked(file.file_name, file.file_size, gone))
+
+
+def _part(split: DataSplit, numbers: Iterable[int]) -> DataSplit:
+    """Return a split with some of its files."""
+    kept = sorted(numbers)
+    return replace(
+        split,
+        files=tuple(split.files[at] for at in kept),
+        file_paths=tuple(split.file_paths[at] for at in kept),
+        deletion_files=tuple(split.deletion_files[at] for at in kept) if split.deletion_files else (),
+        row_ranges=tuple(split.row_ranges[at] for at in kept) if split.row_ranges else (),
+    )
+
+
+def _gone(
+    store: TableStore, schemas: FileSchemas, split: DataSplit, at: int, losers: Mapping[str, Words]
+) -> Words | None:
+    """Return the bits of a file's rows that do not count; None where all do."""
+    file = split.files[at]
+    if file.file_name in losers:
+        return losers[file.file_name]
+    deletion = split.deletion_files[at] if split.deletion_files else None
+    if deletion is None:
+        return None
+    deleted = BucketFiles(store, schemas, split.partition_bytes, split.bucket).deleted(file, deletion)
+    return None if deleted is None else words_of(deleted, file.row_count)
+
+
+def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
+    """Return the rows of one group in the columns of the read."""
+    store, projection = read.store, read.projection
+    keys = store.schema.partition_keys
+    plan = plan_evolution(group.written, [f for f in projection.read_fields if f.name not in keys])
+    # A scan without any column of the files would be none.
+    stored = plan.file_fields or tuple(f for f in group.written if f.name not in keys)[:1]
+    frame = _loaded(spark, store, stored, group)
+    told = group.told
+    if told:
+        frame = frame.select("*", *carried(told))
+    places = dict(zip((f.id for f in plan.read_fields), plan.places, strict=True))
+    columns = []
+    for wanted in projection.read_fields:
+        place = places.get(wanted.id)
+        if wanted.name in keys:
+            column = partition_column(store, wanted).alias(wanted.name)
+        elif place is None:
+            column = F.lit(None).cast(spark_type(wanted.type)).alias(wanted.name)
+        else:
+            column = converted(column_at([stored[place].name]), stored[place].type, wanted.type)
+            column = column if stored[place] == wanted else column.alias(wanted.name)
+        columns.append(column)
+    frame = frame.select(*columns, *(carried_names(told) if told else []))
+    condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
+    if condition is not None:
+        frame = frame.where(condition)
+    if group.gone:
+        frame = without(spark, frame, group.gone)
+    if group.numbers:
+        frame = numbered(spark, frame, told, group.numbers)
+        return frame.select(NUMBER, POSITION, *_outputs(projection))
+    if not told and _are_outputs(projection):
+        return frame
+    return frame.select(*_outputs(projection))
+
+
+def _are_outputs(projection: Projection) -> bool:
+    """Say whether the columns that are read are those of the result: every call that builds a frame takes time."""
+    plain = projection.fields == projection.read_fields and projection.kind is None
+    return plain and not any(field.description is not None or is_float(field.type) for field in projection.fields)
+
+
+def _outputs(projection: Projection) -> list[Column]:
+    """Return the columns of the result.
+
+    Numbers that may be NaN are hidden: Spark hands a `where` on the frame to its parquet reader, which would skip rows
+    with NaN by bounds that know none.
+    """
+    out = []
+    for path, wanted in zip(projection.paths, projection.fields, strict=True):
+        is_kind = path == (projection.kind,)
+        column = F.lit(KIND_NAMES[INSERT]) if is_kind else column_at(path)
+        if is_float(wanted.type):
+            column = hidden(column, wanted.type)
+        if wanted.description is not None:
+            column = column.alias(wanted.name, metadata={COMMENT: wanted.description})
+        elif is_float(wanted.type) or is_kind or path != (wanted.name,):
+            column = column.alias(wanted.name)
+        out.append(column)
+    return out
+
+
+def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField], group: _Group) -> DataFrame:
+    """Return a scan of files with the columns that lie in them, and those that their paths tell."""
+    told = [sql.StructField(f.name, partition_type(store, f)) for f in store.schema.partition_fields]
+    inside = [sql.StructField(f.name, spark_type(f.type, column=f.name)) for f in stored]
+    reader = spark.read.schema(sql.StructType([*inside, *told])).options(**_OPTIONS)
+    if told:
+        reader = reader.option("basePath", _location(store.layout.data_root))
+    paths = [_GLOB.sub(_ESCAPED, _location(path)) for path in group.paths]
+    local = isinstance(store.storage, LocalStorage)
+    with (
+        missing_files_explained(store, group.snapshot_id),
+        settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE),
+    ):
+        try:
+            frame = reader.parquet(*paths)
+            if is_connect(spark):
+                frame.schema  # noqa: B018 - has the server look the files up now, and remember them
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise FileNotFoundError(errno.ENOENT, "no such file", _missing(store, group)) from error
+    return frame
+
+
+def _location(path: str) -> str:
+    """Return a path as Spark spells it.
+
+    >>> _location("/lake/t/bucket-0/a.parquet"), _location("s3://lake/t")
+    ('file:/lake/t/bucket-0/a.parquet', 's3a://lake/t')
+    """
+    scheme, separator, rest = path.partition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}" if separator else f"file:{path}"
+
+
+def _missing(store: TableStore, group: _Group) -> str:
+    return next((path for path in group.paths if not store.storage.exists(path)), group.paths[0])

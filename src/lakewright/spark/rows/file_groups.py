@@ -1,0 +1,197 @@
+"""Changes of groups of files on Spark's workers: groups and a decision in, what the workers made of them out.
+
+A task takes some groups, finds the rows that change, and applies what becomes of them before it takes the next, so
+rows never travel. Deletion vectors are put into index files by the workers: what comes home is as small as the number
+of files. If the job fails, everything that carries the id of the write is removed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Self, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from lakewright.commit.message.message import CommitMessage
+from lakewright.distributed.protocol import checked, pack, sharing_buckets, single_threaded, unpack
+from lakewright.metadata.store import TableStore
+from lakewright.read.splits.shares import shares
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.cleanup import INSERTING, clean_up, remove_losers, tidy
+from lakewright.spark.jobs.estimate import parallelism
+from lakewright.spark.jobs.run import Task, TaskId, run_job
+from lakewright.spec.datafile import DELETION_VECTORS
+from lakewright.update import ways
+from lakewright.update.change import Applied, Bucket, ChangeJob, GroupChange, Vector, VectorFile
+from lakewright.update.run import Decide, RunGroups
+from lakewright.update.vectors import store_vectors
+from lakewright.write.writer import TableWriter, WriteJob
+
+# What a task makes of the rows that it gets: changes of groups, and tables of new rows.
+Changes: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[GroupChange | pa.Table]]
+
+_COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What all tasks of a job made."""
+
+    applied: tuple[Applied, ...]
+    inserted: int
+
+
+def changing_on(spark: SparkSession) -> RunGroups:
+    """Return how groups are changed by the workers of a session."""
+    return partial(_run, spark)
+
+
+def _run(spark: SparkSession, job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Sequence[Applied]:
+    found = shares(job.store, parts, at_least=parallelism(spark)) if parts else []
+    if not found:
+        return []
+    rows = [(number, [bytearray(part.serialize()) for part in share]) for number, share in enumerate(found)]
+    frame = spark.createDataFrame(rows, "number int, parts array<binary>").repartitionById(len(rows), F.col("number"))
+    return apply_on(spark, frame, job, partial(_decided, decide)).applied
+
+
+def _decided(decide: Decide, batches: Iterator[pa.RecordBatch]) -> Iterator[GroupChange]:
+    for batch in batches:
+        for data in batch.column("parts").values.to_pylist():
+            change = decide(DataSplit.deserialize(data))
+            if change is not None and not change.is_empty:
+                yield change
+
+
+def apply_on(
+    spark: SparkSession, frame: DataFrame, job: ChangeJob, changes: Changes, *, inserts: TableStore | None = None
+) -> Done:
+    """Have the tasks of a frame apply the changes that they make of its rows.
+
+    `inserts` is the table as new rows know it, where there are some among what the tasks make.
+    """
+    what = f"change rows of {job.store.name}"
+    try:
+        task = tidy(job.store, job.write_id, _task(job, changes, inserts or job.store))
+        done = run_job(frame, task, group=job.write_id, description=what)
+        applied = tuple(_unpacked(job, one.payload) for one in done)
+    except BaseException:
+        clean_up(spark, job.store, job.write_id)
+        raise
+    messages = [message for some in applied for message in _messages(job, some)]
+    remove_losers(spark, job.store, job.write_id, done, messages)
+    return Done(applied, sum(_COUNTS.unpack_from(one.payload)[2] for one in done))
+
+
+def insert_on(spark: SparkSession, frame: DataFrame, store: TableStore, made: Changes) -> Done:
+    """Have the tasks of a frame insert the new rows that they make of it, into a table without a snapshot."""
+    job = WriteJob.new(store)
+    inserting = _shared(job)
+
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        with NewRows(inserting, this) as new:
+            for change in new.taken_from(made(batches)):
+                raise AssertionError(f"there is nothing to change yet in {change.part}")
+            return pack(new.finish())
+
+    try:
+        task = tidy(store, job.write_id, run)
+        done = run_job(frame, task, group=job.write_id, description=f"insert rows into {store.name}")
+        messages = checked(job, (one.payload for one in done))
+    except BaseException:
+        clean_up(spark, store, job.write_id)
+        raise
+    remove_losers(spark, store, job.write_id, done, messages)
+    inserted = sum(file.row_count for message in messages for file in message.new_files)
+    return Done((Applied(tuple(messages)),), inserted)
+
+
+def _shared(job: WriteJob) -> WriteJob:
+    return sharing_buckets(single_threaded(job))
+
+
+def _task(job: ChangeJob, changes: Changes, inserts: TableStore) -> Task:
+    inserting = _shared(WriteJob.new(inserts, write_id=job.write_id))
+
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        with NewRows(inserting, this) as new:
+            applied = ways.apply(job, new.taken_from(changes(batches)), this.number, this.attempt)
+            applied = store_vectors(job, applied + Applied(tuple(new.finish())), this.number, this.attempt)
+            return _packed(job, applied, new.rows)
+
+    return run
+
+
+class NewRows:
+    """Writes the rows that one attempt at a task inserts."""
+
+    def __init__(self, job: WriteJob, this: TaskId) -> None:
+        self.rows = 0
+        self._job = job
+        self._task = this
+        self._writer: TableWriter | None = None
+
+    def taken_from(self, made: Iterable[GroupChange | pa.Table]) -> Iterator[GroupChange]:
+        """Write new rows, and pass changes on."""
+        for one in made:
+            if isinstance(one, GroupChange):
+                yield one
+                continue
+            if self._writer is None:
+                self._writer = self._job.open_writer(self._task.number, self._task.attempt + INSERTING)
+            self._writer.write(one)
+            self.rows += one.num_rows
+
+    def finish(self) -> list[CommitMessage]:
+        """Finish the files and return what to commit."""
+        return [] if self._writer is None else self._writer.prepare()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what was written and not handed out."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _packed(job: ChangeJob, applied: Applied, inserted: int) -> bytes:
+    return _COUNTS.pack(applied.deleted, applied.updated, inserted) + pack(_messages(job, applied))
+
+
+def _messages(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
+    """Return what a task made as messages; its vectors are those with index files."""
+    stored = (job.message(found.bucket, new_index_files=(found.file,)) for found in applied.vector_files)
+    return [*applied.messages, *stored]
+
+
+def _unpacked(job: ChangeJob, payload: bytes) -> Applied:
+    """Return what a task brought home; files that leave the table take their vectors with them."""
+    deleted, updated, _ = _COUNTS.unpack_from(payload)
+    messages = unpack(payload[_COUNTS.size :])
+    plain = tuple(message for message in messages if not message.new_index_files)
+    files = tuple(VectorFile(_bucket(m), file) for m in messages for file in m.new_index_files)
+    manifest = job.snapshot.index_manifest
+    index = job.store.manifests.read_index(manifest) if manifest and any(m.deleted_files for m in plain) else []
+    masked = {
+        (entry.partition, entry.bucket, found.data_file)
+        for entry in index
+        if entry.file.index_type == DELETION_VECTORS
+        for found in entry.file.deletion_ranges or ()
+    }
+    gone = tuple(
+        Vector(_bucket(m), file.file_name, 0, None)
+        for m in plain
+        for file in m.deleted_files
+        if (m.partition_bytes, m.bucket, file.file_name) in masked
+    )
+    return Applied(plain, gone, files, deleted, updated)
+
+
+def _bucket(message: CommitMessage) -> Bucket:
+    return message.partition_bytes, message.bucket, message.total_buckets

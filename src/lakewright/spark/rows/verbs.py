@@ -1,0 +1,63 @@
+"""Row-level changes on Spark: what embedded verbs do, by the workers of a session, in one snapshot.
+
+    condition -> groups of files that may hold such rows -> tasks find the rows and change them -> one commit
+
+A task has groups of files, or whole buckets of a primary-key table. What is found, decided and applied is the core's
+own code; the driver plans, folds and commits. If somebody else changed the same rows in the meantime, a verb begins
+again from what is there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from lakewright.catalog.open import opened
+from lakewright.spark.jobs.session import in_session_zone
+from lakewright.spark.rows.file_groups import changing_on
+from lakewright.spark.rows.primary_key import changing_buckets_on
+from lakewright.spark.write.compaction import compacting_on
+from lakewright.spec.predicate.predicate import Predicate
+from lakewright.table.table import FileStoreTable
+from lakewright.update import verbs
+from lakewright.update.find import condition
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import change
+from lakewright.write.once import JobRun
+
+
+def delete(
+    spark: SparkSession, table: FileStoreTable | str, where: Predicate | str, *, job_id: str | None = None
+) -> UpdateResult:
+    """Delete the rows that fulfil a condition; the text `true` means all of them. With a job id, once."""
+    store = in_session_zone(spark, opened(table)).store
+    predicate = verbs.checked_delete(store, where)
+    prepare = partial(
+        verbs.prepare_delete, store, predicate, run=changing_on(spark), run_buckets=changing_buckets_on(spark)
+    )
+    return change(store, prepare, operation="DELETE", run=compacting_on(spark), job=JobRun.of(store, job_id))
+
+
+def update(
+    spark: SparkSession,
+    table: FileStoreTable | str,
+    assignments: Mapping[str, object],
+    where: Predicate | str | None = None,
+    *,
+    job_id: str | None = None,
+) -> UpdateResult:
+    """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
+    store = in_session_zone(spark, opened(table)).store
+    predicate = condition(store, where)
+    checked = verbs.checked_update(store, assignments)
+    prepare = partial(
+        verbs.prepare_update,
+        store,
+        checked,
+        predicate,
+        run=changing_on(spark),
+        run_buckets=changing_buckets_on(spark),
+    )
+    return change(store, prepare, operation="UPDATE", run=compacting_on(spark), job=JobRun.of(store, job_id))

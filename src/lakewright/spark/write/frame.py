@@ -1,0 +1,178 @@
+"""Writes on Spark: a frame in, one snapshot out.
+
+    look for the job's own commit -> align on the driver -> bring rows to the tasks that write their buckets
+    -> run the job -> check what came home -> commit once, in this process -> compact on the workers
+
+Always holds: nothing is visible before the commit, and tasks never commit. What fails before that leaves no file
+behind; once publishing has begun and nobody knows how it ended, nothing is removed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakewright.calls import ProgressCallback
+from lakewright.catalog.open import opened
+from lakewright.commit.table_commit import WriteResult
+from lakewright.distributed.protocol import (
+    Publication,
+    Written,
+    check_call,
+    check_concurrency,
+    checked,
+    job_of_builder,
+    new_job,
+    publish,
+    refuse_lookup,
+    replayed,
+    unpack,
+)
+from lakewright.errors import InvalidInputError
+from lakewright.spark.jobs.cleanup import clean_up, remove_losers, tidy
+from lakewright.spark.jobs.progress import Counter, final_line, watching
+from lakewright.spark.jobs.run import Task, TaskId, run_job
+from lakewright.spark.jobs.session import settings
+from lakewright.spark.jobs.types import arrow_schema_of
+from lakewright.spark.write.compaction import compacting_on
+from lakewright.spark.write.shuffle import cluster
+from lakewright.table.table import FileStoreTable
+from lakewright.table.write_builder import TableWrite
+from lakewright.write.input.frames import refuse_pandas_on_spark
+from lakewright.write.writer import WriteJob
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the rows are brought to the table."""
+
+    concurrency: int | None = None
+    distribution: str | None = None
+    progress: bool | ProgressCallback | None = None
+    options: Mapping[str, str] | None = None  # of Spark, for the time of the write
+
+
+def write_spark(
+    write: TableWrite,
+    df: DataFrame,
+    *,
+    overwrite: bool = False,
+    concurrency: int | None = None,
+    spark_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """Write a frame in the way that a builder has chosen, and commit it: what `TableWrite.write_spark` does.
+
+    `spark_options` are run-time settings of the session, for the time of this write.
+    """
+    check_frame(df)
+    check_concurrency(concurrency)
+    if spark_options is not None and not isinstance(spark_options, Mapping):
+        raise InvalidInputError(
+            f"spark_options are settings such as {{'spark.sql.ansi.enabled': 'false'}}, not {spark_options!r}"
+        )
+    instead = ", or lakewright.spark.foreach_batch for the batches of a stream"
+    job, publication = job_of_builder(write, overwrite=overwrite, instead=instead)
+    return write_frame(df, job, publication, Manner(concurrency, options=spark_options))
+
+
+def write_micro_batch(
+    df: DataFrame,
+    table: FileStoreTable | str,
+    batch_id: int,
+    *,
+    commit_user: str,
+    mode: str = "append",
+    concurrency: int | None = None,
+) -> WriteResult:
+    """Write one batch of a stream and commit it under the stream's name and the batch's number, once.
+
+    A batch that the stream has committed already writes nothing. `overwrite` replaces the whole table, as a stream in
+    complete mode wants it.
+    """
+    check_frame(df)
+    target = opened(table)
+    check_call(target, mode, concurrency=concurrency)
+    # What is published after this look is found by the commit.
+    since = target.store.snapshots.latest_id() or 0
+    found = target.store.snapshots.of_user(commit_user)
+    if found is not None and found.commit_identifier >= batch_id:
+        return replayed(target.store, found, run=compacting_on(df.sparkSession))
+    if mode == "upsert":
+        refuse_lookup(target, arrow_schema_of(df.schema).names)
+    whole: dict[str, object] | None = {} if mode == "overwrite" else None
+    job = new_job(target, mode, partitions=whole)
+    return write_frame(df, job, Publication(commit_user, batch_id, whole, since), Manner(concurrency, progress=False))
+
+
+# ---- one write -------------------------------------------------------------------------------------------------------
+
+
+def write_frame(df: DataFrame, job: WriteJob, publication: Publication, manner: Manner) -> WriteResult:
+    """Take a frame from its schema to a snapshot."""
+    started, store, spark = time.monotonic(), job.store, df.sparkSession
+    job.check_input(arrow_schema_of(df.schema))
+    what = f"write to {store.name}"
+    with _options(spark, manner), watching(spark, job.write_id, manner.progress, what=what) as watch:
+        clustered = cluster(df, job, concurrency=manner.concurrency, distribution=manner.distribution)
+        try:
+            done = run_job(
+                clustered.frame,
+                _counted(tidy(store, job.write_id, clustered.task), watch.counter),
+                group=job.write_id,
+                description=what,
+                progress=watch,
+                settings=clustered.settings,
+            )
+            messages = checked(job, (one.payload for one in done))
+        except BaseException:
+            clean_up(spark, store, job.write_id)
+            raise
+        result = publish(
+            job,
+            publication,
+            Written(messages, len(done), clustered.way, started),
+            run=compacting_on(spark),
+            clean_up=partial(clean_up, spark, store, job.write_id),
+        )
+        if not result.replayed:
+            remove_losers(spark, store, job.write_id, done, messages)
+        watch.done(result.rows, result.bytes)
+        watch.conclude(final_line(result, store.name))
+    return result
+
+
+def _counted(task: Task, counter: Counter) -> Task:
+    """Return a task that also tells whoever watches what it wrote."""
+
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        payload = task(this, batches)
+        files = [file for message in unpack(payload) for file in message.new_files]
+        counter.add(sum(file.row_count for file in files), sum(file.file_size for file in files))
+        return payload
+
+    return task if counter.total is None else run
+
+
+def _options(spark: SparkSession, manner: Manner) -> AbstractContextManager[None]:
+    options = {key: str(value) for key, value in (manner.options or {}).items()}
+    return settings(spark, options) if options else nullcontext()
+
+
+def check_frame(df: DataFrame) -> None:
+    """Refuse what is no frame of Spark, or one without an end."""
+    refuse_pandas_on_spark(df)
+    if not hasattr(df, "mapInArrow"):
+        raise InvalidInputError(
+            f"a {type(df).__name__} is no Spark frame: write pandas, polars and Arrow data with lakewright.write_table"
+        )
+    if df.isStreaming:
+        raise InvalidInputError(
+            "a streaming frame is written with lakewright.spark.write_stream, or batch by batch with "
+            "lakewright.spark.foreach_batch"
+        )

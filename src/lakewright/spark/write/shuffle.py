@@ -1,0 +1,239 @@
+"""How the rows of a frame reach the task that writes their bucket: a frame and a write in, a frame and a task out.
+
+There are two ways. Either every task writes the rows it has, in place. Or rows travel as Arrow blocks to the one task
+that writes their bucket, which gets them bucket by bucket, in the order of the frame; so it needs memory for one bucket
+only, and a bucket that is larger than that spills.
+
+    append table without buckets     in place; with distribution = partition as blocks, a large partition to many tasks
+    fixed buckets                    as blocks; with distribution = none in place: each task adds files to each bucket
+    dynamic buckets                  as blocks, to the assigner of the key
+    keys across partitions           as blocks, to one task
+    postponed buckets                in place; as blocks where rows go to real buckets
+
+Always holds: where one frame has a key twice, the later row wins. In place, later tasks number their rows higher
+(`WriteJob.sequence_stride`); blocks are put into the order of the tasks that sent them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from lakewright.distributed.protocol import ONE_WRITER, pack, sharing_buckets, single_threaded
+from lakewright.errors import InvalidInputError
+from lakewright.spark.jobs.estimate import parallelism, size_of
+from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows
+from lakewright.spark.jobs.session import map_in_arrow
+from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, Makes, receive, sending
+from lakewright.spec.keyed_rows import KIND_NAMES, VALUE_KIND
+from lakewright.spec.options import CoreOptions, WriteDistribution
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.write.sender import Receivers, joined, receivers_for
+from lakewright.write.writer import TableWriter, WriteJob
+
+_TASK_BYTES = 64 << 20  # worth a task of its own
+_BLOCKS_MAX = 1024  # in a batch on its way to a worker
+_KINDS = struct.Struct(f">{len(KIND_NAMES)}q")
+_BLOCKS_WAYS = {
+    BucketMode.KEY_DYNAMIC: "as blocks to one task, which knows where each key lives",
+    BucketMode.HASH_DYNAMIC: "as blocks to {}, by the assigner of the key",
+    BucketMode.HASH_FIXED: "as blocks to {}, by bucket",
+    BucketMode.POSTPONE: "as blocks to {}, by partition",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """A frame whose tasks can write, and what they do."""
+
+    frame: DataFrame
+    task: Task
+    way: str  # in one sentence
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distribution: str | None) -> Clustered:
+    """Return a frame that holds the same rows in the tasks that write them.
+
+    `concurrency` is the largest number of tasks that write, `distribution` overrides the table's own
+    `lakewright.write-distribution`.
+    """
+    job = single_threaded(job)
+    wish = check_distribution(job, distribution)
+    mode, schema = job.store.schema.bucket_mode, job.store.schema
+    match mode:
+        case BucketMode.UNAWARE if wish is WriteDistribution.PARTITION and schema.partition_keys:
+            return _by_partition(df, job, concurrency)
+        case BucketMode.UNAWARE:
+            return _in_place(df, job, concurrency, "in place: rows of this table may lie in any file")
+        # Fewer tasks than the frame has parts would mix their order, which keys depend on.
+        case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
+            return _in_place(
+                df, sharing_buckets(job), concurrency, "in place as asked: each task adds files to each bucket"
+            )
+        case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
+            return _in_place(df, job, concurrency, "in place: the rows wait for their buckets")
+        case _:
+            receivers = _receivers(df, job, concurrency)
+            way = _BLOCKS_WAYS[mode].format("1 task" if receivers.count == 1 else f"{receivers.count} tasks")
+            return _as_blocks(df, job, receivers, way)
+
+
+class MakesRows(Protocol):
+    """What makes rows of a primary-key table, of the rows that a task gets."""
+
+    @property
+    def job(self) -> WriteJob:
+        """The write that the rows are made for."""
+
+    def makes(self, receivers: Receivers) -> Makes:
+        """Return what a task does, if so many receive what it makes."""
+
+
+def cluster_made(df: DataFrame, work: MakesRows, *, like: DataFrame, concurrency: int | None = None) -> Clustered:
+    """Return a frame that holds, in the tasks that write them, the rows which tasks of a frame make.
+
+    The table has a primary key, and the rows are about as many as those of the frame `like`. What a task brings home
+    begins with how many rows of each kind it got: see `kinds_in`.
+    """
+    job = single_threaded(work.job)
+    receivers = _receivers(like, job, concurrency)
+    clustered = _as_blocks(df, job, receivers, "as blocks", work.makes(receivers))
+    return replace(clustered, task=_receiving(job, receivers, counts=True))
+
+
+def kinds_in(payload: bytes) -> tuple[tuple[int, ...], bytes]:
+    """Return how many rows of each kind a task got, and its messages."""
+    return _KINDS.unpack_from(payload), payload[_KINDS.size :]
+
+
+def _receivers(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
+    """Return who takes the blocks of a frame."""
+    mode = job.store.schema.bucket_mode
+    if mode is BucketMode.KEY_DYNAMIC:
+        return Receivers(1)
+    writers = _writers(df, job, concurrency)
+    if mode is BucketMode.HASH_DYNAMIC:
+        return receivers_for(job, writers=writers, rows=_rows(df), assigners_max=concurrency)
+    return Receivers(writers)
+
+
+def check_distribution(job: WriteJob, distribution: str | None) -> WriteDistribution:
+    """Return the distribution that the caller or the table asks for; refuse one that the table cannot be written in."""
+    option = CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION
+    if distribution is not None and not isinstance(distribution, str):
+        raise InvalidInputError(f"distribution takes {option.kind.allowed}, not {distribution!r}")
+    wish = job.store.options.get(option) if distribution is None else option.parse(distribution)
+    dynamic = job.store.schema.bucket_mode in ONE_WRITER
+    if distribution is not None and wish is WriteDistribution.NONE and (dynamic or job.real_buckets):
+        raise InvalidInputError(
+            f"{job.store.name}: where the rows of this table go is decided while they are written, so those of one key "
+            "must come together; leave the distribution out, or make a table with a fixed number of buckets",
+            table=job.store.name,
+            distribution=distribution,
+        )
+    return wish
+
+
+# ---- how many tasks --------------------------------------------------------------------------------------------------
+
+
+def _writers(df: DataFrame, job: WriteJob, concurrency: int | None) -> int:
+    """Return how many tasks share the buckets: not more than there are, nor than there are rows for."""
+    size, most = size_of(df), 2 * parallelism(df.sparkSession)
+    if size is not None:
+        most = max(min(most, -(-size // _TASK_BYTES)), size // (16 * _TASK_BYTES), 1)
+    schema = job.store.schema
+    if schema.bucket_mode is BucketMode.HASH_FIXED and not schema.partition_keys:
+        most = min(most, job.store.options.bucket())
+    return max(1, most if concurrency is None else min(most, concurrency))
+
+
+def _rows(df: DataFrame) -> int | None:
+    """Return about how many rows the frame has, as far as Spark can tell."""
+    size = size_of(df)
+    return None if size is None else size // (8 + 8 * len(df.columns))
+
+
+# ---- the ways --------------------------------------------------------------------------------------------------------
+
+
+def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -> Clustered:
+    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        with job.open_writer(this.number, this.attempt) as writer:
+            for rows in joined(batches):
+                writer.write(rows)
+            return pack(writer.prepare())
+
+    return Clustered(df if concurrency is None else df.coalesce(concurrency), task, way)
+
+
+def _as_blocks(df: DataFrame, job: WriteJob, receivers: Receivers, way: str, makes: Makes | None = None) -> Clustered:
+    blocks, settings = _blocks(df, job, receivers, makes)
+    frame = blocks.repartitionById(receivers.count, F.col("target")).sortWithinPartitions(*BLOCKS_ORDER)
+    return Clustered(frame, _receiving(job, receivers), way, settings)
+
+
+def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clustered:
+    """Bring the blocks of a partition together; Spark gives a large one to several tasks, and small ones to one."""
+    receivers = Receivers(1)  # the target is not looked at
+    blocks, settings = _blocks(df, job, receivers)
+    frame = blocks.hint("rebalance", "place")
+    frame = frame if concurrency is None else frame.coalesce(concurrency)
+    way = "as blocks, by partition; a large partition goes to several tasks"
+    return Clustered(frame.sortWithinPartitions(*BLOCKS_ORDER), _receiving(job, receivers), way, settings)
+
+
+def _blocks(
+    df: DataFrame, job: WriteJob, receivers: Receivers, makes: Makes | None = None
+) -> tuple[DataFrame, dict[str, str]]:
+    """Return the frame as blocks, and the settings under which they travel.
+
+    One setting holds for rows and for blocks, so the size of blocks follows from how many rows make a batch.
+    """
+    records = min(batch_rows(df.schema), _BLOCKS_MAX)
+    send = sending(job, receivers, block_bytes=BATCH_BYTES // records, makes=makes)
+    return map_in_arrow(df, send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
+
+
+def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> Task:
+    settle_bytes = max(1 << 20, job.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
+
+    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
+            counted = _Counted(writer)
+            schema = job.new_intake().schema
+            receive(batches, counted if counts else writer, schema, settle_bytes=settle_bytes)
+            messages = pack(writer.prepare())
+            return counted.packed() + messages if counts else messages
+
+    return task
+
+
+class _Counted:
+    """A writer that knows how many rows of each kind it got."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._kinds = np.zeros(len(KIND_NAMES), np.int64)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._writer.held_bytes
+
+    def settle(self) -> None:
+        self._writer.settle()
+
+    def take(self, rows: pa.Table) -> None:
+        self._kinds += np.bincount(rows.column(VALUE_KIND.name).to_numpy(), minlength=len(self._kinds))
+        self._writer.take(rows)
+
+    def packed(self) -> bytes:
+        return _KINDS.pack(*self._kinds.tolist())

@@ -1,0 +1,307 @@
+"""Filters of other libraries: an expression of Arrow or polars in, a bound `Predicate` out, so that files are pruned.
+
+Both are taken apart into one small tree: columns, literals and calls. Arrow's come from its own serialised form (what
+pickling an expression stores), polars' from its JSON. A call that has an exact counterpart among predicates becomes it;
+any other, and anything that is not known for sure, is refused by its name. The comparisons of the result follow our
+rules, which are those of filter texts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, PredicateBuilder, and_predicates, or_predicates
+
+_COMPARISONS = {
+    "equal": PredicateBuilder.equal,
+    "not_equal": PredicateBuilder.not_equal,
+    "less": PredicateBuilder.less_than,
+    "less_equal": PredicateBuilder.less_or_equal,
+    "greater": PredicateBuilder.greater_than,
+    "greater_equal": PredicateBuilder.greater_or_equal,
+}
+_MIRROR = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+_PATTERNS = {
+    "starts_with": PredicateBuilder.startswith,
+    "ends_with": PredicateBuilder.endswith,
+    "match_substring": PredicateBuilder.contains,
+    "match_like": PredicateBuilder.like,
+}
+_POLARS_OPERATORS = {
+    "Eq": "equal",
+    "NotEq": "not_equal",
+    "Lt": "less",
+    "LtEq": "less_equal",
+    "Gt": "greater",
+    "GtEq": "greater_equal",
+    "And": "and_kleene",
+    "Or": "or_kleene",
+    "LogicalAnd": "and_kleene",
+    "LogicalOr": "or_kleene",
+}
+_POLARS_PLAIN = {"Not": "invert", "IsNull": "is_null", "IsNotNull": "is_valid"}
+_POLARS_TEXT = {"StartsWith": "starts_with", "EndsWith": "ends_with"}
+_POLARS_UNITS = {"Nanoseconds": "ns", "Microseconds": "us", "Milliseconds": "ms"}
+_NULL_NEVER_MATCHES, _NULL_MATCHES_NULL = 1, 0  # of Arrow's option `null_matching_behavior`
+_REMEDY = (
+    "write it with comparisons, IN, IS NULL, BETWEEN, LIKE, AND, OR and NOT of columns with literals, or filter the "
+    "rows after reading them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    arguments: tuple[_Node, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+_Node: TypeAlias = "_Column | _Literal | _Call"
+
+
+def is_polars_expression(given: object) -> bool:
+    """Say whether something is an expression of polars, which need not be installed."""
+    return type(given).__module__.partition(".")[0] == "polars" and type(given).__name__ == "Expr"
+
+
+def from_arrow(expression: pc.Expression, builder: PredicateBuilder) -> Predicate:
+    """Return an Arrow expression as a predicate on the columns that a builder knows.
+
+    >>> from lakewright.spec.types import AtomicType, DataField
+    >>> builder = PredicateBuilder([DataField(0, "id", AtomicType("INT"))])
+    >>> str(from_arrow((pc.field("id") > 3) & ~pc.field("id").isin([5]), builder))
+    'id > 3 AND NOT (id IN (5) AND id IS NOT NULL)'
+    """
+    try:
+        stored = expression.__reduce__()[1][0]
+    except pa.ArrowNotImplementedError as error:  # a column that is named by its number, and the like
+        raise _refusal(str(expression)) from error
+    reader = pa.ipc.open_file(stored)
+    values = reader.get_batch(0) if reader.num_record_batches else None
+    steps = iter(_metadata(reader.schema))
+    key, text = next(steps)
+    return _predicate(_arrow_node(key, text, steps, values), builder)
+
+
+def from_polars(expression: Any, builder: PredicateBuilder) -> Predicate:  # noqa: ANN401 - of an optional package
+    """Return a polars expression as a predicate on the columns that a builder knows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # polars says that its JSON may change; what we do not know is refused
+        data = json.loads(expression.meta.serialize(format="json"))
+    return _predicate(_polars_node(data), builder)
+
+
+# Arrow: a schema whose metadata lists the tree, depth first, and a row with the literals and options.
+
+
+def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """Yield the metadata of a schema in order, with keys that come again: Arrow's C interface lays them out so."""
+    capsule = schema.__arrow_c_schema__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    members = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))
+    at = members[2]  # format, name, metadata
+    if at is None:
+        return
+    texts = []
+    count, at = ctypes.c_int32.from_address(at).value, at + 4
+    for _ in range(2 * count):
+        length = ctypes.c_int32.from_address(at).value
+        texts.append(ctypes.string_at(at + 4, length).decode())
+        at += 4 + length
+    yield from zip(texts[::2], texts[1::2], strict=True)
+
+
+def _arrow_node(key: str, text: str, steps: Iterator[tuple[str, str]], values: pa.RecordBatch | None) -> _Node:
+    match key:
+        case "field_ref":
+            return _Column((text,))
+        case "nested_field_ref":
+            parts = [next(steps) for _ in range(int(text))]
+            return _Column(tuple(name for _, name in parts))
+        case "literal" if values is not None:
+            return _Literal(values.column(int(text))[0])
+        case "call":
+            return _arrow_call(text, steps, values)
+        case _:
+            raise _refusal(key)
+
+
+def _arrow_call(name: str, steps: Iterator[tuple[str, str]], values: pa.RecordBatch | None) -> _Call:
+    arguments: list[_Node] = []
+    options: dict[str, Any] = {}
+    for key, text in steps:
+        if key == "end":
+            return _Call(name, tuple(arguments), options)
+        if key == "options" and values is not None:
+            options = dict(values.column(int(text))[0].items())
+        else:
+            arguments.append(_arrow_node(key, text, steps, values))
+    raise _refusal(name)
+
+
+# polars: JSON objects with one member, which is the kind of the node.
+
+
+def _polars_node(data: Any) -> _Node:  # noqa: ANN401 - JSON
+    kind, inner = _only(data)
+    match kind:
+        case "Column" if isinstance(inner, str):
+            return _Column((inner,))
+        case "Literal":
+            return _Literal(_polars_literal(*_only(inner)))
+        case "BinaryExpr":
+            name = _POLARS_OPERATORS.get(inner["op"])
+            if name is None:
+                raise _refusal(inner["op"])
+            return _Call(name, (_polars_node(inner["left"]), _polars_node(inner["right"])))
+        case "Function":
+            return _polars_call(inner["input"], *_only(inner["function"]))
+        case _:
+            raise _refusal(kind)
+
+
+def _only(data: Any) -> tuple[str, Any]:  # noqa: ANN401 - JSON
+    """Return the one member of an object; a bare name is one without contents."""
+    if isinstance(data, str):
+        return data, None
+    if not isinstance(data, dict) or len(data) != 1:
+        raise _refusal("what polars stores in a form that is not known here")
+    return next(iter(data.items()))
+
+
+def _polars_call(inputs: list[Any], room: str, what: Any) -> _Node:  # noqa: ANN401 - JSON
+    name, settings = _only(what)
+    first = _polars_node(inputs[0])
+    if room == "StructExpr" and name == "FieldByName" and isinstance(first, _Column):
+        return _Column((*first.path, settings))
+    if room == "Boolean" and name in _POLARS_PLAIN:
+        return _Call(_POLARS_PLAIN[name], (first,))
+    if room == "Boolean" and name == "IsBetween":
+        return _between(first, _polars_node(inputs[1]), _polars_node(inputs[2]), settings["closed"])
+    if room == "Boolean" and name == "IsIn" and settings == {"nulls_equal": False}:
+        members = _polars_node(inputs[1])
+        if isinstance(members, _Literal) and isinstance(members.value, list):
+            return _Call("member", (first,), {"values": members.value})
+    if room == "StringExpr" and (name in _POLARS_TEXT or (name == "Contains" and settings.get("literal") is True)):
+        pattern = _polars_node(inputs[1])
+        if isinstance(pattern, _Literal):
+            return _Call(_POLARS_TEXT.get(name, "match_substring"), (first,), {"pattern": pattern.value})
+    raise _refusal(f"{room}.{name}")
+
+
+def _between(column: _Node, low: _Node, high: _Node, closed: str) -> _Call:
+    above = "greater_equal" if closed in {"Both", "Left"} else "greater"
+    below = "less_equal" if closed in {"Both", "Right"} else "less"
+    return _Call("and_kleene", (_Call(above, (column, low)), _Call(below, (column, high))))
+
+
+def _polars_literal(kind: str, inner: Any) -> object:  # noqa: ANN401 - JSON
+    if kind in {"Dyn", "Scalar"}:
+        return _polars_literal(*_only(inner))
+    if kind == "Null":
+        return None
+    if kind == "List" and isinstance(inner, list):
+        return pa.ipc.open_stream(bytes(inner)).read_all().column(0).to_pylist()
+    if kind == "Date":
+        return pa.scalar(inner, pa.date32())
+    if kind == "Datetime" and inner[1] in _POLARS_UNITS:
+        zone = inner[2]["inner"] if isinstance(inner[2], dict) else inner[2]
+        return pa.scalar(inner[0], pa.timestamp(_POLARS_UNITS[inner[1]], zone))
+    if kind == "Time":
+        return pa.scalar(inner, pa.time64("ns"))
+    if kind == "Binary" and isinstance(inner, list):
+        return bytes(inner)
+    plain = {"String": str, "Boolean": bool, "Int": int, "UInt": int, "Float": float}.get(kind.rstrip("0123456789"))
+    if plain is None or type(inner) is not plain:
+        raise _refusal(f"a literal of the type {kind}")
+    return inner
+
+
+# One tree, one predicate.
+
+
+def _predicate(node: _Node, builder: PredicateBuilder) -> Predicate:
+    match node:
+        case _Column(path):
+            return builder.equal(".".join(path), literal=True)
+        case _Literal(value):
+            return _constant(value)
+        case _Call("and_kleene", parts):
+            return and_predicates(_predicate(part, builder) for part in parts)
+        case _Call("or_kleene", parts):
+            return or_predicates(_predicate(part, builder) for part in parts)
+        case _Call("invert", (part,)):
+            return ~_predicate(part, builder)
+        case _Call(name, (left, right)) if name in _COMPARISONS:
+            return _comparison(name, left, right, builder)
+        case _Call(name, (_Column(path),), options):
+            return _test(name, ".".join(path), options, builder)
+        case _Call(name):
+            raise _refusal(name)
+
+
+def _constant(value: object) -> Predicate:
+    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    if not isinstance(plain, bool):
+        raise InvalidInputError(f"the literal {plain!r} is no condition; compare a column with it")
+    return TRUE if plain else FALSE
+
+
+def _comparison(name: str, left: _Node, right: _Node, builder: PredicateBuilder) -> Predicate:
+    if isinstance(left, _Literal):
+        left, right, name = right, left, _MIRROR.get(name, name)
+    if isinstance(left, _Column) and isinstance(right, _Literal):
+        value = right.value
+        none = isinstance(value, pa.Scalar) and not value.is_valid
+        return _COMPARISONS[name](builder, ".".join(left.path), None if none else value)
+    inner = next((part.name for part in (left, right) if isinstance(part, _Call)), "a comparison of two columns")
+    raise _refusal(inner)
+
+
+def _test(name: str, column: str, options: Mapping[str, Any], builder: PredicateBuilder) -> Predicate:
+    """Return a call on one column alone."""
+    if name == "is_valid":
+        return builder.is_not_null(column)
+    if name == "is_null" and not _option(options, "nan_is_null"):
+        return builder.is_null(column)
+    if name in _PATTERNS and not _option(options, "ignore_case"):
+        make: Callable[[PredicateBuilder, str, str], Predicate] = _PATTERNS[name]
+        return make(builder, column, _option(options, "pattern"))
+    if name == "member":
+        return builder.is_in(column, [value for value in options["values"] if value is not None])
+    if name == "is_in" and _option(options, "null_matching_behavior") in {_NULL_MATCHES_NULL, _NULL_NEVER_MATCHES}:
+        values = list(options["value_set"].values)
+        found = builder.is_in(column, [value for value in values if value.is_valid]) & builder.is_not_null(column)
+        nulls = any(not value.is_valid for value in values)
+        matches = nulls and _option(options, "null_matching_behavior") == _NULL_MATCHES_NULL
+        return found | builder.is_null(column) if matches else found
+    raise _refusal(name)
+
+
+def _option(options: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - the option of a function
+    value = options.get(name)
+    return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def _refusal(name: str) -> UnsupportedError:
+    return UnsupportedError(f"a filter cannot use {name!r}: {_REMEDY}", function=name)

@@ -1,0 +1,38 @@
+"""Filters as callers give them: text, a predicate, or an expression of Arrow or polars in, a bound `Predicate` out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow.compute as pc
+
+from lakewright.spec import arguments
+from lakewright.spec.predicate.expressions import from_arrow, from_polars, is_polars_expression
+from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder, bind
+from lakewright.spec.predicate.text import parse_predicate
+from lakewright.spec.types import DataField
+
+Filter: TypeAlias = Predicate | str | pc.Expression | Any  # or an expression of polars, an optional package
+
+
+def to_predicate(given: Filter, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
+    """Return a filter of any form as a predicate on these columns.
+
+    `zone` is that of times that name none, where they are compared with columns WITH LOCAL TIME ZONE.
+
+    >>> from lakewright.spec.types import AtomicType
+    >>> columns = [DataField(0, "id", AtomicType("INT"))]
+    >>> str(to_predicate("id > 3", columns)), str(to_predicate(pc.field("id") > 3, columns))
+    ('id > 3', 'id > 3')
+    """
+    if isinstance(given, str):
+        return parse_predicate(given, fields, zone)
+    if isinstance(given, Predicate):
+        return bind(given, fields)
+    if isinstance(given, pc.Expression):
+        return from_arrow(given, PredicateBuilder(fields, zone))
+    if is_polars_expression(given):
+        return from_polars(given, PredicateBuilder(fields, zone))
+    wanted = "text such as \"id > 3 AND name LIKE 'a%'\", a predicate, or an expression of Arrow or polars"
+    raise arguments.wrong("a filter", wanted, given)

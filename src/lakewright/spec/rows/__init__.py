@@ -1,0 +1,1 @@
+"""BinaryRow, the row format of the metadata: values in, bytes out, and back."""

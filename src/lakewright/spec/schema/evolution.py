@@ -1,0 +1,531 @@
+"""Changes of a schema: a list of wishes in, the next schema out, or the rule that one of them breaks.
+
+A column is its id: renaming, moving and retyping keep it, a new column always gets an id that was never used, even
+under the name of a column that was dropped. Old data files stay as they are and are read through the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TypeAlias
+
+from lakewright.errors import ColumnAlreadyExistException, InvalidInputError
+from lakewright.spec import arguments
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.moves import Move, Position
+from lakewright.spec.schema.option_changes import (
+    check_option_change,
+    options_naming,
+    options_naming_part,
+    part_renamed_in_options,
+    renamed_in_options,
+)
+from lakewright.spec.schema.table_schema import TableSchema, check_schema, column_not_found
+from lakewright.spec.schema.type_changes import Cast, cast_between
+from lakewright.spec.types import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    highest_field_id,
+    numbered_type,
+    row_parts,
+    to_type,
+    types_inside,
+    with_nullable,
+)
+from lakewright.spec.units import option_text
+
+FieldName: TypeAlias = str | Sequence[str]  # a column, or the path to a field inside one
+Path: TypeAlias = tuple[str, ...]
+Siblings: TypeAlias = tuple[DataField, ...]
+
+_PART_DEPTH = 3  # of the path to a field of the rows inside an array or a map: column, `element` or `value`, field
+
+
+class SchemaChange:
+    """One change of a schema. A `field_name` is a column, or a list of segments that leads to a field inside one.
+
+    Inside arrays and maps the segments are the literal names `element` and `value`.
+
+    >>> SchemaChange.drop_column(["items", "element", "price"])
+    DropColumn(path=('items', 'element', 'price'))
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def add_column(
+        field_name: FieldName, data_type: DataType | str, comment: str | None = None, move: Move | None = None
+    ) -> SchemaChange:
+        """Add a column. It must be nullable: rows that exist have no value for it."""
+        place = arguments.optional(_move, "move", move)
+        return AddColumn(
+            _path(field_name),
+            _type(data_type),
+            arguments.remark("comment", comment),
+            place,
+        )
+
+    @staticmethod
+    def drop_column(field_name: FieldName) -> SchemaChange:
+        """Drop a column; its values in existing files are not read any more."""
+        return DropColumn(_path(field_name))
+
+    @staticmethod
+    def rename_column(field_name: FieldName, new_name: str) -> SchemaChange:
+        """Give a column another name."""
+        return RenameColumn(_path(field_name), arguments.plain_text("new_name", new_name))
+
+    @staticmethod
+    def update_column_type(
+        field_name: FieldName,
+        new_data_type: DataType | str,
+        keep_nullability: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        *,
+        allow_lossy: bool = False,
+    ) -> SchemaChange:
+        """Give a column another type; values in existing files are cast when they are read.
+
+        A type that does not hold every value of the table's rows is refused, unless `allow_lossy` asks for it: then
+        integers wrap, floats and times are cut, decimals that do not fit read as null, and text that names no value of
+        the new type cannot be read.
+        """
+        return UpdateType(_path(field_name), _type(new_data_type), keep_nullability, allow_lossy)
+
+    @staticmethod
+    def update_column_nullability(field_name: FieldName, new_nullability: bool) -> SchemaChange:  # noqa: FBT001 - pypaimon's signature
+        """Say whether a column may hold nulls."""
+        return UpdateNullability(_path(field_name), arguments.flag("new_nullability", new_nullability))
+
+    @staticmethod
+    def update_column_comment(field_name: FieldName, comment: str | None) -> SchemaChange:
+        """Describe a column; None removes the description."""
+        return UpdateDescription(_path(field_name), arguments.remark("comment", comment))
+
+    @staticmethod
+    def update_column_default_value(field_name: FieldName, default_value: str | None) -> SchemaChange:
+        """Set what later writes put in place of a null; None removes it."""
+        return UpdateDefault(_path(field_name), arguments.remark("default_value", default_value))
+
+    @staticmethod
+    def update_column_position(move: Move) -> SchemaChange:
+        """Move a column to another place."""
+        return UpdatePosition(_move("move", move))
+
+    @staticmethod
+    def set_option(key: str, value: object) -> SchemaChange:
+        """Set an option of the table."""
+        return SetOption(arguments.text("key", key), option_text(key, value))
+
+    @staticmethod
+    def remove_option(key: str) -> SchemaChange:
+        """Let an option fall back to its default."""
+        return SetOption(arguments.text("key", key), None)
+
+    @staticmethod
+    def update_comment(comment: str | None) -> SchemaChange:
+        """Describe the table; None removes the description."""
+        return UpdateComment(arguments.remark("comment", comment))
+
+    @staticmethod
+    def drop_primary_key() -> SchemaChange:
+        """Make a table without data an append table."""
+        return DropPrimaryKey()
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn(SchemaChange):
+    """See `SchemaChange.add_column`."""
+
+    path: Path
+    data_type: DataType
+    comment: str | None
+    move: Move | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn(SchemaChange):
+    """See `SchemaChange.drop_column`."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn(SchemaChange):
+    """See `SchemaChange.rename_column`."""
+
+    path: Path
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateType(SchemaChange):
+    """See `SchemaChange.update_column_type`."""
+
+    path: Path
+    data_type: DataType
+    keep_nullability: bool
+    allow_lossy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateNullability(SchemaChange):
+    """See `SchemaChange.update_column_nullability`."""
+
+    path: Path
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDescription(SchemaChange):
+    """See `SchemaChange.update_column_comment`."""
+
+    path: Path
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDefault(SchemaChange):
+    """See `SchemaChange.update_column_default_value`."""
+
+    path: Path
+    default_value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePosition(SchemaChange):
+    """See `SchemaChange.update_column_position`."""
+
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption(SchemaChange):
+    """See `SchemaChange.set_option` and `SchemaChange.remove_option`."""
+
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateComment(SchemaChange):
+    """See `SchemaChange.update_comment`."""
+
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropPrimaryKey(SchemaChange):
+    """See `SchemaChange.drop_primary_key`."""
+
+
+def apply_changes(
+    schema: TableSchema, changes: Sequence[SchemaChange], *, has_snapshot: bool, time_millis: int
+) -> TableSchema:
+    """Return the next schema, or the very same one where the changes change nothing."""
+    changed = schema
+    for change in changes:
+        changed = _apply(changed, change, has_snapshot=has_snapshot)
+    if changed == schema:
+        return schema
+    _refuse_named_in_options(schema, changed)
+    check_schema(changed)
+    return replace(changed, id=schema.id + 1, time_millis=time_millis)
+
+
+def without_lossy(changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+    """Return the changes whose effect on the stored values is to be checked: new types that may lose some are left out.
+
+    What such a change says of nulls stays.
+    """
+    kept: list[SchemaChange] = []
+    for change in changes:
+        if not (isinstance(change, UpdateType) and change.allow_lossy):
+            kept.append(change)
+        elif not change.keep_nullability:
+            kept.append(UpdateNullability(change.path, change.data_type.nullable))
+    return kept
+
+
+def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshot: bool) -> TableSchema:
+    match change:
+        case SetOption(key, value):
+            return _with_option(schema, key, value, has_snapshot=has_snapshot)
+        case UpdateComment(comment):
+            return replace(schema, comment=comment or None)
+        case DropPrimaryKey():
+            return _without_primary_key(schema, has_snapshot=has_snapshot)
+        case AddColumn():
+            return _with_column(schema, change)
+        case DropColumn(path):
+            return _without_column(schema, path)
+        case RenameColumn():
+            return _renamed(schema, change)
+        case UpdatePosition(move):
+            return replace(schema, fields=_moved(schema.fields, move))
+        case UpdateType():
+            return _retyped(schema, change, has_snapshot=has_snapshot)
+        case _:
+            return _with_attribute(schema, change)
+
+
+def _with_attribute(schema: TableSchema, change: SchemaChange) -> TableSchema:
+    """Apply the changes of one column that leave its name, type and place alone."""
+    match change:
+        case UpdateNullability(path, nullable):
+            if nullable:
+                _refuse_key_column(path, "made nullable", schema.primary_keys)
+            return _rewrite_field(schema, path, lambda field: _with_nullability(schema, field, path, nullable=nullable))
+        case UpdateDescription(path, comment):
+            return _rewrite_field(schema, path, lambda field: replace(field, description=comment or None))
+        case UpdateDefault(path, default):
+            if len(path) > 1:
+                raise InvalidInputError(
+                    f"only a column can have a default, not {_spelled(path)}", column=_spelled(path)
+                )
+            return _rewrite_field(schema, path, lambda field: replace(field, default_value=default))
+        case _:
+            raise InvalidInputError(f"not a change of a schema: {change!r}; use the constructors of SchemaChange")
+
+
+def _with_option(schema: TableSchema, key: str, value: str | None, *, has_snapshot: bool) -> TableSchema:
+    check_option_change(schema.options, key, value, has_snapshot=has_snapshot)
+    options = {name: text for name, text in schema.options.items() if name != key}
+    return replace(schema, options=options if value is None else {**schema.options, key: value})
+
+
+def _without_primary_key(schema: TableSchema, *, has_snapshot: bool) -> TableSchema:
+    if has_snapshot:
+        raise InvalidInputError(
+            f"the primary key {list(schema.primary_keys)} can only be dropped from a table that was never written",
+            columns=schema.primary_keys,
+        )
+    return replace(schema, primary_keys=())
+
+
+def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
+    name = _spelled(change.path)
+    if not change.data_type.nullable:
+        raise InvalidInputError(
+            f"the new column {name!r} cannot be NOT NULL: rows that exist have no value for it", column=name
+        )
+    highest = max(schema.highest_field_id, highest_field_id(schema.fields))
+    ids = count(highest + 1)
+    number = next(ids)
+    new = DataField(number, change.path[-1], numbered_type(change.data_type, ids), change.comment or None)
+
+    def add(siblings: Siblings, path: Path) -> Siblings:
+        _refuse_taken(siblings, path[-1], path)
+        if change.move is None:
+            return (*siblings, new)
+        if change.move.field_name != new.name:
+            raise InvalidInputError(
+                f"the move of the new column {name!r} names {change.move.field_name!r}", column=name
+            )
+        return _moved((*siblings, new), change.move)
+
+    return replace(_rewrite(schema, change.path, add), highest_field_id=max(highest, highest_field_id([new])))
+
+
+def _without_column(schema: TableSchema, path: Path) -> TableSchema:
+    _refuse_key_column(path, "dropped", (*schema.partition_keys, *schema.primary_keys, *schema.bucket_keys))
+    return _rewrite(schema, path, _without)
+
+
+def _refuse_named_in_options(old: TableSchema, new: TableSchema) -> None:
+    """Refuse to drop columns, and fields of the rows inside them, that options still speak of."""
+    now = {field.id: field for field in new.fields}
+    for field in old.fields:
+        if field.id not in now:
+            _refuse_drop(
+                options_naming(new.options, field.name) if field.name not in new.field_names else [], field.name
+            )
+            continue
+        column = now[field.id]
+        parts = {part.id for part in row_parts(column.type)}
+        for part in row_parts(field.type):
+            if part.id not in parts:
+                _refuse_drop(options_naming_part(new.options, column.name, part.name), f"{column.name}.{part.name}")
+
+
+def _refuse_drop(keys: Sequence[str], column: str) -> None:
+    if keys:
+        raise InvalidInputError(
+            f"the column {column!r} cannot be dropped: the option {keys[0]!r} names it; change or remove the option in"
+            " the same call",
+            column=column,
+            option=keys[0],
+        )
+
+
+def _without(siblings: Siblings, path: Path) -> Siblings:
+    index = _index(siblings, path)
+    if len(siblings) == 1:
+        raise InvalidInputError(
+            f"the column {_spelled(path)!r} is the last one of its kind: drop what holds it instead",
+            column=_spelled(path),
+        )
+    return siblings[:index] + siblings[index + 1 :]
+
+
+def _renamed(schema: TableSchema, change: RenameColumn) -> TableSchema:
+    _refuse_key_column(change.path, "renamed", schema.partition_keys)
+    new_name = change.new_name
+
+    def rename(siblings: Siblings, path: Path) -> Siblings:
+        index = _index(siblings, path)
+        if _has_blob(siblings[index].type):
+            raise InvalidInputError(f"the BLOB column {_spelled(path)!r} cannot be renamed", column=_spelled(path))
+        _refuse_taken(siblings, new_name, (*path[:-1], new_name))
+        return (*siblings[:index], replace(siblings[index], name=new_name), *siblings[index + 1 :])
+
+    renamed = _rewrite(schema, change.path, rename)
+    old = change.path[0]
+    if len(change.path) > 1:
+        if len(change.path) != _PART_DEPTH:
+            return renamed
+        return replace(renamed, options=part_renamed_in_options(schema.options, old, change.path[-1], new_name))
+    return replace(
+        renamed,
+        primary_keys=tuple(new_name if name == old else name for name in schema.primary_keys),
+        options=renamed_in_options(schema.options, old, new_name),
+    )
+
+
+def _retyped(schema: TableSchema, change: UpdateType, *, has_snapshot: bool) -> TableSchema:
+    _refuse_key_column(change.path, "retyped", (*schema.partition_keys, *schema.primary_keys))
+    if has_snapshot:  # the rows of existing files lie in the buckets of their old values
+        _refuse_key_column(change.path, "retyped", schema.bucket_keys)
+    return _rewrite_field(schema, change.path, lambda field: _cast_field(schema, field, change))
+
+
+def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> DataField:
+    old, new, name = field.type, change.data_type, _spelled(change.path)
+    if change.keep_nullability:
+        new = with_nullable(new, old.nullable)
+    _check_nullability(schema, name, old.nullable, new.nullable)
+    cast = cast_between(old, new)
+    forbidden = cast is Cast.EXPLICIT and schema.core_options.get(CoreOptions.DISABLE_EXPLICIT_TYPE_CASTING)
+    if cast is Cast.IMPOSSIBLE or forbidden:
+        remedy = (
+            "the option 'disable-explicit-type-casting' forbids casts that may lose values"
+            if forbidden
+            else "there is no such cast; add a new column instead, or name the field inside it that is to change"
+        )
+        raise InvalidInputError(f"the column {name!r} cannot change from {old} to {new}: {remedy}", column=name)
+    return replace(field, type=new)
+
+
+def _with_nullability(schema: TableSchema, field: DataField, path: Path, *, nullable: bool) -> DataField:
+    _check_nullability(schema, _spelled(path), field.type.nullable, nullable)
+    return replace(field, type=with_nullable(field.type, nullable))
+
+
+def _check_nullability(schema: TableSchema, name: str, old: bool, new: bool) -> None:  # noqa: FBT001 - a pair
+    if old and not new and schema.core_options.get(CoreOptions.ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED):
+        raise InvalidInputError(
+            f"the column {name!r} may hold nulls already and cannot become NOT NULL; if you know that it holds none,"
+            " set the option 'alter-column-null-to-not-null.disabled' to false",
+            column=name,
+        )
+
+
+def _moved(siblings: Siblings, move: Move) -> Siblings:
+    field = siblings[_index(siblings, (move.field_name,))]
+    others = tuple(sibling for sibling in siblings if sibling is not field)
+    if move.position is Position.FIRST:
+        return (field, *others)
+    if move.position is Position.LAST:
+        return (*others, field)
+    if move.reference_field_name is None or move.reference_field_name == field.name:
+        raise InvalidInputError(f"the column {field.name!r} needs another column to move to", column=field.name)
+    index = _index(others, (move.reference_field_name,)) + (move.position is Position.AFTER)
+    return (*others[:index], field, *others[index:])
+
+
+def _rewrite_field(schema: TableSchema, path: Path, edit: Callable[[DataField], DataField]) -> TableSchema:
+    def edit_one(siblings: Siblings, path: Path) -> Siblings:
+        index = _index(siblings, path)
+        return (*siblings[:index], edit(siblings[index]), *siblings[index + 1 :])
+
+    return _rewrite(schema, path, edit_one)
+
+
+def _rewrite(schema: TableSchema, path: Path, edit: Callable[[Siblings, Path], Siblings]) -> TableSchema:
+    """Return the schema with the fields at the end of a path edited; `edit` gets them and the whole path."""
+
+    def in_fields(fields: Siblings, depth: int) -> Siblings:
+        if depth == len(path) - 1:
+            return edit(fields, path)
+        index = _index(fields, path[: depth + 1])
+        inner = in_type(fields[index].type, depth + 1)
+        return (*fields[:index], replace(fields[index], type=inner), *fields[index + 1 :])
+
+    def in_part(name: str, dtype: DataType, depth: int) -> DataType:
+        # The part of an array or a map is treated as a lone field; only its type can change.
+        lone = DataField(-1, name, dtype)
+        edited = in_fields((lone,), depth)
+        if len(edited) != 1 or replace(edited[0], type=dtype) != lone:
+            raise InvalidInputError(f"of {_spelled(path)!r} only the type can change", column=_spelled(path))
+        return edited[0].type
+
+    def in_type(dtype: DataType, depth: int) -> DataType:
+        match dtype:
+            case RowType():
+                return RowType(dtype.nullable, in_fields(dtype.fields, depth))
+            case ArrayType() | MultisetType():
+                return type(dtype)(dtype.nullable, in_part("element", dtype.element, depth))
+            case MapType():
+                return MapType(dtype.nullable, dtype.key, in_part("value", dtype.value, depth))
+            case _:
+                raise column_not_found(_spelled(path), [_spelled(path[:depth])])
+
+    return replace(schema, fields=in_fields(schema.fields, 0))
+
+
+def _index(siblings: Siblings, path: Path) -> int:
+    for index, sibling in enumerate(siblings):
+        if sibling.name == path[-1]:
+            return index
+    raise column_not_found(_spelled(path), [_spelled((*path[:-1], sibling.name)) for sibling in siblings])
+
+
+def _refuse_key_column(path: Path, verb: str, keys: Sequence[str]) -> None:
+    if len(path) == 1 and path[0] in keys:
+        raise InvalidInputError(
+            f"the column {path[0]!r} cannot be {verb}: it is part of the partition, primary or bucket key",
+            column=path[0],
+        )
+
+
+def _refuse_taken(siblings: Siblings, name: str, path: Path) -> None:
+    if any(sibling.name == name for sibling in siblings):
+        raise ColumnAlreadyExistException(
+            f"there is a column {_spelled(path)!r} already: choose another name", column=_spelled(path)
+        )
+
+
+def _has_blob(dtype: DataType) -> bool:
+    return any(isinstance(part, AtomicType) and part.root == "BLOB" for part in types_inside(dtype))
+
+
+def _move(argument: str, value: object) -> Move:
+    return arguments.instance(argument, value, Move, "a Move, such as Move.first('a')")
+
+
+def _path(field_name: FieldName) -> Path:
+    return arguments.path_of_names("field_name", field_name)
+
+
+def _type(data_type: DataType | str) -> DataType:
+    return to_type("data_type", data_type)
+
+
+def _spelled(path: Path) -> str:
+    return ".".join(path)

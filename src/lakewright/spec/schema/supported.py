@@ -1,0 +1,123 @@
+"""What lakewright can read and write: a schema in, nothing or an `UnsupportedError` out.
+
+Tables of other implementations may use what is not implemented here. They are refused where rows would come out wrong
+or where other implementations would understand what was written differently, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakewright.errors import UnsupportedError
+from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema, check_partition_types
+from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
+
+BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
+FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
+COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
+
+
+def check_supported_for_write(schema: TableSchema) -> None:
+    """Refuse a table that uses what lakewright would silently do differently when writing."""
+    options = schema.core_options
+    _check_table_type(schema)
+    _check_types(schema.fields, "written")
+    check_partition_types(schema)
+    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    _refuse_others("file format", formats, FILE_FORMATS)
+    codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
+    _refuse_others("file compression", codecs, COMPRESSIONS)
+    if schema.bucket_mode is BucketMode.HASH_FIXED:
+        _refuse_others("bucket function", {options.get(CoreOptions.BUCKET_FUNCTION_TYPE)}, BUCKET_FUNCTIONS)
+        if not schema.bucket_keys and options.get(CoreOptions.BUCKET_FUNCTION_TYPE) != "default":
+            raise UnsupportedError("a 'bucket-function.type' needs a 'bucket-key': make the table again with one")
+    if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) and (
+        options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none"
+    ):
+        raise UnsupportedError("tables with 'data-file.external-paths' cannot be written")
+    if schema.primary_keys:
+        _check_keyed_write(options)
+    moves = schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.merge_engine() is MergeEngine.DEDUPLICATE
+    if moves and options.get(CoreOptions.IGNORE_DELETE):
+        raise UnsupportedError(
+            "a key that moves to another partition is deleted from the old one, and 'ignore-delete' would leave it in "
+            "both: remove the option, or add the partition columns to the primary key"
+        )
+
+
+def doubtful_keys(schema: TableSchema) -> list[str]:
+    """Return what a writer should know of keys that only pypaimon lets a table have; rows go where it puts them."""
+    if schema.bucket_mode is not BucketMode.HASH_FIXED:
+        return []
+    found = []
+    if not schema.bucket_keys:
+        found.append(
+            "the table has fixed buckets and no 'bucket-key', so all rows of a partition go into one bucket; make the "
+            "table again with a 'bucket-key', or with 'bucket' = -1"
+        )
+    if schema.crosses_partitions:
+        missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
+        found.append(
+            f"the buckets are fixed and the primary key lacks the partition columns {missing}, so a key is unique in "
+            "its partition only, and stays there when it is written to another; make the table again with them in the "
+            "primary key, or with 'bucket' = -1"
+        )
+    return found
+
+
+def _check_keyed_write(options: CoreOptions) -> None:
+    """Refuse options of primary-key tables that change what a row, a file or its order means."""
+    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
+    _refuse_others("changelog file format", changelog, FILE_FORMATS)
+    codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
+    _refuse_others("changelog file compression", codecs, COMPRESSIONS)
+    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
+        raise UnsupportedError(
+            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key; use another "
+            "engine for them"
+        )
+    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
+        raise UnsupportedError(
+            "'sequence.snapshot-ordering' orders rows by commits, and a writer that compacts would mix them: set "
+            "'write-only' = true and compact in a job of its own"
+        )
+    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
+    if engine is MergeEngine.FIRST_ROW and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
+        raise UnsupportedError(
+            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup"
+        )
+
+
+def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
+    """Refuse a table whose rows lakewright would return wrongly; `columns` are the ones to be read, None for all."""
+    _check_table_type(schema)
+    check_partition_types(schema)
+    _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
+    clustered = schema.core_options.get(CoreOptions.PK_CLUSTERING_OVERRIDE)
+    if clustered and schema.primary_keys:
+        raise UnsupportedError("tables with 'pk-clustering-override' cannot be read: their files are not sorted by key")
+
+
+def _check_table_type(schema: TableSchema) -> None:
+    kind = schema.core_options.get(CoreOptions.TYPE)
+    if kind not in {"table", "materialized-table"}:
+        raise UnsupportedError(f"tables of the type {kind!r} are not supported", type=kind)
+    if schema.options.get("chain-table.enabled", "false").lower() == "true":
+        raise UnsupportedError("chain tables are not supported")
+
+
+def _check_types(fields: Iterable[DataField], verb: str) -> None:
+    for column in fields:
+        for part in types_inside(column.type):
+            if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
+                    column=column.name,
+                )
+
+
+def _refuse_others(what: str, found: Iterable[str], supported: frozenset[str]) -> None:
+    for value in found:
+        if value not in supported:
+            raise UnsupportedError(f"the {what} {value!r} is not supported: use one of {', '.join(sorted(supported))}")

@@ -1,0 +1,1 @@
+"""One table and its verbs, and the builders that write and change it."""

@@ -1,0 +1,549 @@
+"""One table: its schema and its verbs. Every verb is a door to the room that does the work.
+
+A table is a small value that can be pickled and sent to a worker; it pins no snapshot and holds no open file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeAlias, cast
+
+from lakewright.compact.job import compact_table
+from lakewright.compact.rescale import rescale
+from lakewright.compact.rounds import CompactResult
+from lakewright.errors import InvalidInputError, NotFoundError, naming
+from lakewright.maintenance.expire import Expired, Retention, expire_snapshots
+from lakewright.maintenance.orphans import Orphans, remove_orphans
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.changes.stream import StreamReadBuilder
+from lakewright.read.scan import pick_snapshot
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Age, Moment
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.schema.option_changes import check_option_change
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataField, RowType
+from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
+from lakewright.update import row_ids, verbs
+from lakewright.update.merge import merge, upsert
+from lakewright.update.merge.clauses import On
+from lakewright.update.merge.merge import MergeBuilder
+from lakewright.update.result import UpdateResult
+from lakewright.update.row_ids import RowIds
+from lakewright.write.input.frames import engine_verb
+from lakewright.write.once import JobRun
+from lakewright.write.writer import ArrowData
+
+Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one
+
+_DAY_MILLIS = 24 * 60 * 60 * 1000
+_TRAVEL = (
+    CoreOptions.SCAN_SNAPSHOT_ID,
+    CoreOptions.SCAN_TAG_NAME,
+    CoreOptions.SCAN_TIMESTAMP_MILLIS,
+    CoreOptions.SCAN_TIMESTAMP,
+    CoreOptions.SCAN_VERSION,
+    CoreOptions.SCAN_WATERMARK,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStoreTable:
+    """A table of a catalog, or of a path."""
+
+    identifier: Identifier
+    store: TableStore
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table`."""
+        return self.identifier.get_full_name()
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema that reads and writes use, with the effective options."""
+        return self.store.schema
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """The same as `schema`, under pypaimon's name."""
+        return self.store.schema
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return list(self.schema.fields)
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the columns in order."""
+        return [field.name for field in self.schema.fields]
+
+    @property
+    def options(self) -> CoreOptions:
+        """The effective options."""
+        return self.store.options
+
+    @property
+    def primary_keys(self) -> list[str]:
+        """The primary key columns; empty for an append table."""
+        return list(self.schema.primary_keys)
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """The partition columns; empty for an unpartitioned table."""
+        return list(self.schema.partition_keys)
+
+    @property
+    def table_path(self) -> str:
+        """Where the table lies."""
+        return self.store.layout.root
+
+    def comment(self) -> str | None:
+        """Return the table's comment."""
+        return self.schema.comment
+
+    def row_type(self) -> RowType:
+        """Return the columns as one ROW type."""
+        return RowType(False, self.schema.fields)  # noqa: FBT003 - a table's row is never null
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.schema.fields)
+        return f"FileStoreTable({self.name}: {columns})"
+
+    # Writing.
+
+    def new_batch_write_builder(self) -> BatchWriteBuilder:
+        """Start a batch write: one writer (or many), one commit."""
+        return BatchWriteBuilder(self.refreshed().store)
+
+    def new_write_builder(self) -> BatchWriteBuilder:
+        """Start a batch write, under pypaimon-rust's name."""
+        return self.new_batch_write_builder()
+
+    def new_stream_write_builder(self) -> StreamWriteBuilder:
+        """Start a stream write: many commits, each with an identifier."""
+        return StreamWriteBuilder(self.refreshed().store)
+
+    def new_postpone_fixed_bucket_write_builder(self) -> PostponeFixedBucketWriteBuilder:
+        """Start a batch write straight into real buckets of a table that postpones them (`bucket` = -2)."""
+        return PostponeFixedBucketWriteBuilder(self.refreshed().store)
+
+    # Reading.
+
+    def new_read_builder(self) -> ReadBuilder:
+        """Start a read of the newest snapshot, or of the one the table's `scan.` options name."""
+        return ReadBuilder(self._travelled().store)
+
+    def new_stream_read_builder(self) -> StreamReadBuilder:
+        """Start to follow the table: what it holds, then what every new snapshot changes.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> builder = table.new_stream_read_builder().with_include_row_kind()
+        >>> read, scan = builder.new_read(), builder.new_streaming_scan()
+        >>> for rows in ({"id": [1, 2], "n": [5, 5]}, {"id": [2], "n": [6]}):
+        ...     _ = lw.write_table(pa.table(rows), table)
+        ...     read.to_arrow(scan.plan().splits()).to_pylist()
+        [{'_row_kind': '+I', 'id': 1, 'n': 5}, {'_row_kind': '+I', 'id': 2, 'n': 5}]
+        [{'_row_kind': '+I', 'id': 2, 'n': 6}]
+        >>> scan.plan() is None
+        True
+        """
+        return StreamReadBuilder(self.refreshed().store)
+
+    def copy(self, options: Mapping[str, object]) -> FileStoreTable:
+        """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""
+        with naming(self.name):
+            given = arguments.text_map("options", options)
+            for key, value in given.items():
+                if self.schema.options.get(key) != value:
+                    check_option_change(self.schema.options, key, value, has_snapshot=True)
+            schema = self.schema.with_options(given)
+            schema.core_options.check()
+        return replace(self, store=self.store.with_schema(schema))
+
+    def refreshed(self) -> FileStoreTable:
+        """Return the table with its newest schema, and the options of this handle: others may have changed it.
+
+        Every verb does so first; the columns that a handle itself shows are those of the moment it was opened.
+        """
+        store = self.store.refreshed()
+        return self if store is self.store else replace(self, store=store)
+
+    def snapshot(
+        self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: Moment | None = None
+    ) -> Snapshot | None:
+        """Return the newest snapshot, or that of an id, a tag or a time. None: never written.
+
+        A time is a `datetime`, ISO text or epoch milliseconds; without a zone it is one of the local zone.
+        """
+        given = [what for what in (snapshot_id, tag, timestamp) if what is not None]
+        if len(given) > 1:
+            raise InvalidInputError(f"{self.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
+        if snapshot_id is not None:
+            return self.store.snapshots.get(arguments.whole("snapshot_id", snapshot_id))
+        if tag is not None:
+            return self.store.tags.get(arguments.text("tag", tag)).snapshot
+        if timestamp is not None:
+            return self.store.snapshots.at_timestamp(arguments.moment_millis("timestamp", timestamp))
+        return self.store.snapshots.latest()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as an Arrow stream, so that `pa.table(t)`, polars and DuckDB read the table as it is."""
+        return self.new_read_builder().__arrow_c_stream__(requested_schema)
+
+    def _travelled(self) -> FileStoreTable:
+        """Return the table seen with the schema of the snapshot that its options travel to."""
+        if not any(option.key() in self.schema.options for option in _TRAVEL):
+            return self.refreshed()
+        snapshot = pick_snapshot(self.store)
+        if snapshot is None:
+            raise NotFoundError(f"{self.name}: there is no snapshot to travel to; the table was never written")
+        stored = self.store.schemas.get(snapshot.schema_id)
+        schema = stored.with_options(self.schema.options)
+        return replace(self, store=self.store.with_schema(schema))
+
+    # Changing rows. With a `job_id` a change is made once: a second run finds the snapshot of the first.
+
+    def delete(self, where: Filter, *, job_id: str | None = None) -> UpdateResult:
+        """Delete the rows that fulfil a condition, given as SQL text or as a predicate; the text `true` means all rows.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, options={"deletion-vectors.enabled": "true"})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [5, 6, 7]}), table)
+        >>> result = table.delete("n > 5 AND id < 3")
+        >>> result.deleted, result.files, result.way
+        (1, 0, 'deletion vectors')
+        >>> lw.read_table(table)["id"].to_pylist()
+        [1, 3]
+        """
+        with naming(self.name):
+            return verbs.delete(self.refreshed().store, where, job_id)
+
+    def update(
+        self, assignments: Mapping[str, object], where: Filter | None = None, *, job_id: str | None = None
+    ) -> UpdateResult:
+        """Give columns new values in the rows that fulfil a condition; without one in all rows.
+
+        A value is plain (text is taken as it stands), `target_col(name)`, an Arrow expression over the table's columns,
+        or a function of the rows as an Arrow table. Where the table tracks its rows, they keep their ids.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64(), "note": pa.string()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [5, 6], "note": ["a", "b"]}), table)
+        >>> result = table.update({"n": pc.field("n") * 10, "note": "ten times"}, "id = 2")
+        >>> result.updated, result.way
+        (1, 'copied files')
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
+        """
+        with naming(self.name):
+            return verbs.update(self.refreshed().store, assignments, where, job_id)
+
+    def delete_by_row_id(self, ids: RowIds, *, job_id: str | None = None) -> UpdateResult:
+        """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
+
+        `ids` are a list, a numpy or Arrow array, or Arrow data with the column `_ROW_ID`. An id that the table does not
+        have is an error; a row that is deleted already stays so.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> tracked = {"row-tracking.enabled": "true", "deletion-vectors.enabled": "true"}
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=tracked))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
+        >>> table.delete_by_row_id([0, 2]).deleted
+        2
+        >>> lw.read_table(table, columns=["_ROW_ID", "n"]).to_pylist()
+        [{'_ROW_ID': 1, 'n': 2}]
+        """
+        if (on_workers := engine_verb(ids, "delete_by_row_id")) is not None:
+            return cast("UpdateResult", on_workers(ids, self, job_id=job_id))
+        with naming(self.name):
+            return row_ids.delete_by_row_id(self.refreshed().store, ids, job_id)
+
+    def update_by_row_id(
+        self, data: ArrowData, columns: str | Sequence[str] | None = None, *, job_id: str | None = None
+    ) -> UpdateResult:
+        """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
+
+        `data` is anything that exports Arrow data, with `_ROW_ID` and the columns to change; if it has more, `columns`
+        names those to change. An id that the table does not have, or that comes twice, is an error. With data evolution
+        only the changed columns are written.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> evolving = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=evolving))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
+        >>> result = table.update_by_row_id(pa.table({"_ROW_ID": [2, 0], "n": [30, 10]}))
+        >>> result.updated, result.way
+        (2, 'column files')
+        >>> lw.read_table(table)["n"].to_pylist()
+        [10, 2, 30]
+        """
+        if (on_workers := engine_verb(data, "update_by_row_id")) is not None:
+            return cast("UpdateResult", on_workers(data, self, columns, job_id=job_id))
+        with naming(self.name):
+            names = arguments.optional(arguments.names, "columns", columns)
+            return row_ids.update_by_row_id(self.refreshed().store, data, names, job_id)
+
+    def upsert(
+        self, data: ArrowData, keys: str | Sequence[str] | None = None, *, job_id: str | None = None
+    ) -> UpdateResult:
+        """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
+
+        `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
+        lacks stay as they are, and are null or their default in new rows. Data with all columns of a primary-key table
+        is written without a look at what is there, and the counts are None. Where the table tracks its rows, updated
+        ones keep their ids. A Spark frame is brought in by Spark's workers.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [5, 6]}), table)
+        >>> result = table.upsert(pa.table({"id": [2, 3, 3], "n": [7, 8, 9]}), ["id"])
+        >>> result.updated, result.inserted
+        (1, 1)
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
+        """
+        if (on_workers := engine_verb(data, "upsert")) is not None:
+            return cast("UpdateResult", on_workers(data, self, keys, job_id=job_id))
+        with naming(self.name):
+            store = self.refreshed().store
+            return upsert.upsert(store, data, keys, job=JobRun.of(store, job_id))
+
+    def merge(self, source: ArrowData, on: On) -> MergeBuilder:
+        """Begin a merge of a source into the table: add clauses, then `execute()`.
+
+        `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`. Of the clauses of
+        one kind the first whose condition holds applies. Two source rows that would change one row are an error. A
+        Spark frame is merged by Spark's workers.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [5, 6, 7]}), table)
+        >>> changes = pa.table({"id": [2, 3, 4], "n": [10, None, 30]})
+        >>> result = (
+        ...     table.merge(changes, on="id")
+        ...     .when_matched_delete(condition="s.n IS NULL")
+        ...     .when_matched_update({"n": pc.field("t.n") + pc.field("s.n")})
+        ...     .when_not_matched_insert()
+        ...     .execute()
+        ... )
+        >>> result.deleted, result.updated, result.inserted
+        (1, 1, 1)
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 5}, {'id': 2, 'n': 16}, {'id': 4, 'n': 30}]
+        """
+        if (on_workers := engine_verb(source, "merge")) is not None:
+            return cast("MergeBuilder", on_workers(source, self, on))
+        with naming(self.name):
+            return merge.merge(self.refreshed().store, source, on)
+
+    # Tags.
+
+    def create_tag(
+        self,
+        tag_name: str,
+        snapshot_id: int | None = None,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        time_retained: Age | None = None,
+    ) -> None:
+        """Give a snapshot a name that keeps its files alive. The newest one unless an id is given.
+
+        `time_retained` is a `timedelta` or text such as `7 days`, after which the tag may be removed.
+        """
+        self.store.tags.create(
+            tag_name,
+            self._existing_snapshot(snapshot_id),
+            time_retained_millis=arguments.optional(arguments.age_millis, "time_retained", time_retained),
+            ignore_if_exists=arguments.flag("ignore_if_exists", ignore_if_exists),
+        )
+
+    def replace_tag(self, tag_name: str, snapshot_id: int | None = None, time_retained: Age | None = None) -> None:
+        """Point an existing tag at another snapshot."""
+        self.store.tags.replace(
+            tag_name,
+            self._existing_snapshot(snapshot_id),
+            time_retained_millis=arguments.optional(arguments.age_millis, "time_retained", time_retained),
+        )
+
+    def rename_tag(self, old_name: str, new_name: str) -> None:
+        """Give a tag another name."""
+        self.store.check_same_table()
+        self.store.tags.rename(old_name, new_name)
+
+    def delete_tag(self, tag_name: str) -> None:
+        """Forget a tag. Files that only it kept alive are left to the removal of orphans."""
+        self.store.check_same_table()
+        self.store.tags.delete(tag_name)
+
+    def list_tags(self) -> list[str]:
+        """Return the names of the tags."""
+        return self.store.tags.list()
+
+    def _existing_snapshot(self, snapshot_id: int | None) -> Snapshot:
+        with self.store.naming_replaced():
+            snapshot = self.snapshot(snapshot_id)
+        self.store.check_same_table()
+        if snapshot is None:
+            raise NotFoundError(f"{self.name}: there is no snapshot to tag; write something first", table=self.name)
+        return snapshot
+
+    # Keeping it healthy.
+
+    def compact(self, *, full: bool = False, partitions: Partitions | None = None) -> CompactResult:
+        """Merge files where it is worth it; with `full`, all that can be.
+
+        Of a primary-key table `full` brings all of each bucket to one level; of an append table it merges small files
+        even if they are few and rewrites every file with deleted rows. `partitions` are specs such as
+        `{"dt": "2026-01-01"}`, which may leave columns out. Rows that wait in the postpone bucket are given their
+        buckets first.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> for n in range(3):
+        ...     _ = lw.write_table(pa.table({"id": [1, 10 + n], "n": [n, n]}), table)
+        >>> result = table.compact(full=True)
+        >>> result.files_before, result.files_after, result.rows
+        (3, 1, 4)
+        >>> table.compact(full=True).is_empty
+        True
+        """
+        with naming(self.name):
+            specs = arguments.optional(arguments.specs, "partitions", partitions)
+            return compact_table(self.refreshed().store, full=arguments.flag("full", full), partitions=specs)
+
+    def rescale(self, buckets: int, *, partitions: Partitions | None = None) -> CompactResult:
+        """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
+        >>> table.rescale(2).rows
+        3
+        >>> catalog.get_table("d.t").options.bucket()
+        2
+        """
+        with naming(self.name):
+            specs = arguments.optional(arguments.specs, "partitions", partitions)
+            return rescale(self.refreshed().store, arguments.positive("buckets", buckets), partitions=specs)
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: Moment | timedelta | None = None,
+        max_deletes: int | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Expired:
+        """Remove old snapshots and the files that only they name; what is not said is as the table's options say.
+
+        At least `retain_min` snapshots stay and at most `retain_max`; in between one goes when its successor is older
+        than the table's `snapshot.time-retained`. With `older_than` (a `datetime`, ISO text, epoch milliseconds, or an
+        age such as `7 days` or a `timedelta`) only what is older goes, even if more than `retain_max` stay. All of it
+        goes in one call, unless `max_deletes` limits it. Tags, other branches and consumers keep what they need: the
+        result's `held_by` names them, `left` counts what waits for them. Expiry happens only when asked for: commits
+        honour no `snapshot.num-retained.*`.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> for n in range(4):
+        ...     _ = lw.write_table(pa.table({"id": [1], "n": [n]}), table)
+        >>> table.create_tag("kept", snapshot_id=1)
+        >>> expired = table.expire_snapshots(retain_max=2, retain_min=1)
+        >>> expired.snapshot_ids, expired.left
+        ((1, 2), 0)
+        >>> expired.held_by[1]
+        "tag 'kept' keeps files of snapshot 1"
+        >>> lw.read_table(table, tag="kept")["n"].to_pylist()
+        [0]
+        """
+        now, table = int(time.time() * 1000), self.refreshed()
+        retention = Retention.of_options(
+            table.options,
+            now,
+            retain_max=arguments.optional(arguments.positive, "retain_max", retain_max),
+            retain_min=arguments.optional(arguments.positive, "retain_min", retain_min),
+            older_than=None if older_than is None else arguments.past_millis("older_than", older_than, now),
+            max_deletes=arguments.optional(arguments.count, "max_deletes", max_deletes),
+        )
+        return expire_snapshots(table.store, retention, dry_run=arguments.flag("dry_run", dry_run), now_millis=now)
+
+    def remove_orphan_files(
+        self,
+        *,
+        older_than_millis: int | None = None,
+        older_than: Moment | timedelta | None = None,
+        dry_run: bool = False,
+    ) -> Orphans:
+        """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
+
+        Files of writers still at work look like orphans until they commit: choose an age beyond the longest write.
+        `older_than` is a time or an age, as in `expire_snapshots`; `older_than_millis` is one in epoch milliseconds.
+        """
+        now = int(time.time() * 1000)
+        if older_than_millis is not None and older_than is not None:
+            raise InvalidInputError(f"{self.name}: give one of older_than and older_than_millis, not both")
+        limit = now - _DAY_MILLIS
+        if older_than_millis is not None:
+            limit = arguments.whole("older_than_millis", older_than_millis)
+        if older_than is not None:
+            limit = arguments.past_millis("older_than", older_than, now)
+        return remove_orphans(
+            self.refreshed().store, older_than_millis=limit, dry_run=arguments.flag("dry_run", dry_run)
+        )

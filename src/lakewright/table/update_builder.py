@@ -1,0 +1,426 @@
+"""The doors through which users of pypaimon change rows: the verbs under its names, which return commit messages.
+
+    builder = table.new_batch_write_builder()
+    messages = builder.new_update().with_update_type(["age"]).update_by_arrow_with_row_id(rows)
+    builder.new_commit().commit(messages)
+
+Nothing is visible before the messages are committed. They were planned on the newest snapshot; if somebody changed the
+same rows before they are committed, the commit fails with `CommitConflictError` and the change is to be made again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.message.message import CommitMessage
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, counted, naming
+from lakewright.metadata.store import TableStore
+from lakewright.read.projection import plan_projection
+from lakewright.read.scan import refuse_the_past
+from lakewright.read.splits.plan import check_shard
+from lakewright.read.splits.shares import stretches
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec import arguments
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.predicate.predicate import PredicateBuilder
+from lakewright.spec.types import DataField
+from lakewright.update import columns as column_files
+from lakewright.update import row_ids, verbs
+from lakewright.update.change import Applied, ChangeJob, GroupChange, Positions
+from lakewright.update.find import condition, groups, hidden_fields, locate
+from lakewright.update.merge.clauses import Clause, When
+from lakewright.update.merge.merge import merge
+from lakewright.update.merge.upsert import upserting
+from lakewright.update.row_ids import NewValues, RowIds
+from lakewright.update.run import Prepare, Prepared
+from lakewright.update.values import source_col, target_col, without_defaults
+from lakewright.write.input.align import Aligner
+from lakewright.write.writer import ArrowData, batches_of
+
+
+@dataclass(frozen=True, slots=True)
+class WhenMatched:
+    """What a merge does to rows that a row of the source matches; made by `update` or `delete`."""
+
+    clause: Clause
+
+    @classmethod
+    def update(cls, update: str | Mapping[str, object] = "*", condition: str | None = None) -> WhenMatched:
+        """Set columns: all of them from the source (`*`), or those that a mapping names.
+
+        In a mapping the text `s.name` is a column of the source and `t.name` one of the row itself; any other value is
+        a literal.
+        """
+        return cls(Clause(When.MATCHED, "update", _assignments(update), condition))
+
+    @classmethod
+    def delete(cls, condition: str | None = None) -> WhenMatched:
+        """Delete the row."""
+        return cls(Clause(When.MATCHED, "delete", None, condition))
+
+
+@dataclass(frozen=True, slots=True)
+class WhenNotMatched:
+    """What a merge inserts for rows of the source that match nothing: all columns (`*`), or what a mapping says."""
+
+    insert: str | Mapping[str, object] = "*"
+    condition: str | None = None
+
+    @property
+    def clause(self) -> Clause:
+        """The clause of the merge."""
+        return Clause(When.NOT_MATCHED, "insert", _assignments(self.insert), self.condition)
+
+
+class TableUpdate:
+    """Changes rows that are there; every call plans on the newest snapshot and returns messages to commit."""
+
+    def __init__(self, store: TableStore) -> None:
+        refuse_the_past(store, stored_too=True)
+        self._store = store
+        self._update_cols: tuple[str, ...] | None = None
+        self._projection: tuple[str, ...] | None = None
+
+    def with_update_type(self, update_cols: str | Sequence[str]) -> Self:
+        """Say which columns change, where the data has more."""
+        self._update_cols = _known(self._store, update_cols, self._store.schema.fields)
+        return self
+
+    def with_read_projection(self, projection: str | Sequence[str]) -> Self:
+        """Say which columns the readers of shards give."""
+        self._projection = _known(self._store, projection, (*self._store.schema.fields, *hidden_fields(self._store)))
+        return self
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Return a builder of predicates on the table's columns."""
+        zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
+        return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)), zone)
+
+    def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
+        """Return what reads and updates the share of one of several workers, all of whom see the newest snapshot."""
+        shard = (arguments.whole("shard_num", shard_num), arguments.whole("total_shard_count", total_shard_count))
+        return ShardTableUpdator(self._store, shard, read=self._projection, update=self._update_cols)
+
+    def _prepared(self, prepare: Prepare) -> list[CommitMessage]:
+        base = self._store.snapshots.latest()
+        with naming(self._store.name):
+            return list(prepare(base).planned_on(base))
+
+    def _delete(self, predicate: Filter) -> list[CommitMessage]:
+        found = verbs.checked_delete(self._store, predicate)
+        return self._prepared(partial(verbs.prepare_delete, self._store, found))
+
+    def _delete_ids(self, ids: RowIds) -> list[CommitMessage]:
+        return self._prepared(partial(row_ids.prepare_delete, self._store, row_ids.to_ids(self._store, ids)))
+
+    def _update_ids(self, data: ArrowData) -> list[CommitMessage]:
+        rows = NewValues.of(self._store, data, self._update_cols)
+        return self._prepared(partial(row_ids.prepare_update, self._store, rows))
+
+    def _update(
+        self, predicate: Filter | None, assignments: Mapping[str, object], read: str | Sequence[str] | None
+    ) -> list[CommitMessage]:
+        hidden = [field.name for field in hidden_fields(self._store)[:1]]  # functions may look at `_ROW_ID`
+        seen = None if read is None else tuple(dict.fromkeys((*arguments.names("read_columns", read), *hidden)))
+        checked = verbs.checked_update(self._store, assignments, seen)
+        return self._prepared(
+            partial(verbs.prepare_update, self._store, checked, condition(self._store, predicate)),
+        )
+
+    def _upsert(self, data: ArrowData, keys: str | Sequence[str]) -> list[CommitMessage]:
+        """Upsert; a row of one partition never matches one of another."""
+        named = arguments.names("upsert_keys", keys)
+        if not named:
+            raise InvalidInputError(f"table {self._store.name}: name the columns that rows are found by")
+        more = [] if self._store.schema.primary_keys else self._store.schema.partition_keys
+        names = tuple(dict.fromkeys((*named, *more)))
+        return self._prepared(upserting(self._store, data, names, self._update_cols))
+
+    def _merge(
+        self,
+        source: ArrowData,
+        on: str | Sequence[str] | Mapping[str, str],
+        matched: WhenMatched | Sequence[WhenMatched],
+        not_matched: WhenNotMatched | Sequence[WhenNotMatched],
+    ) -> list[CommitMessage]:
+        updates = arguments.instances("when_matched", matched, WhenMatched, "WhenMatched clauses")
+        inserts = arguments.instances("when_not_matched", not_matched, WhenNotMatched, "WhenNotMatched clauses")
+        clauses = (*(each.clause for each in updates), *(each.clause for each in inserts))
+        joined = _equalities(on) if isinstance(on, Mapping) else on
+        begun = merge(self._store, source, joined)
+        return self._prepared(replace(begun, clauses=clauses).prepare())
+
+
+class BatchTableUpdate(TableUpdate):
+    """Changes of a batch write builder; commit the messages with its `new_commit()`."""
+
+    def delete_by_predicate(self, predicate: Filter) -> list[CommitMessage]:
+        """Delete the rows that fulfil a predicate; the text `true` means all of them."""
+        return self._delete(predicate)
+
+    def delete_by_row_id(self, row_ids: RowIds) -> list[CommitMessage]:
+        """Delete the rows with these `_ROW_ID`s."""
+        return self._delete_ids(row_ids)
+
+    def update_by_arrow_with_row_id(self, table: ArrowData) -> list[CommitMessage]:
+        """Give rows new values: `table` has `_ROW_ID` and the columns to change."""
+        return self._update_ids(table)
+
+    def update_by_predicate(
+        self,
+        predicate: Filter | None,
+        assignments: Mapping[str, object],
+        read_columns: str | Sequence[str] | None = None,
+    ) -> list[CommitMessage]:
+        """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate."""
+        return self._update(predicate, assignments, read_columns)
+
+    def upsert_by_arrow_with_key(self, table: ArrowData, upsert_keys: str | Sequence[str]) -> list[CommitMessage]:
+        """Update the rows that have the keys of the data, and insert the rest of it; of equal keys the last counts."""
+        return self._upsert(table, upsert_keys)
+
+    def merge_into(
+        self,
+        source: ArrowData,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        when_matched: WhenMatched | Sequence[WhenMatched] = (),
+        when_not_matched: WhenNotMatched | Sequence[WhenNotMatched] = (),
+    ) -> list[CommitMessage]:
+        """Merge a source into the table; `on` names columns of both, or maps columns of the table to the source's."""
+        return self._merge(source, on, when_matched, when_not_matched)
+
+
+class StreamTableUpdate(TableUpdate):
+    """Changes of a stream write builder; commit the messages with its `new_commit()` under the same identifier."""
+
+    def delete_by_predicate(self, predicate: Filter, commit_identifier: int) -> list[CommitMessage]:
+        """Delete the rows that fulfil a predicate; the text `true` means all of them."""
+        self._begin(commit_identifier)
+        return self._delete(predicate)
+
+    def delete_by_row_id(self, row_ids: RowIds, commit_identifier: int) -> list[CommitMessage]:
+        """Delete the rows with these `_ROW_ID`s."""
+        self._begin(commit_identifier)
+        return self._delete_ids(row_ids)
+
+    def update_by_arrow_with_row_id(self, table: ArrowData, commit_identifier: int) -> list[CommitMessage]:
+        """Give rows new values: `table` has `_ROW_ID` and the columns to change."""
+        self._begin(commit_identifier)
+        return self._update_ids(table)
+
+    def update_by_predicate(
+        self,
+        predicate: Filter | None,
+        assignments: Mapping[str, object],
+        commit_identifier: int,
+        read_columns: str | Sequence[str] | None = None,
+    ) -> list[CommitMessage]:
+        """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate."""
+        self._begin(commit_identifier)
+        return self._update(predicate, assignments, read_columns)
+
+    def upsert_by_arrow_with_key(
+        self, table: ArrowData, upsert_keys: str | Sequence[str], commit_identifier: int
+    ) -> list[CommitMessage]:
+        """Update the rows that have the keys of the data, and insert the rest of it; of equal keys the last counts."""
+        self._begin(commit_identifier)
+        return self._upsert(table, upsert_keys)
+
+    def merge_into(
+        self,
+        source: ArrowData,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        when_matched: WhenMatched | Sequence[WhenMatched] = (),
+        when_not_matched: WhenNotMatched | Sequence[WhenNotMatched] = (),
+        commit_identifier: int,
+    ) -> list[CommitMessage]:
+        """Merge a source into the table; `on` names columns of both, or maps columns of the table to the source's."""
+        self._begin(commit_identifier)
+        return self._merge(source, on, when_matched, when_not_matched)
+
+    def _begin(self, identifier: int) -> None:
+        with naming(self._store.name):
+            arguments.count("commit_identifier", identifier)
+
+
+class ShardTableUpdator:
+    """Reads the rows of a share and takes new values for them, in the order in which they were read.
+
+    The messages of all shares may be committed together, or one after the other. A share is some groups of files.
+    Values of a group are written when those of the next one begin, so that no more than one group is held. Rows that
+    were never read keep their values; rows that were read all need new ones.
+    """
+
+    def __init__(
+        self,
+        store: TableStore,
+        shard: tuple[int, int],
+        *,
+        read: Sequence[str] | None = None,
+        update: Sequence[str] | None = None,
+    ) -> None:
+        if not store.options.data_evolution_enabled():
+            raise UnsupportedError(
+                f"table {store.name}: shares can be updated side by side only where columns have files of their own "
+                "('data-evolution.enabled'); use update_by_predicate",
+                table=store.name,
+                option="data-evolution.enabled",
+            )
+        column_files.check_assignable(store, update or ())
+        self._store = store
+        self._base = store.snapshots.latest()
+        self._job = None if self._base is None else ChangeJob.on(store, self._base)
+        self._parts = [] if self._base is None else _share(groups(store, self._base), *shard)
+        self._read = tuple(store.schema.field_names if read is None else read)
+        self._update = None if update is None else tuple(update)
+        self._waiting: deque[tuple[int, Positions]] = deque()  # rows that were read and have no values yet
+        self._group: tuple[int, list[Positions], list[pa.Table]] | None = None  # that gets values
+        self._applied = Applied()
+        self._done = False
+
+    def arrow_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of the share's live rows."""
+        projection = plan_projection(self._store.schema.fields, self._read, hidden=hidden_fields(self._store))
+        return pa.RecordBatchReader.from_batches(projection.schema, self._batches())
+
+    def update_by_arrow_batch(self, data: ArrowData) -> None:
+        """Take new values for the next rows, in the order in which the reader gave them."""
+        for batch in batches_of(data, self._store.name):
+            values = self._aligned(pa.table(batch))
+            start = 0
+            while start < values.num_rows:
+                start += self._take(values.slice(start))
+
+    def prepare_commit(self) -> list[CommitMessage]:
+        """Write what is left and return the messages to commit."""
+        if self._waiting and (self._group is not None or self._applied.updated):
+            left = sum(len(positions) for _, positions in self._waiting)
+            raise InvalidInputError(
+                f"table {self._store.name}: {counted(left, 'row')} of those that were read got no values; give "
+                "every row that was read its values, changed or not",
+                table=self._store.name,
+            )
+        self._write_group()
+        self._done = True
+        if self._job is None:
+            return []
+        prepared = Prepared(self._applied.messages, reads=self._read)
+        return list(prepared.planned_on(self._base))
+
+    def close(self) -> None:
+        """Remove the files of a share that was not prepared."""
+        if not self._done:
+            delete_written(self._store, files_of(self._store, self._applied.messages))
+            self._done = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for number, part in enumerate(self._parts):
+            for located in locate(self._store, part, self._read):
+                self._waiting.append((number, located.positions))
+                yield located.rows
+
+    def _aligned(self, data: pa.Table) -> pa.Table:
+        """Return the columns to update of new values, in the table's types."""
+        if self._update is None:
+            self._update = _known(self._store, data.column_names, self._store.schema.fields)
+            column_files.check_assignable(self._store, self._update)
+        missing = [name for name in self._update if name not in data.column_names]
+        if missing:
+            raise InvalidInputError(
+                f"table {self._store.name}: the new values lack the column {missing[0]!r}", column=missing[0]
+            )
+        fields = without_defaults(field for field in self._store.schema.fields if field.name in self._update)
+        return Aligner(fields, table=self._store.name).align(data.select([field.name for field in fields]))
+
+    def _take(self, values: pa.Table) -> int:
+        """Put values at the next rows that wait for them, of one group; return how many they were."""
+        if not self._waiting:
+            raise InvalidInputError(
+                f"table {self._store.name}: {counted(values.num_rows, 'value')} came for no row that was read; "
+                "give as many as rows were read",
+                table=self._store.name,
+            )
+        number, positions = self._waiting.popleft()
+        rows = min(len(positions), int(values.num_rows))
+        if rows < len(positions):
+            self._waiting.appendleft((number, positions[rows:]))
+        if self._group is None or self._group[0] != number:
+            self._write_group()
+            self._group = number, [], []
+        self._group[1].append(positions[:rows])
+        self._group[2].append(values.slice(0, rows))
+        return rows
+
+    def _write_group(self) -> None:
+        if self._group is None or self._job is None:
+            return
+        number, positions, values = self._group
+        self._group = None
+        change = GroupChange(
+            self._parts[number], updated=np.concatenate(positions), values=pa.concat_tables(values).combine_chunks()
+        )
+        self._applied += column_files.apply(self._job, [change], number)
+
+
+def _share(parts: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
+    """Return the groups of one of several shares: neighbours, so that the largest share is as small as it can be."""
+    check_shard(index, count)
+    return [parts[at] for at in stretches([part.row_count for part in parts], count)[index]]
+
+
+def _known(store: TableStore, given: object, fields: Sequence[DataField]) -> tuple[str, ...]:
+    """Refuse columns that the table lacks."""
+    there, names = [field.name for field in fields], arguments.names("columns", given)
+    for name in names:
+        if name not in there:
+            raise ColumnNotExistException(
+                f"table {store.name}: there is no column {name!r}; {arguments.did_you_mean(name, there)}",
+                table=store.name,
+                column=name,
+            )
+    if not names:
+        raise InvalidInputError(f"table {store.name}: name at least one column", table=store.name)
+    return names
+
+
+def _assignments(given: str | Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return assignments as our merge takes them: None for all columns, texts such as `s.name` as columns."""
+    if isinstance(given, str) and given == "*":
+        return None
+    if not isinstance(given, Mapping):
+        raise arguments.wrong("a clause", "'*' for all columns, or a dict of columns and values", given)
+    return {name: _column_or_value(value) for name, value in arguments.mapping("a clause", given).items()}
+
+
+def _column_or_value(value: object) -> object:
+    if isinstance(value, str) and value.startswith("s."):
+        return source_col(value.removeprefix("s."))
+    if isinstance(value, str) and value.startswith("t."):
+        return target_col(value.removeprefix("t."))
+    return value
+
+
+def _equalities(on: Mapping[str, str]) -> str:
+    pairs = [(target, arguments.text("on", source)) for target, source in arguments.mapping("on", on).items()]
+    return " AND ".join(f"t.{_quoted(target)} = s.{_quoted(source)}" for target, source in pairs)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

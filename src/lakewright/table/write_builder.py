@@ -1,0 +1,370 @@
+"""The doors through which users write: builders, and the writers and commits that they hand out.
+
+A batch write is prepared and committed once. A stream write is prepared many times, each time with an identifier, and
+keeps its commit user. What `prepare_commit` returned belongs to the caller; closing a writer removes only files that
+were never handed out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from lakewright.commit.committer import Committer
+from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.plan import selected
+from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit, WriteResult
+from lakewright.compact.job import after_commit
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.read.scan import refuse_the_past
+from lakewright.spec import arguments
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.table.update_builder import BatchTableUpdate, StreamTableUpdate
+from lakewright.write.input.frames import from_pandas, in_process
+from lakewright.write.input.kinds import RowKinds
+from lakewright.write.once import JobRun
+from lakewright.write.reroute import rerouting
+from lakewright.write.writer import ArrowData, TableWriter, WriteJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from ray.data import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """How a write is to be committed, for engines that write and commit in one go."""
+
+    commit_user: str | None = None
+    static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
+
+
+class TableWrite:
+    """Writes rows of one table; nothing is visible before the messages of `prepare_commit` are committed."""
+
+    def __init__(
+        self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False, purpose: Purpose | None = None
+    ) -> None:
+        self._store = store
+        self._job = WriteJob.new(store, overwrite=overwrite, real_buckets=real_buckets)
+        self._purpose = purpose or Purpose()
+        self._writer: TableWriter | None = None
+        self._closed = False
+
+    @property
+    def job(self) -> WriteJob:
+        """The write as a value that workers can open writers from."""
+        return self._job
+
+    @property
+    def purpose(self) -> Purpose:
+        """How the builder of this write wants it committed."""
+        return self._purpose
+
+    def with_write_type(self, write_cols: str | Sequence[str]) -> Self:
+        """Say that the input has only these columns; the others are filled, or left to data evolution."""
+        if self._writer is not None:
+            raise InvalidInputError(
+                f"table {self._store.name}: choose the columns to write before the first write", table=self._store.name
+            )
+        self._job = WriteJob.new(
+            self._store,
+            write_id=self._job.write_id,
+            write_cols=arguments.names("write_cols", write_cols),
+            overwrite=self._job.overwrite,
+            real_buckets=self._job.real_buckets,
+        )
+        return self
+
+    def write_arrow(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
+        """Write a table, batch, reader, a list of these, or anything that exports an Arrow stream or array.
+
+        A table with a primary key takes rows as upserts. `row_kinds` says otherwise: one of +I, -U, +U, -D (or 0 to 3)
+        for all rows, or one for each.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> builder = table.new_batch_write_builder()
+        >>> with builder.new_write() as write, builder.new_commit() as commit:
+        ...     _ = write.write_arrow(pa.table({"id": [1, 2], "n": [1, 2]}))
+        ...     _ = write.write_arrow(pa.table({"id": [1, 2], "n": [7, 2]}), row_kinds=["+U", "-D"])
+        ...     _ = commit.commit(write.prepare_commit())
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 7}]
+        """
+        place = arguments.optional(arguments.whole, "bucket", bucket)
+        self._open().write(data, bucket=place, row_kinds=row_kinds)
+        return self
+
+    def write_arrow_batch(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
+        """Write one batch."""
+        return self.write_arrow(data, bucket, row_kinds)
+
+    def delete_arrow(self, keys: ArrowData) -> Self:
+        """Delete the rows with these keys; columns besides the primary key and the partition may be missing.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", wanted)
+        >>> table = catalog.get_table("d.t")
+        >>> builder = table.new_batch_write_builder()
+        >>> with builder.new_write() as write, builder.new_commit() as commit:
+        ...     _ = write.write_arrow(pa.table({"id": [1, 2], "n": [1, 2]}))
+        ...     _ = write.delete_arrow(pa.table({"id": [2]}))
+        ...     _ = commit.commit(write.prepare_commit())
+        >>> lw.read_table(table).to_pylist()
+        [{'id': 1, 'n': 1}]
+        """
+        self._open().delete(keys)
+        return self
+
+    def write_pandas(self, dataframe: object) -> Self:
+        """Write a pandas frame; named levels of its index are columns, levels without a name are left out."""
+        given = in_process(dataframe, self._store.name)
+        return self.write_arrow(given if isinstance(given, pa.Table) else from_pandas(given, self._store.name))
+
+    def write_spark(
+        self,
+        df: DataFrame,
+        overwrite: bool = False,  # noqa: FBT001, FBT002 - a flag of one call, as its peers have it
+        concurrency: int | None = None,
+        spark_options: Mapping[str, str] | None = None,
+    ) -> WriteResult:
+        """Write a Spark frame with Spark's workers, commit it in one snapshot and return what was written."""
+        from lakewright.spark.write.frame import write_spark  # noqa: PLC0415 - a door
+
+        return write_spark(self, df, overwrite=overwrite, concurrency=concurrency, spark_options=spark_options)
+
+    def write_ray(
+        self,
+        dataset: Dataset,
+        overwrite: bool = False,  # noqa: FBT001, FBT002 - a flag of one call, as its peers have it
+        concurrency: int | None = None,
+        ray_remote_args: Mapping[str, Any] | None = None,
+    ) -> WriteResult:
+        """Write a Ray dataset with Ray's workers, commit it in one snapshot and return what was written."""
+        from lakewright.ray.write import write_ray  # noqa: PLC0415 - a door
+
+        return write_ray(self, dataset, overwrite=overwrite, concurrency=concurrency, ray_remote_args=ray_remote_args)
+
+    def close(self) -> None:
+        """Let everything go, and remove files that were never handed out."""
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> TableWriter:
+        if self._closed:
+            raise InvalidInputError(f"table {self._store.name}: the writer is closed; make a new one from the builder")
+        if self._writer is None:
+            self._writer = self._job.open_writer()
+        return self._writer
+
+    def _prepare(self) -> list[CommitMessage]:
+        return self._open().prepare()
+
+
+class BatchTableWrite(TableWrite):
+    """A write that is prepared once."""
+
+    def __init__(
+        self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False, purpose: Purpose | None = None
+    ) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets, purpose=purpose)
+        self._prepared = False
+
+    def prepare_commit(self) -> list[CommitMessage]:
+        """Finish the files and return the messages to commit."""
+        if self._prepared:
+            raise InvalidInputError(
+                f"table {self._store.name}: a batch write is prepared once; make a new writer, or use a stream write",
+                table=self._store.name,
+            )
+        messages = self._prepare()
+        self._prepared = True
+        return messages
+
+    def _open(self) -> TableWriter:
+        if self._prepared:
+            raise InvalidInputError(
+                f"table {self._store.name}: the write was prepared already; make a new writer from the builder",
+                table=self._store.name,
+            )
+        return super()._open()
+
+
+class StreamTableWrite(TableWrite):
+    """A write that is prepared again and again."""
+
+    def prepare_commit(self, commit_identifier: int) -> list[CommitMessage]:
+        """Finish the files so far and return the messages to commit under an identifier that grows."""
+        commit_identifier = arguments.whole("commit_identifier", commit_identifier)
+        last = self._last_identifier
+        if last is not None and commit_identifier <= last:
+            raise InvalidInputError(
+                f"table {self._store.name}: identifiers grow, and {commit_identifier} does not follow {last}",
+                table=self._store.name,
+            )
+        messages = self._prepare()
+        self._last_identifier = commit_identifier
+        return messages
+
+    _last_identifier: int | None = None
+
+
+class BatchWriteBuilder:
+    """Starts batch writes: any number of writers, one commit."""
+
+    def __init__(self, store: TableStore) -> None:
+        refuse_the_past(store)
+        self._store = store
+        self._commit_user: str | None = None
+        self._static_partition: dict[str, object] | None = None
+        self._job: JobRun | None = None
+        self._keeps_messages = False
+
+    @property
+    def commit_user(self) -> str | None:
+        """The name under which the commit is recorded; None lets the commit derive one from its messages."""
+        return self._commit_user
+
+    def with_commit_user(self, commit_user: str) -> Self:
+        """Record the commit under a name of your own. It must not be used by two batch commits."""
+        self._commit_user = arguments.text("commit_user", commit_user)
+        return self
+
+    def keeping_messages(self) -> Self:
+        """Say that whoever writes also commits, and hands the messages to nobody: after a failure their files go."""
+        self._keeps_messages = True
+        return self
+
+    def with_job(self, job: JobRun) -> Self:
+        """Commit as one run of a job, of which one is committed."""
+        self._job = arguments.instance("job", job, JobRun, "a run of a job")
+        return self.with_commit_user(job.user)
+
+    def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
+        """Replace what is there: the partitions of the new rows, or those that a partition spec names.
+
+        A value is text or a Python value: `{"day": "2026-01-09"}`, a `date` or a pandas Timestamp mean the same.
+        """
+        given = {} if static_partition is None else static_partition
+        self._static_partition = arguments.mapping("static_partition", given)
+        selected(self._store, [self._static_partition])  # a spec that cannot be is refused before any work
+        return self
+
+    def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
+        """Replace what is there, under pypaimon-rust's name."""
+        return self.overwrite(static_partition)
+
+    def new_write(self) -> BatchTableWrite:
+        """Open a writer."""
+        return BatchTableWrite(self._store, overwrite=self._static_partition is not None, purpose=self._purpose)
+
+    def new_update(self) -> BatchTableUpdate:
+        """Return what changes rows that are there, under pypaimon's names."""
+        return BatchTableUpdate(self._store)
+
+    @property
+    def _purpose(self) -> Purpose:
+        return Purpose(self._commit_user, self._static_partition)
+
+    def new_commit(self) -> BatchTableCommit:
+        """Open the commit."""
+        return BatchTableCommit(
+            self._store,
+            commit_user=self._commit_user,
+            overwrite=self._static_partition,
+            committer=(committer := self._committer()),
+            after_commit=_compaction_of(self._store),
+            reroute=rerouting(self._store) if committer is not None and self._store.schema.primary_keys else None,
+        )
+
+    def _committer(self) -> Committer | None:
+        if self._job is not None:
+            return self._job.committer(self._store)
+        return Committer(self._store, commit_user=self._commit_user, sole=True) if self._keeps_messages else None
+
+
+class PostponeFixedBucketBatchTableWrite(BatchTableWrite):
+    """A batch write into real buckets: its rows can be read as soon as they are committed."""
+
+    def __init__(self, store: TableStore, *, overwrite: bool = False, purpose: Purpose | None = None) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=True, purpose=purpose)
+
+
+class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
+    """Starts batch writes into real buckets.
+
+    A partition keeps the number of buckets it has. A new one gets as many as `postpone.default-bucket-num` says, else
+    as many as its first rows fill at `postpone.target-size-per-bucket`.
+    """
+
+    def __init__(self, store: TableStore) -> None:
+        if store.schema.bucket_mode is not BucketMode.POSTPONE:
+            raise InvalidInputError(
+                f"table {store.name} does not postpone its buckets (bucket = -2); use new_batch_write_builder",
+                table=store.name,
+            )
+        super().__init__(store)
+
+    def new_write(self) -> PostponeFixedBucketBatchTableWrite:
+        """Open a writer."""
+        overwrite = self._static_partition is not None
+        return PostponeFixedBucketBatchTableWrite(self._store, overwrite=overwrite, purpose=self._purpose)
+
+
+class StreamWriteBuilder:
+    """Starts stream writes: many commits of one user, each with an identifier that grows."""
+
+    def __init__(self, store: TableStore) -> None:
+        refuse_the_past(store)
+        self._store = store
+        self._commit_user = str(uuid.uuid4())
+
+    @property
+    def commit_user(self) -> str:
+        """The name under which the commits are recorded; keep it over restarts so that nothing is committed twice."""
+        return self._commit_user
+
+    def with_commit_user(self, commit_user: str) -> Self:
+        """Continue under the name of an earlier run."""
+        self._commit_user = arguments.text("commit_user", commit_user)
+        return self
+
+    def new_write(self) -> StreamTableWrite:
+        """Open a writer."""
+        return StreamTableWrite(self._store)
+
+    def new_update(self) -> StreamTableUpdate:
+        """Return what changes rows that are there, under pypaimon's names."""
+        return StreamTableUpdate(self._store)
+
+    def new_commit(self) -> StreamTableCommit:
+        """Open the commit."""
+        return StreamTableCommit(self._store, commit_user=self._commit_user, after_commit=_compaction_of(self._store))
+
+
+def _compaction_of(store: TableStore) -> AfterCommit | None:
+    """Return what follows the commits of a primary-key table."""
+    return partial(after_commit, store) if store.schema.primary_keys else None

@@ -1,0 +1,170 @@
+"""Conditions over the rows of two tables: text or a predicate in; what joins them, what prunes the target, a mask out.
+
+The text is that of filters (`spec.predicate.text`), and columns may be compared with columns. Those of the target are
+written `t.name` or `target.name`, those of the source `s.name` or `source.name`; a plain name is enough where only one
+of them has such a column. The logic is SQL's with three values, so only rows count for which the condition is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
+from lakewright.spec.arrow import from_arrow_type
+from lakewright.spec.predicate.filters import Filter, to_predicate
+from lakewright.spec.predicate.predicate import (
+    TRUE,
+    Predicate,
+    PredicateBuilder,
+    and_predicates,
+    conjuncts,
+    normalise,
+    or_predicates,
+    resolve_path,
+)
+from lakewright.spec.predicate.text import parse_condition
+from lakewright.spec.types import DataField, DataType
+from lakewright.update.values import ColumnRef, Scope, Side
+
+_SIDES = {"s": Side.SOURCE, "source": Side.SOURCE, "t": Side.TARGET, "target": Side.TARGET}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on pairs of rows, or on rows of one side. Each path begins with its side, `t` or `s`."""
+
+    predicate: Predicate
+
+    @property
+    def refs(self) -> frozenset[ColumnRef]:
+        """The columns that it needs."""
+        return frozenset(ref for leaf in self.predicate.leaves() for ref in _refs(leaf))
+
+    def equalities(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns that must be equal, of the target and of the source: those of the outermost ANDs."""
+        pairs = (_equality(part) for part in conjuncts(self.predicate))
+        return tuple(dict.fromkeys(pair for pair in pairs if pair is not None))
+
+    def residual(self) -> Condition | None:
+        """Return what is left to ask of rows whose equalities hold; None where nothing is."""
+        left = [part for part in conjuncts(self.predicate) if _equality(part) is None]
+        return Condition(and_predicates(left)) if left else None
+
+    def on_target(self) -> Predicate:
+        """Return the strongest predicate on the target's columns that every row of it must fulfil."""
+        return _on_target(normalise(self.predicate))
+
+    def mask(self, rows: int, target: pa.Table | None, source: pa.Table | None) -> pa.Array | pa.ChunkedArray:
+        """Evaluate it on rows side by side: true, false or null for each."""
+        sides = {Side.TARGET: target, Side.SOURCE: source}
+
+        def find(path: tuple[str, ...]) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
+            table = sides[Side(path[0])]
+            if table is None:
+                raise InvalidInputError(f"the column {'.'.join(path)} was not read", column=path[1])
+            return table.column(path[1]), path[2:]
+
+        return self.predicate.mask_of(rows, find)
+
+
+def parse(given: Filter, scope: Scope, what: str) -> Condition:
+    """Read a condition; a predicate is one on the target, or on the source where there is no target.
+
+    `what` names the condition in errors.
+    """
+    try:
+        if isinstance(given, str):
+            return Condition(parse_condition(given, _ScopedBuilder(scope)))
+        side = Side.TARGET if scope.target else Side.SOURCE
+        return Condition(_on_side(to_predicate(given, list(_fields(scope, side).values()), scope.zone), side))
+    except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
+        raise type(error)(f"{what}: {error.message}", **error.facts) from error
+
+
+class _ScopedBuilder(PredicateBuilder):
+    """Makes predicates on the columns of both sides."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(scope.target, scope.zone)
+        self._scope = scope
+
+    def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:
+        """Return the side, the path and the type that a name stands for."""
+        head, dot, rest = field.partition(".")
+        if dot and self._scope.source is not None and head.casefold() in _SIDES:
+            return self._inside(_SIDES[head.casefold()], rest)
+        name = head if dot else field
+        sides = [side for side in Side if name in _names(self._scope, side) or field in _names(self._scope, side)]
+        if len(sides) > 1:
+            raise InvalidInputError(
+                f"the column {field!r} is there on both sides; write t.{field} or s.{field}", column=field
+            )
+        return self._inside(sides[0] if sides else Side.TARGET if self._scope.target else Side.SOURCE, field)
+
+    def _inside(self, side: Side, name: str) -> tuple[tuple[str, ...], DataType]:
+        if not _names(self._scope, side):
+            which = "target" if side is Side.TARGET else "source"
+            raise ColumnNotExistException(
+                f"{side}.{name} cannot be asked here, as there is no row of the {which}", column=name
+            )
+        path, dtype = resolve_path(_fields(self._scope, side, name), name)
+        return (side.value, *path), dtype
+
+
+def _names(scope: Scope, side: Side) -> list[str]:
+    if side is Side.TARGET:
+        return [field.name for field in scope.target]
+    return [] if scope.source is None else list(scope.source.names)
+
+
+def _fields(scope: Scope, side: Side, wanted: str = "") -> dict[str, DataField]:
+    """Return the columns of a side; those of a source that the format has no type for only matter if they are used."""
+    if side is Side.TARGET:
+        return {field.name: field for field in scope.target}
+    found = {}
+    for number, field in enumerate(scope.source or ()):
+        try:
+            found[field.name] = DataField(number, field.name, from_arrow_type(field.type, column=field.name))
+        except InvalidInputError:
+            if wanted in {field.name, ""} or wanted.startswith(f"{field.name}."):
+                raise
+    return found
+
+
+def _on_side(p: Predicate, side: Side) -> Predicate:
+    """Return a predicate whose paths begin with a side."""
+    if p.children:
+        return replace(p, children=tuple(_on_side(child, side) for child in p.children))
+    return replace(p, path=(side.value, *p.path)) if p.path else p
+
+
+def _refs(leaf: Predicate) -> Iterable[ColumnRef]:
+    return (ColumnRef(Side(path[0]), path[1]) for path in (leaf.path, leaf.other) if path)
+
+
+def _equality(p: Predicate) -> tuple[str, str] | None:
+    """Return the columns, of the target and of the source, that a comparison asks to be equal."""
+    if p.method != "equal" or len(p.path) != 2 or len(p.other) != 2:  # noqa: PLR2004 - a side and a column
+        return None
+    by_side = {p.path[0]: p.path[1], p.other[0]: p.other[1]}
+    return (by_side[Side.TARGET], by_side[Side.SOURCE]) if len(by_side) > 1 else None
+
+
+def _on_target(p: Predicate) -> Predicate:
+    match p.method:
+        case "and":
+            return and_predicates(_on_target(child) for child in p.children)
+        case "or":
+            return or_predicates(_on_target(child) for child in p.children)
+        case "not":
+            inner = _on_target(p.children[0])
+            return TRUE if inner == TRUE else ~inner
+        case _ if not p.path:
+            return p
+        case _ if p.other or p.path[0] != Side.TARGET:
+            return TRUE
+        case _:
+            return replace(p, field=".".join(p.path[1:]), path=p.path[1:])

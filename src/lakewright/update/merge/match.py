@@ -1,0 +1,349 @@
+"""Rows of a source against rows of a target: for each pair that belongs together the numbers of both rows.
+
+The source is an Arrow table in memory. Its join columns are converted to the target's types as a write would, and
+indexed once; target rows then come in batches of any size, from any thread or worker. What always holds: null matches
+nothing, 0.0 and -0.0 are one number, and so are all NaNs; pairs come in the order of the target's rows, then of the
+source's.
+
+Columns that are integers underneath are looked up in a table where their range allows that, all others by Arrow's hash.
+Several columns are looked up one after the other, each only for the rows that the ones before left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.lsm.images import INTEGERS
+from lakewright.spec.arrow import from_arrow_type, to_arrow_type
+from lakewright.spec.predicate.comparison import common_type, is_float
+from lakewright.spec.predicate.literals import check_comparable
+from lakewright.spec.predicate.predicate import FALSE, Predicate, PredicateBuilder, and_predicates
+from lakewright.spec.rows.binary_row import fixed_values, null_mask, plain_column
+from lakewright.spec.types import BINARY_ROOTS, TEXT_ROOTS, AtomicType, DataField
+from lakewright.update.merge.conditions import Condition
+from lakewright.update.values import Side
+from lakewright.write.input.align import Aligner
+
+Longs: TypeAlias = npt.NDArray[np.int64]
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+Found: TypeAlias = tuple[Longs, Longs]  # rows, and the codes of what they hold
+JoinPair: TypeAlias = tuple[DataField, str]  # a column of the target, and the name of one of the source
+
+_ABSENT = -1
+_BLOCK = 1 << 16  # numbers that are looked up at once: what is made of them stays near the processor
+_TABLE_MIN, _TABLE_MAX, _TABLE_PER_VALUE = 1 << 22, 1 << 26, 64  # entries of a table in which numbers are looked up
+_SIEVE_PER_VALUE = 16
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd number: multiplied by it, neighbours come to lie far apart
+_LISTED_MAX = 1000  # so many keys are asked for by name, more by their bounds
+_COMPACT_DECIMAL_MAX = 18  # decimals up to this precision fit 64 bits
+_WIDTHS = {
+    "BOOLEAN": "<u1",
+    **INTEGERS,
+    "FLOAT": "<f4",
+    "DOUBLE": "<f8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Rows that belong together: row `target[i]` of the target and row `source[i]` of the source."""
+
+    target: Longs  # ascending; a row is there as often as source rows match it
+    source: Longs
+
+    def where(self, keep: pa.Array | pa.ChunkedArray) -> Pairs:
+        """Return the pairs for which a mask is true."""
+        at = true_rows(keep)
+        return Pairs(self.target[at], self.source[at])
+
+
+class Matcher:
+    """Finds the source rows of target rows; it can be shared by threads."""
+
+    def __init__(
+        self, source: pa.Table, on: Sequence[tuple[DataField, str]], residual: Condition | None = None
+    ) -> None:
+        """Index a source by pairs of columns that must be equal; `residual` is what else must hold."""
+        self.source = source
+        self.on = tuple(on)
+        self._residual = residual
+        self._joins = [_Join.of(source.column(name), field, name) for field, name in on]
+        self._keys = _Keys(self._joins)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the target that it needs."""
+        return tuple(dict.fromkeys([*(field.name for field, _ in self.on), *self._asked(Side.TARGET)]))
+
+    def match(self, target: pa.Table) -> Pairs:
+        """Return the pairs of rows that belong together."""
+        pairs = self._keys.find([target.column(field.name) for field, _ in self.on])
+        if self._residual is None or not len(pairs.target):
+            return pairs
+        left = target.select(self._asked(Side.TARGET)).take(pa.array(pairs.target))
+        right = self.source.select(self._asked(Side.SOURCE)).take(pa.array(pairs.source))
+        return pairs.where(self._residual.mask(len(pairs.target), left, right))
+
+    def pruning(self) -> Predicate:
+        """Return a predicate that every target row with a match fulfils: the keys themselves, or their bounds."""
+        pairs = zip(self._joins, self.on, strict=True)
+        return and_predicates(_bounds(field, join) for join, (field, _) in pairs if join.exact)
+
+    def last_rows(self) -> Longs:
+        """Return the source rows of which no later one has the same key, in their order; those without a key too."""
+        return self._keys.last_rows(self.source.num_rows)
+
+    def _asked(self, side: Side) -> list[str]:
+        refs = frozenset() if self._residual is None else self._residual.refs
+        return sorted(ref.name for ref in refs if ref.side is side)
+
+
+# ---- join columns ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """One join column: what the source has in it, as values of one type with the target's."""
+
+    source: pa.Array
+    dtype: AtomicType  # in which they are compared
+    exact: bool  # the type is the target's own
+
+    @classmethod
+    def of(cls, column: Column, field: DataField, name: str) -> _Join:
+        own = check_comparable(field.type, field.name)
+        try:
+            return cls(_converted(column, own, name), own, exact=True)
+        except InvalidInputError as error:
+            common = common_type(own, check_comparable(from_arrow_type(column.type, column=name), name))
+            if common is None:
+                raise InvalidInputError(
+                    f"the column {name!r} of the source ({column.type}) cannot be matched with {field.name!r} of the "
+                    f"table ({own}); cast it",
+                    column=name,
+                    type=str(own),
+                ) from error
+            # Some value does not fit the target's type: it matches nothing, but the others may.
+            return cls(_converted(column, common, name), common, exact=False)
+
+    def of_target(self, column: Column) -> pa.Array:
+        """Return a column of the target as it is compared."""
+        return plain_column(column if self.exact else column.cast(to_arrow_type(self.dtype)), self.dtype)
+
+
+def _converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
+    """Convert a column as a write would; nulls are welcome, as they match nothing, and so is text of any length."""
+    wide = "STRING" if dtype.root in TEXT_ROOTS else "BYTES" if dtype.root in BINARY_ROOTS else dtype.type
+    aligner = Aligner([DataField(0, name, AtomicType(wide))], table="the source")
+    return plain_column(aligner.align(pa.table({name: column})).column(0), AtomicType(wide))
+
+
+def _bounds(field: DataField, join: _Join) -> Predicate:
+    values = pc.unique(join.source).drop_null()
+    if not len(values):
+        return FALSE
+    builder = PredicateBuilder([field])
+    if len(values) <= _LISTED_MAX:
+        return builder.is_in(field.name, list(values))
+    bounds = pc.min_max(values)  # without NaN, which is above them
+    if is_float(field.type) and pc.any(pc.is_nan(values)).as_py():
+        return builder.greater_or_equal(field.name, bounds["min"])
+    return builder.between(field.name, bounds["min"], bounds["max"])
+
+
+# ---- the index -------------------------------------------------------------------------------------------------------
+
+
+class _Keys:
+    """The source rows by their keys: each different key has a code, and the rows of a code lie together."""
+
+    def __init__(self, joins: Sequence[_Join]) -> None:
+        self._joins = joins
+        indexes = [_index_of(join.source, join.dtype) for join in joins]
+        # The column that tells most rows apart comes first, so that the others have the fewest rows to look at.
+        self._steps = sorted(range(len(joins)), key=lambda at: -indexes[at].size)
+        self._indexes = indexes
+        self._combined: list[_Numbers] = []
+        rows, codes = self._narrowed([join.source for join in joins], learn=True)
+        self._order = rows[np.argsort(codes, kind="stable")]
+        counts = np.bincount(codes, minlength=1)
+        self._ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        self._once = bool((counts <= 1).all())
+
+    def find(self, columns: Sequence[Column]) -> Pairs:
+        """Return the pairs of equal keys."""
+        plain = [join.of_target(column) for join, column in zip(self._joins, columns, strict=True)]
+        rows, codes = self._narrowed(plain)
+        first = self._ends[codes]
+        if self._once:
+            return Pairs(rows, self._order[first])
+        counts = self._ends[codes + 1] - first
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Pairs(np.repeat(rows, counts), self._order[np.repeat(first, counts) + within])
+
+    def last_rows(self, count: int) -> Longs:
+        """Return the last row of each key, and the rows without one, in their order."""
+        keep = np.ones(count, np.bool_)
+        keep[self._order] = False
+        keep[self._order[self._ends[1:][np.diff(self._ends) > 0] - 1]] = True
+        return np.flatnonzero(keep)
+
+    def _narrowed(self, columns: Sequence[pa.Array], *, learn: bool = False) -> Found:
+        """Return the rows whose keys are known, and the codes of their keys."""
+        rows, codes = self._indexes[self._steps[0]].find(columns[self._steps[0]])
+        for number, at in enumerate(self._steps[1:]):
+            column = columns[at] if len(rows) == len(columns[at]) else columns[at].take(pa.array(rows))
+            hit, more = self._indexes[at].find(column)
+            both = codes[hit] * self._indexes[at].size + more
+            if learn:
+                self._combined.append(_Numbers.of(both))
+            known, codes = self._combined[number].find(both)
+            rows = rows[hit][known]
+        return rows, codes
+
+
+class _Index(Protocol):
+    """The different values of one column of the source, each with a code."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def find(self, column: pa.Array) -> Found:
+        """Return the rows whose value is among them, and the codes of these values; null never is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values that Arrow compares."""
+
+    known: pa.Array
+
+    @property
+    def size(self) -> int:
+        return len(self.known)
+
+    def find(self, column: pa.Array) -> Found:
+        known = self.known
+        if column.type != known.type:  # texts with longer offsets, where there are many
+            column, known = (array.cast(_large(array.type)) for array in (column, known))
+        codes = pc.index_in(column, value_set=known, skip_nulls=True)
+        rows = true_rows(codes.is_valid())
+        return rows, codes.drop_null().to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Values that are numbers of at most 64 bits."""
+
+    numbers: _Numbers
+    dtype: AtomicType
+
+    @property
+    def size(self) -> int:
+        return len(self.numbers.known)
+
+    def find(self, column: pa.Array) -> Found:
+        values, nulls = _numbers_of(column, self.dtype)
+        rows, codes = self.numbers.find(values)
+        if nulls is None:
+            return rows, codes
+        valid = ~nulls[rows]
+        return rows[valid], codes[valid]
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Different numbers in order. Those of a narrow range have a table; others pass a sieve, then a binary search."""
+
+    known: Longs
+    table: npt.NDArray[np.int32] | None
+    sieve: npt.NDArray[np.bool_]
+    shift: np.uint64
+
+    @classmethod
+    def of(cls, values: Longs) -> _Numbers:
+        known = np.sort(values)
+        known = known[np.concatenate([np.ones(min(1, len(known)), np.bool_), known[1:] != known[:-1]])]
+        none: npt.NDArray[np.bool_] = np.zeros(2, np.bool_)
+        if not len(known):
+            return cls(known, None, none, np.uint64(63))
+        span = int(known[-1]) - int(known[0]) + 1
+        if span <= min(max(_TABLE_MIN, _TABLE_PER_VALUE * len(known)), _TABLE_MAX):
+            table = np.full(span + 1, _ABSENT, np.int32)
+            table[known - known[0]] = np.arange(len(known), dtype=np.int32)
+            return cls(known, table, none, np.uint64(0))
+        bits = max(10, (len(known) * _SIEVE_PER_VALUE).bit_length())
+        shift = np.uint64(64 - bits)
+        sieve = np.zeros(1 << bits, np.bool_)
+        sieve[_spread(known, shift)] = True
+        return cls(known, None, sieve, shift)
+
+    def find(self, values: Longs) -> Found:
+        """Return which of the values are known, and the places of these among the known ones."""
+        parts = [self._find(values[start : start + _BLOCK]) for start in range(0, len(values), _BLOCK)]
+        rows = joined(at + number * _BLOCK for number, (at, _) in enumerate(parts))
+        return rows, joined(codes for _, codes in parts)
+
+    def _find(self, values: Longs) -> Found:
+        if self.table is not None:
+            # Numbers below the first wrap around and become larger than the last, whose neighbour is absent.
+            far: npt.NDArray[np.uint64] = (values - self.known[0]).view(np.uint64)
+            codes = self.table[np.minimum(far, np.uint64(len(self.table) - 1))]
+            rows = np.flatnonzero(codes >= 0)
+            return rows, codes[rows].astype(np.int64)
+        maybe = np.flatnonzero(self.sieve[_spread(values, self.shift)])
+        some = values[maybe]
+        at = np.minimum(np.searchsorted(self.known, some), len(self.known) - 1)
+        same = self.known[at] == some
+        return maybe[same], at[same]
+
+
+def _spread(values: Longs, shift: np.uint64) -> Longs:
+    spread: Longs = ((values.view(np.uint64) * _SPREAD) >> shift).view(np.int64)
+    return spread
+
+
+def _index_of(column: pa.Array, dtype: AtomicType) -> _Index:
+    if dtype.root in _WIDTHS or (dtype.root == "DECIMAL" and dtype.precision <= _COMPACT_DECIMAL_MAX):
+        values, nulls = _numbers_of(column, dtype)
+        return _Column(_Numbers.of(values if nulls is None else values[~nulls]), dtype)
+    return _Values(pc.unique(column).drop_null())
+
+
+def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray[np.bool_] | None]:
+    """Return values as 64-bit numbers that are equal where the values are, and which of them are null."""
+    nulls = null_mask(column)
+    if dtype.root == "DECIMAL":
+        return fixed_values(column, "<i8", 2).reshape(-1, 2)[:, 0].astype(np.int64), nulls
+    if dtype.root == "BOOLEAN":
+        column = column.cast(pa.uint8())
+    values = fixed_values(column, _WIDTHS[dtype.root])
+    if is_float(dtype):
+        wide = values.astype(np.float64) + 0.0  # there is one zero
+        return np.where(np.isnan(wide), np.nan, wide).view(np.int64), nulls
+    return values.astype(np.int64, copy=False), nulls
+
+
+def joined(arrays: Iterable[Longs]) -> Longs:
+    """Return numbers one after the other."""
+    some = list(arrays)
+    return np.concatenate(some) if some else np.empty(0, np.int64)
+
+
+def _large(arrow: pa.DataType) -> pa.DataType:
+    return {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(arrow, arrow)
+
+
+def true_rows(mask: Column) -> Longs:
+    """Return the numbers of the rows for which a mask is true."""
+    found: npt.NDArray[np.uint64] = pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_numpy()
+    return found.astype(np.int64)

@@ -1,0 +1,269 @@
+"""Merge: a source in memory and clauses in, one snapshot and its counts out.
+
+The target is read group by group, only the columns that decide; a group is matched, decided of and changed before the
+next one is read, in as many threads as the table writes with. Rows of the source that met no row are inserted last.
+What always holds: rows that are inserted because they were absent are committed only if nobody wrote to their
+partition, or to the table where the keys do not name the partition, since the snapshot that was read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.message.message import CommitMessage
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.read.scan import FileSchemas
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.spec.snapshot import Snapshot
+from lakewright.update.change import ChangeJob, GroupChange, Positions
+from lakewright.update.find import Located, groups, hidden_fields, locate
+from lakewright.update.merge.clauses import (
+    Clause,
+    ConditionText,
+    Decision,
+    MergePlan,
+    On,
+    When,
+    plan_merge,
+    read_source,
+)
+from lakewright.update.merge.match import Matcher, joined
+from lakewright.update.primary_key import KeyedRules, KeyedWriter, rows_of, settled
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import Prepare, Prepared, change, change_groups
+from lakewright.update.values import Scope
+from lakewright.update.ways import way_of
+from lakewright.write.once import JobRun
+from lakewright.write.writer import ArrowData, WriteJob
+
+T = TypeVar("T")
+_CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBuilder(ABC):
+    """A merge that is being said: every clause returns a new builder, and `execute` does it, as often as it is called.
+
+    `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality. Who adds
+    a source says how the merge is prepared.
+    """
+
+    store: TableStore
+    on: On
+    clauses: tuple[Clause, ...] = ()
+
+    def when_matched_update(
+        self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
+    ) -> Self:
+        """Set columns of rows that a source row matches; without assignments all of them from the source's by name."""
+        return self._with(Clause(When.MATCHED, "update", assignments, condition))
+
+    def when_matched_delete(self, condition: ConditionText = None) -> Self:
+        """Delete rows that a source row matches."""
+        return self._with(Clause(When.MATCHED, "delete", None, condition))
+
+    def when_not_matched_insert(
+        self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
+    ) -> Self:
+        """Insert source rows that match no row; without assignments all columns that the source has, by name."""
+        return self._with(Clause(When.NOT_MATCHED, "insert", assignments, condition))
+
+    def when_not_matched_by_source_update(
+        self, assignments: Mapping[str, object], condition: ConditionText = None
+    ) -> Self:
+        """Set columns of rows that no source row matches."""
+        if assignments is None:
+            raise InvalidInputError(
+                f"{self.store.name}: rows that no source row matches have nothing to take values from; give assignments"
+            )
+        return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "update", assignments, condition))
+
+    def when_not_matched_by_source_delete(self, condition: ConditionText = None) -> Self:
+        """Delete rows that no source row matches."""
+        return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
+
+    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched.
+
+        With a job id it is done once: a second run finds the snapshot of the first, and returns its result.
+        """
+        return change(self.store, self.prepare(), operation="MERGE", job=JobRun.of(self.store, job_id))
+
+    @abstractmethod
+    def prepare(self) -> Prepare:
+        """Check the merge, and return what does it on a snapshot without committing it."""
+
+    def plan(self, source: pa.Schema) -> MergePlan:
+        """Check the merge against the columns of the source."""
+        store = self.store
+        fields = store.schema.fields
+        both = Scope((*fields, *hidden_fields(store)), source, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE))
+        return plan_merge(store.name, fields, both, self.on, self.clauses)
+
+    def _with(self, clause: Clause) -> Self:
+        given = clause.assignments
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidInputError(
+                f"{self.store.name}: {clause.name} takes a mapping from columns to values, not {given!r}",
+                table=self.store.name,
+            )
+        return replace(self, clauses=(*self.clauses, clause))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowMerge(MergeBuilder):
+    """A merge of a source in memory."""
+
+    source: pa.Table
+
+    def prepare(self) -> Prepare:
+        """Check the merge, and return what does it on a snapshot without committing it."""
+        return merging(self.store, self.plan(self.source.schema), self.source)
+
+
+def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
+    """Begin a merge of a source into the table."""
+    return ArrowMerge(store=store, source=read_source(source, store.name), on=on)
+
+
+def merging(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepare:
+    """Return what carries out a merge that was checked."""
+    matcher = plan.matcher(source)
+    if not store.schema.primary_keys:
+        return lambda base: _prepare(store, base, plan, matcher)
+    rules = KeyedRules.of(store, upserts=plan.upserts)
+    if plan.deletes:
+        rules.check_delete()
+    if plan.assigned:
+        rules.check_update(plan.assigned)
+    return lambda base: _prepare_keyed(store, base, plan, matcher)
+
+
+def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
+    """Merge into a snapshot of an append table."""
+    met = np.zeros(matcher.source.num_rows, np.bool_)
+    prepared = Prepared(way=way_of(store))
+    if base is not None:
+        work = _GroupMerge(store, plan, matcher, met, FileSchemas(store))
+        parts = groups(store, base, _pruning(plan, matcher))
+        prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
+    try:
+        rows = plan.inserts(matcher.source, np.flatnonzero(~met))
+        messages = [] if rows is None else written(store, rows)
+    except BaseException:
+        delete_written(store, files_of(store, prepared.messages))
+        raise
+    return replace(
+        prepared,
+        messages=(*prepared.messages, *messages),
+        inserted=0 if rows is None else rows.num_rows,
+        unchanged=None if rows is None else scope_of_absence(store, plan),
+        reads=tuple(name for name in plan.target_columns if name in store.schema.field_names),
+    )
+
+
+def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
+    """Merge into a snapshot of a primary-key table."""
+    base = settled(store, base)
+    met = np.zeros(matcher.source.num_rows, np.bool_)
+    with KeyedWriter(store, upserts=plan.upserts) as writer:
+        needed = {*plan.target_columns}
+        needed |= {*writer.rules.to_delete()} if plan.deletes else set()
+        needed |= {*writer.rules.to_update(plan.assigned)} if plan.assigned else set()
+        columns = [name for name in store.schema.field_names if name in needed]
+        found = () if base is None else rows_of(store, base, columns, _pruning(plan, matcher))
+        for rows in map(pa.concat_tables, _gathered(found, lambda part: part.num_rows)):
+            pairs = matcher.match(rows)
+            met[pairs.source] = True
+            made = plan.decide(rows, matcher.source, pairs)
+            if len(made.deleted):
+                writer.delete(rows.take(pa.array(made.deleted)))
+            if made.values is not None:
+                writer.update(rows.take(pa.array(made.updated)), made.values)
+        new = plan.inserts(matcher.source, np.flatnonzero(~met))
+        if new is not None:
+            writer.rules.check_inserted(new)
+            writer.insert(new)
+        prepared = writer.finish(unchanged="bucket" if new is None else scope_of_absence(store, plan))
+        return replace(prepared, counted=not plan.folds)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupMerge:
+    """Decides what a merge makes of one group after the other, in any thread."""
+
+    store: TableStore
+    plan: MergePlan
+    matcher: Matcher
+    met: np.ndarray  # for each source row whether a row of the target matches it; threads only ever set it to true
+    schemas: FileSchemas
+
+    def decide(self, part: DataSplit) -> GroupChange:
+        """Match the rows of a group and return what becomes of them."""
+        found = [
+            (positions, self._decide(rows))
+            for positions, rows in chunks(locate(self.store, part, self.plan.target_columns, schemas=self.schemas))
+        ]
+        values = [made.values for _, made in found if made.values is not None]
+        return GroupChange(
+            part,
+            joined(positions[made.deleted] for positions, made in found),
+            joined(positions[made.updated] for positions, made in found),
+            pa.concat_tables(values) if values else None,
+        )
+
+    def _decide(self, rows: pa.Table) -> Decision:
+        pairs = self.matcher.match(rows)
+        self.met[pairs.source] = True
+        return self.plan.decide(rows, self.matcher.source, pairs)
+
+
+def chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
+    """Yield located rows in parts that are worth looking up together."""
+    for some in _gathered(found, lambda located: len(located.positions)):
+        yield joined(one.positions for one in some), pa.Table.from_batches([one.rows for one in some])
+
+
+def _gathered(parts: Iterable[T], rows: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield parts together until they have enough rows."""
+    some: list[T] = []
+    held = 0
+    for part in parts:
+        some.append(part)
+        held += rows(part)
+        if held >= _CHUNK_ROWS:
+            yield some
+            some, held = [], 0
+    if some:
+        yield some
+
+
+def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
+    """Return what every row of the target fulfils that the merge may change."""
+    return TRUE if plan.by_source else and_predicates((matcher.pruning(), plan.prunes))
+
+
+def scope_of_absence(store: TableStore, plan: MergePlan) -> str:
+    """Return where a row that was absent could have come from since: a bucket, a partition, or anywhere."""
+    keys, schema = {field.name for field, _ in plan.on}, store.schema
+    if schema.bucket_mode is BucketMode.HASH_FIXED and schema.primary_keys and keys >= set(schema.primary_keys):
+        return "bucket"
+    return "partition" if schema.partition_keys and keys >= set(schema.partition_keys) else "table"
+
+
+def written(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
+    """Write new rows."""
+    with WriteJob.new(store).open_writer() as writer:
+        writer.write(rows)
+        return writer.prepare()

@@ -1,0 +1,231 @@
+"""Upserts: rows in; those whose keys are there get the columns that the rows have, the others are added.
+
+Of an append table rows are found by columns that the caller names, of a primary-key table by its own key. A
+primary-key table is simply written where its merge engine then does what an upsert means: the rows have all columns,
+or the engine leaves what they lack as it is. Elsewhere the rows that are there are looked up first, and the change is
+planned again if somebody writes to their buckets meanwhile.
+
+What always holds: a column that the data lacks keeps its values, and is null or its default in new rows; or the upsert
+is refused before anything is written. Of equal keys in the data the last counts, or the one with the newest
+`sequence.field`, or all of them where the merge engine folds rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.lsm.keys import SortColumn, sorted_rows
+from lakewright.metadata.store import TableStore
+from lakewright.spec import arguments
+from lakewright.spec.keyed_rows import INSERT, KIND_NAMES, RETRACTS
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import Snapshot
+from lakewright.update.merge.clauses import Clause, MergePlan, When, plan_merge, read_source
+from lakewright.update.merge.match import true_rows
+from lakewright.update.merge.merge import merging, written
+from lakewright.update.primary_key import KeyedRules
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import Prepare, Prepared, change
+from lakewright.update.values import Scope, source_col, without_defaults
+from lakewright.update.ways import way_of
+from lakewright.write.input.align import align
+from lakewright.write.input.kinds import kept, kind_column, to_kinds
+from lakewright.write.once import JobRun
+from lakewright.write.writer import ArrowData, batches_of
+
+
+def upsert(
+    store: TableStore, data: ArrowData, keys: Sequence[str] | None = None, *, job: JobRun | None = None
+) -> UpdateResult:
+    """Update the rows whose keys the data has, and insert the rest of it, in one snapshot; of a job, once."""
+    operation = "WRITE" if store.schema.primary_keys else "MERGE"
+    return change(store, upserting(store, data, keys), operation=operation, job=job)
+
+
+def upserting(
+    store: TableStore, data: ArrowData, keys: Sequence[str] | None = None, columns: Sequence[str] | None = None
+) -> Prepare:
+    """Check an upsert, and return what does it on a snapshot without committing it.
+
+    `columns` are those that rows which are there get; without them all that the data has.
+    """
+    names = upsert_keys(store, keys)
+    if not store.schema.primary_keys:
+        source = read_source(data, store.name)
+        plan = plan_upsert(store, source.schema, names, columns)
+        return merging(store, plan, _last_of_keys(plan, source))
+    parts = list(batches_of(data, store.name))  # a stream can be read once, but an attempt may have to be repeated
+    for part in parts[1:]:
+        check_same_columns(store, parts[0].schema.names, part.schema.names)
+    if not parts or not needs_lookup(store, parts[0].schema.names, columns):
+        return _writing(store, parts)
+    source = _with_kinds(store, read_source(parts, store.name))
+    plan = plan_upsert(store, source.schema, names, columns)
+    if not plan.folds:
+        source = _last_of_keys(plan, _by_sequence(store, source))
+    _check_keys(store, source)
+    return merging(store, plan, source)
+
+
+def upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
+    """Return the columns that the rows of an upsert are found by."""
+    own = list(store.schema.primary_keys)
+    names = own if keys is None else list(arguments.names("keys", keys))
+    if own and set(names) != set(own):
+        raise InvalidInputError(
+            f"{store.name}: rows are found by the primary key ({', '.join(own)}), not by {', '.join(names)}; leave the "
+            "keys out, or use merge",
+            table=store.name,
+        )
+    if not names:
+        raise InvalidInputError(
+            f"{store.name} has no primary key: name the columns that rows are found by, as in upsert(data, ['id'])",
+            table=store.name,
+        )
+    return names
+
+
+def needs_lookup(store: TableStore, names: Sequence[str], columns: Sequence[str] | None = None) -> bool:
+    """Say whether an upsert of data with these columns must look up the rows of a primary-key table.
+
+    Where it need not, writing the data does what an upsert means. What the table cannot do is refused. `columns` are
+    those that rows which are there get.
+    """
+    given = {*_assigned(store, names, columns), *store.schema.primary_keys}
+    left_alone = {*_assigned(store, names, None)} - given
+    rules = KeyedRules.of(store, upserts=True)
+    rules.check_update(given)
+    return bool(left_alone) or rules.needs_lookup(given)
+
+
+def plan_upsert(
+    store: TableStore, source: pa.Schema, keys: Sequence[str], columns: Sequence[str] | None = None
+) -> MergePlan:
+    """Check an upsert that looks rows up; `columns` are those that rows which are there get, else all.
+
+    Of a primary-key table the source may have a column of row kinds, as numbers: see `sequence_order` and
+    `update.primary_key.KeyedRules` for what else such a table asks for.
+    """
+    kinds = kinds_column(store, source.names)
+    unknown = [name for name in source.names if name not in store.schema.field_names and name != kinds]
+    if unknown:
+        raise InvalidInputError(
+            f"{store.name}: there is no column {unknown[0]!r} to write; drop it from the input or add it to the table",
+            table=store.name,
+            column=unknown[0],
+        )
+    given = {name: source_col(name) for name in _assigned(store, source.names, columns) if name not in keys}
+    new: dict[str, object] = {name: source_col(name) for name in source.names if name != kinds}
+    own = store.options.get(CoreOptions.ROWKIND_FIELD)
+    if own is not None and store.schema.primary_keys:
+        new[own] = KIND_NAMES[INSERT]
+    retracts = f"s.`{kinds}` IN ({', '.join(str(kind) for kind in sorted(RETRACTS))})"
+    clauses = [] if kinds is None else [Clause(When.MATCHED, "delete", None, retracts)]
+    if given:
+        clauses.append(Clause(When.MATCHED, "update", given))
+    adds = None if kinds is None else f"NOT ({retracts})"
+    clauses.append(Clause(When.NOT_MATCHED, "insert", new, adds, may_lack=True))
+    plan = plan_merge(store.name, store.schema.fields, Scope(store.schema.fields, source), keys, clauses)
+    if not store.schema.primary_keys:
+        return plan
+    rules = KeyedRules.of(store, upserts=True)
+    rules.check_update(given)
+    return replace(plan, upserts=True, folds=rules.folds)
+
+
+def check_same_columns(store: TableStore, first: Iterable[str], other: Iterable[str]) -> None:
+    """Refuse data whose parts have different columns: what one of them lacks would not be the same for all rows."""
+    different = sorted({*first} ^ {*other})
+    if different:
+        raise InvalidInputError(
+            f"{store.name}: some parts of the data have the column {different[0]!r} and others lack it; upsert them "
+            "apart, or give all of them the same columns",
+            table=store.name,
+            column=different[0],
+        )
+
+
+def sequence_order(store: TableStore, names: Sequence[str]) -> tuple[SortColumn, ...]:
+    """Return the columns of the data by which, of rows with equal keys, the newest is found; else the last counts."""
+    sequence = KeyedRules.of(store).spec.sequence if store.schema.primary_keys else ()
+    return tuple(column for column in sequence if column.field.name in names)
+
+
+def _assigned(store: TableStore, names: Sequence[str], columns: Sequence[str] | None) -> list[str]:
+    """Return the columns of the data that rows which are there get."""
+    kinds = kinds_column(store, names)
+    return [name for name in (names if columns is None else columns) if name != kinds]
+
+
+def kinds_column(store: TableStore, names: Sequence[str]) -> str | None:
+    """Return the column of the data that says the kinds of its rows."""
+    if not store.schema.primary_keys:
+        return None
+    own = store.options.get(CoreOptions.ROWKIND_FIELD)
+    return own if own in names else kind_column(names, store.schema.field_names, table=store.name)
+
+
+def _writing(store: TableStore, parts: Sequence[pa.Table | pa.RecordBatch]) -> Prepare:
+    """Return what writes rows whose merge engine does the rest."""
+    rows = sum(part.num_rows for part in parts)
+
+    def prepare(_base: Snapshot | None) -> Prepared:
+        return Prepared(tuple(written(store, parts)), way=way_of(store), counted=rows == 0)
+
+    return prepare
+
+
+def _with_kinds(store: TableStore, source: pa.Table) -> pa.Table:
+    """Return the source with its row kinds as numbers, without the rows that the table's options ignore."""
+    column = kinds_column(store, source.column_names)
+    if column is None:
+        return source
+    kinds = to_kinds(source.column(column), table=store.name, source=f"the column {column!r}")
+    keep = kept(kinds, store.options)
+    source = source.set_column(source.column_names.index(column), column, pa.array(kinds))
+    source = source if keep is None else source.filter(pa.array(keep))
+    if not np.isin(source.column(column).to_numpy(), list(RETRACTS)).any():
+        return source.drop_columns([column])
+    rules = KeyedRules.of(store)
+    if rules.folds or rules.spec.sequence:
+        raise UnsupportedError(
+            f"{store.name}: the data lacks columns and has rows that delete or take back (-D, -U), which this table "
+            "cannot do with a part of a row; give all columns, or delete by mode='delete'",
+            table=store.name,
+            column=column,
+        )
+    return source
+
+
+def _by_sequence(store: TableStore, source: pa.Table) -> pa.Table:
+    """Return the rows of the source so that the newest of each key is the last."""
+    order = sequence_order(store, source.column_names)
+    if not order:
+        return source
+    fields = without_defaults(column.field for column in order)
+    known = align(source.select([field.name for field in fields]), fields, table=store.name)
+    return source.take(pa.array(sorted_rows(known, order).order))
+
+
+def _last_of_keys(plan: MergePlan, source: pa.Table) -> pa.Table:
+    """Return the last row of each key, in the order of the source."""
+    last = plan.matcher(source).last_rows()
+    return source if len(last) == source.num_rows else source.take(pa.array(last))
+
+
+def _check_keys(store: TableStore, source: pa.Table) -> None:
+    """Refuse rows without a key: nobody could say whether they are there."""
+    for name in store.schema.primary_keys:
+        empty = true_rows(source.column(name).is_null())
+        if len(empty):
+            raise InvalidInputError(
+                f"{store.name}: the key column {name!r} is null in {len(empty)} of {source.num_rows} rows; a row "
+                "without a key cannot be found again, give it one or leave it out",
+                table=store.name,
+                column=name,
+            )

@@ -1,0 +1,548 @@
+"""Primary-key tables: rows that were found, and what becomes of them, in; commit messages of row kinds out.
+
+A row is deleted by a row of kind -D with its key and replaced by a whole new row of kind +U; the table's merge engine
+makes the rest of it. So an engine that folds rows refuses what it would fold away, before anything is read, and every
+row that is written is one that wins. Where the changelog is the input, it gets the old rows too.
+
+What is found is what a merge of all files gives, also of files that a batch read leaves out until they are compacted:
+whoever changes a row changes its newest version. Rows that wait for a bucket cannot be merged, so they get one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.compact.postpone import distribute
+from lakewright.errors import InvalidInputError, UnsupportedError, counted
+from lakewright.lsm.functions.aggregation import Aggregation
+from lakewright.lsm.functions.column_functions import LAST, REPEATABLE, ColumnFunction
+from lakewright.lsm.functions.partial_update import PartialUpdate
+from lakewright.lsm.images import Flags
+from lakewright.lsm.keys import KeyOrder, sorted_rows
+from lakewright.lsm.merge import MergeSpec
+from lakewright.metadata.store import TableStore
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.scan import scan
+from lakewright.read.splits.plan import deletions_of, plan_splits
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE
+from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataField
+from lakewright.update.find import Located
+from lakewright.update.run import Prepared
+from lakewright.update.values import Assignments, without_defaults
+from lakewright.update.ways import Way
+from lakewright.write.input.align import Aligner
+from lakewright.write.writer import WriteJob
+
+_MERGE_ON_READ = {CoreOptions.DELETION_VECTORS_MERGE_ON_READ.key(): "true"}
+_REPLACE = "write the rows again with mode='overwrite'"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRules:
+    """What the merge engine of a primary-key table can express, and which columns it needs for that.
+
+    An update replaces values, so that an engine which folds rows refuses it. An upsert (`upserts`) brings rows as a
+    write does: the engine folds what they have, and of two versions the one with the newer `sequence.field` wins.
+    """
+
+    store: TableStore
+    spec: MergeSpec
+    upserts: bool = False
+
+    @classmethod
+    def of(cls, store: TableStore, *, upserts: bool = False) -> KeyedRules:
+        """Read the rules from the schema of a table."""
+        return cls(store, MergeSpec.of_schema(store.schema, table=store.name), upserts)
+
+    @property
+    def _keys(self) -> frozenset[str]:
+        return frozenset((*self.store.schema.primary_keys, *self.store.schema.partition_keys))
+
+    @property
+    def _sequence(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.spec.sequence_fields)
+
+    @property
+    def _partial(self) -> PartialUpdate | None:
+        return self.spec.function if isinstance(self.spec.function, PartialUpdate) else None
+
+    @property
+    def _removing(self) -> frozenset[str]:
+        """The sequence fields of groups whose deletes remove the record."""
+        groups = () if self._partial is None else self._partial.groups
+        return frozenset(name for group in groups if group.removes for name in group.names)
+
+    @property
+    def writes_old_rows(self) -> bool:
+        """Say whether the changelog is what is written, so that it must be told of old rows."""
+        producer = self.store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+        return producer is ChangelogProducer.INPUT and self.spec.engine is MergeEngine.DEDUPLICATE
+
+    @property
+    def writes_whole_rows(self) -> bool:
+        """Say whether an update writes all columns; functions and groups would count what stays a second time."""
+        return self._partial is None or not (self._partial.groups or self._partial.functions)
+
+    @property
+    def kind_field(self) -> str | None:
+        """The column of the table that says the kinds of rows, None where they are told apart from the columns."""
+        return self.store.options.get(CoreOptions.ROWKIND_FIELD)
+
+    def to_delete(self) -> tuple[str, ...]:
+        """Return the columns of a row that must be known to delete it; its sequence fields, or it would win again."""
+        if self.writes_old_rows:
+            return self.store.schema.field_names
+        return self._in_order(self._keys | self._sequence | self._removing)
+
+    @property
+    def folds(self) -> bool:
+        """Say whether the engine computes a row from all rows of a key, so that none of them may be left out."""
+        return self.spec.function is not None
+
+    @property
+    def _functions(self) -> Mapping[str, ColumnFunction]:
+        function = self.spec.function
+        return function.functions if isinstance(function, PartialUpdate | Aggregation) else {}
+
+    def to_keep(self, given: Collection[str]) -> frozenset[str]:
+        """Return the columns that an upsert of others writes again: without them the engine would change them."""
+        schema = self.store.schema
+        known = {*given, *schema.primary_keys, self.kind_field}
+        left = [field for field in schema.fields if field.name not in known]
+        if self.spec.engine is MergeEngine.FIRST_ROW:
+            return frozenset()
+        if not self.folds:
+            return frozenset(field.name for field in left)
+        kept = self._sequence | {*schema.partition_keys}
+        return frozenset(f.name for f in left if f.name in kept or not f.type.nullable or self._takes_null(f, given))
+
+    def _takes_null(self, field: DataField, given: Collection[str]) -> bool:
+        """Say whether a folding engine takes null for a value of a column, in a row that has the given columns."""
+        function = self._functions.get(field.name)
+        if function is not None and function.name != LAST:
+            return False
+        if self._partial is None:
+            return function is not None
+        return any(
+            field.name in group.columns and not {*given}.isdisjoint(group.names) for group in self._partial.groups
+        )
+
+    def needs_lookup(self, given: Collection[str]) -> bool:
+        """Say whether an upsert of some columns must know the rows that are there, to leave their others as they are.
+
+        An engine that folds rows leaves what a row lacks as it is; but a default is only for rows that are new.
+        """
+        if self.to_keep(given):
+            return True
+        left = (field for field in self.store.schema.fields if field.name not in given)
+        return self.folds and any(field.default_value is not None for field in left)
+
+    def to_update(self, assigned: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of a row that must be known to give it new values in some of them."""
+        if self.upserts:
+            return self._in_order(self._keys | self._sequence | self.to_keep(assigned) | {*assigned})
+        if self.writes_whole_rows:
+            return self.store.schema.field_names
+        required = {field.name for field in self.store.schema.fields if not field.type.nullable}
+        return self._in_order(self._keys | self._sequence | required | {*assigned})
+
+    def _in_order(self, names: Collection[str]) -> tuple[str, ...]:
+        return tuple(name for name in self.store.schema.field_names if name in names)
+
+    def check_delete(self) -> None:
+        """Refuse to delete where the table would not, or could not, forget the rows."""
+        options, engine = self.store.options, self.spec.engine
+        if options.get(CoreOptions.IGNORE_DELETE):
+            raise self._refused("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
+        partial, aggregates = self._partial, MergeEngine.AGGREGATION
+        removes = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
+        if partial is not None and not (partial.remove_on_delete or self._removing):
+            raise self._refused("delete", "merge-engine", f"set {removes.key()!r} = 'true', or {_REPLACE}")
+        removes = CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE
+        if engine is aggregates and not options.get(removes):
+            raise self._refused("delete", "merge-engine", f"set {removes.key()!r} = 'true', or {_REPLACE}")
+        if engine is MergeEngine.FIRST_ROW:
+            raise self._refused("delete", "merge-engine", _REPLACE)
+
+    def check_update(self, assigned: Collection[str]) -> None:
+        """Refuse to assign columns that find the row, or that the merge engine computes."""
+        if self.upserts:
+            self._check_upsert(assigned)
+            return
+        telling = {*self._keys, self.kind_field}
+        fixed = tuple(name for name in self.store.schema.field_names if name in telling and name in assigned)
+        if fixed:
+            raise InvalidInputError(
+                f"{self.store.name}: {', '.join(map(repr, fixed))} cannot be assigned: key and partition columns, and "
+                "the one that 'rowkind.field' names, tell which row it is; delete the row and write the new one",
+                table=self.store.name,
+                columns=fixed,
+            )
+        if self.spec.engine in {MergeEngine.AGGREGATION, MergeEngine.FIRST_ROW}:
+            raise self._refused("update", "merge-engine", _REPLACE)
+        for name in assigned:
+            self._check_plain(name)
+
+    def _check_plain(self, name: str) -> None:
+        if self._partial is None:
+            return
+        group = next((g for g in self._partial.groups if name in {*g.names, *g.columns}), None)
+        if group is not None:
+            option = f"fields.{','.join(group.names)}.sequence-group"
+            advice = f"write rows with {name!r} and a newer {group.names[0]!r}, which is how its group is changed"
+            raise self._refused(f"update {name!r} of", option, advice)
+        function = self._partial.functions.get(name)
+        if function is not None and function.name != "last_non_null_value":
+            raise self._refused(f"update {name!r} of", function.option, "write rows that the function folds in")
+
+    def _check_upsert(self, given: Collection[str]) -> None:
+        """Refuse to upsert some columns where the engine cannot leave the others as they are."""
+        for group in () if self._partial is None else self._partial.groups:
+            missing = [name for name in group.names if name not in given]
+            touched = [name for name in (*group.names, *sorted(group.columns)) if name in given]
+            if touched and missing:
+                option = f"fields.{','.join(group.names)}.sequence-group"
+                advice = f"add {missing[0]!r} to the data, which says whether {touched[0]!r} is newer"
+                raise self._refused(f"upsert {touched[0]!r} without {missing[0]!r} into", option, advice)
+        kept = self.to_keep(given)
+        for field in self.store.schema.fields:
+            function = self._functions.get(field.name)
+            if field.name in given or function is None or function.name in REPEATABLE:
+                continue
+            if field.name in kept or field.default_value is not None:
+                advice = f"{function.name!r} would count a value of it once more; add the column to the data"
+                raise self._refused(f"upsert without {field.name!r} into", function.option, advice)
+
+    def _refused(self, verb: str, option: str, advice: str) -> UnsupportedError:
+        value = self.store.schema.options.get(option, "true")
+        return UnsupportedError(
+            f"{self.store.name}: cannot {verb} a table with {option!r} = {value!r}, which would not do it; {advice}",
+            table=self.store.name,
+            option=option,
+        )
+
+    def check_deleted(self, old: pa.Table) -> None:
+        """Refuse rows that a delete would not remove: no sequence field of a removing group is set."""
+        if not self._removing or self._partial is None or self._partial.remove_on_delete:
+            return
+        unset = np.ones(old.num_rows, np.bool_)
+        for name in self._removing:
+            unset &= old.column(name).is_null().to_numpy()
+        if unset.any():
+            option = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP.key()
+            raise self._refused(f"delete rows without {', '.join(sorted(self._removing))} from", option, _REPLACE)
+
+    def check_updated(self, old: pa.Table, values: pa.Table) -> None:
+        """Refuse new values that would not win: a null that means "as it was", or an older sequence field."""
+        if self._partial is not None:
+            for name in values.column_names:
+                lost = pc.and_(pc.is_null(values.column(name)), pc.is_valid(old.column(name)))
+                if pc.any(lost).as_py():
+                    advice = f"'merge-engine' = 'partial-update' keeps the value that is there; {_REPLACE}"
+                    raise UnsupportedError(
+                        f"{self.store.name}: the column {name!r} cannot become null: {advice}",
+                        table=self.store.name,
+                        column=name,
+                        option="merge-engine",
+                    )
+        if self.older(old, values).any():
+            moved = [name for name in values.column_names if name in self._sequence]
+            raise InvalidInputError(
+                f"{self.store.name}: {', '.join(map(repr, moved))} would become older than it is, and of two rows with "
+                "one key the one with the newer 'sequence.field' wins; assign a value that is not older",
+                table=self.store.name,
+                columns=tuple(moved),
+                option="sequence.field",
+            )
+
+    def check_inserted(self, rows: pa.Table) -> None:
+        """Refuse new rows of which several have one key, unless the engine folds them: only one of them would stay."""
+        if self.folds or self.upserts or rows.num_rows <= 1:
+            return
+        fields = [self.store.schema.field(name) for name in self.store.schema.primary_keys]
+        found = KeyOrder(fields).sorted(rows)
+        again = np.flatnonzero(~found.new)
+        if len(again):
+            at = int(found.order[again[0]])
+            key = {field.name: rows.column(field.name)[at].as_py() for field in fields}
+            shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
+            raise InvalidInputError(
+                f"{self.store.name}: several rows with the key {shown} would be inserted, of which one would stay; "
+                "keep one source row for each key, or use upsert. Nothing was changed.",
+                table=self.store.name,
+                key=key,
+            )
+
+    def older(self, old: pa.Table, values: pa.Table) -> Flags:
+        """Return which rows would get older sequence fields than they have, so that what is there would win."""
+        moved = [name for name in values.column_names if name in self._sequence]
+        if not moved or not old.num_rows:
+            return np.zeros(old.num_rows, np.bool_)
+        names = [field.name for field in self.spec.sequence_fields]
+        before = old.select(names)
+        both = pa.concat_tables([before, _with_values(before, values.select(moved))])
+        found = sorted_rows(both, self.spec.sequence)
+        ranks = np.empty(len(both), np.int64)
+        ranks[found.order] = np.cumsum(found.new)
+        return ranks[old.num_rows :] < ranks[: old.num_rows]
+
+
+class RowSink(Protocol):
+    """Who takes rows with their kinds: a writer, or whoever sends them to one."""
+
+    def write(self, data: pa.Table, *, row_kinds: pa.Array | None = None) -> int:
+        """Take rows; without kinds these are told by a column of the table."""
+
+    def delete(self, keys: pa.Table) -> int:
+        """Take the keys of rows to delete; other columns may be missing."""
+
+
+class KeyedRows:
+    """Makes rows with kinds of what becomes of rows, and hands them on; `upserts` is that of `KeyedRules`."""
+
+    def __init__(self, store: TableStore, sink: RowSink, *, upserts: bool = False) -> None:
+        self.rules = KeyedRules.of(store, upserts=upserts)
+        self.counts = {DELETE: 0, UPDATE_AFTER: 0, INSERT: 0}
+        self._sink = sink
+        self._schema = store.schema.arrow_schema
+        self._new_rows = Aligner(store.schema.fields, table=store.name)
+
+    def delete(self, old: pa.Table) -> None:
+        """Delete rows, of which at least the columns that `rules.to_delete` names are known."""
+        self.rules.check_deleted(old)
+        self._sink.delete(old.select(self.rules.to_delete()))
+        self.counts[DELETE] += old.num_rows
+
+    def update(self, old: pa.Table, values: pa.Table) -> None:
+        """Give rows new values in some columns; `old` has at least the columns that `rules.to_update` names.
+
+        Rows of an upsert that are older than what is there change nothing, as in a write.
+        """
+        old = old.select(self.rules.to_update(values.column_names))
+        if not self.rules.upserts:
+            self.rules.check_updated(old, values)
+        elif not self.rules.folds and (older := self.rules.older(old, values)).any():
+            newer = pa.array(~older)
+            old, values = old.filter(newer), values.filter(newer)
+        new = self._whole(_with_values(old, values))
+        if self.rules.writes_old_rows:
+            before = self._whole(old).filter(self._staying(old, new))
+            kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), (before.num_rows, new.num_rows))
+            self._write(pa.concat_tables([before, new]), kinds)
+        else:
+            self._write(new, np.full(new.num_rows, UPDATE_AFTER, np.int8))
+        self.counts[UPDATE_AFTER] += old.num_rows
+
+    def insert(self, rows: pa.Table) -> None:
+        """Add rows whose keys are not there; columns that are left out get their defaults."""
+        self._write(self._new_rows.align(rows), np.full(rows.num_rows, INSERT, np.int8))
+        self.counts[INSERT] += rows.num_rows
+
+    def _staying(self, old: pa.Table, new: pa.Table) -> pa.Array:
+        """Return which rows stay in their partition: the writer itself deletes those that leave one."""
+        stay = np.ones(old.num_rows, np.bool_)
+        for name in self.rules.store.schema.partition_keys:
+            both = (old.column(name), new.column(name))
+            same = pc.or_kleene(pc.equal(*both), pc.and_(pc.is_null(both[0]), pc.is_null(both[1])))
+            stay &= pc.fill_null(same, fill_value=False).to_numpy()
+        return pa.array(stay)
+
+    def _whole(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all columns of the table; those that were left out hold nothing, and stay as they are."""
+        given = rows.column_names
+        columns = [rows.column(f.name) if f.name in given else pa.nulls(rows.num_rows, f.type) for f in self._schema]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _write(self, rows: pa.Table, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
+        field = self.rules.kind_field
+        if field is None:
+            self._sink.write(rows, row_kinds=pa.array(kinds))
+            return
+        at = rows.column_names.index(field)
+        texts = pa.array(KIND_NAMES).take(pa.array(kinds)).cast(rows.schema.field(at).type)
+        self._sink.write(rows.set_column(at, rows.schema.field(at), texts))
+
+
+class KeyedWriter(KeyedRows):
+    """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        job: WriteJob | None = None,
+        task: int = 0,
+        attempt: int = 0,
+        *,
+        upserts: bool = False,
+    ) -> None:
+        """Open the writer of the whole job, or of one attempt at one task of it."""
+        self._mode = store.schema.bucket_mode
+        self._writer = (job or keyed_job(store)).open_writer(task, attempt)
+        super().__init__(store, self._writer, upserts=upserts)
+
+    def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> Prepared:
+        """Finish the files; nobody may have written rows as far as `unchanged` says, or further where keys move."""
+        messages = tuple(self._writer.prepare())
+        deleted, updated, inserted = self.counts.values()
+        scope = as_far_as_needed(unchanged, self._mode)
+        return Prepared(messages, deleted, updated, inserted, Way.KEYED, scope, tuple(reads))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()  # files that were not handed out are removed
+
+
+def as_far_as_needed(unchanged: str, mode: BucketMode) -> str:
+    """Return where nobody may write: a key without a fixed place may be written anywhere."""
+    if mode is BucketMode.KEY_DYNAMIC or unchanged == "table":
+        return "table"
+    return "partition" if mode is BucketMode.POSTPONE else unchanged
+
+
+def _with_values(rows: pa.Table, values: pa.Table) -> pa.Table:
+    """Return rows with some columns replaced."""
+    columns = [values.column(n) if n in values.column_names else rows.column(n) for n in rows.column_names]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChange:
+    """What becomes of the rows that fulfil a condition: one attempt at a verb, which can be sent to workers."""
+
+    store: TableStore
+    job: WriteJob
+    predicate: Predicate
+    assignments: Assignments | None = None  # what the rows get; None: they are deleted
+
+    def apply(self, splits: Sequence[DataSplit], task: int = 0, attempt: int = 0) -> Prepared:
+        """Change the rows of whole buckets."""
+        given = self.assignments
+        with KeyedWriter(self.store, self.job, task, attempt) as writer:
+            names = writer.rules.to_delete() if given is None else writer.rules.to_update(given.names)
+            needed = {*names, *(() if given is None else given.target_columns)}
+            columns = [name for name in self.store.schema.field_names if name in needed]
+            for rows in read_merged(self.store, splits, columns, self.predicate):
+                if given is None:
+                    writer.delete(rows)
+                else:
+                    writer.update(rows, given.evaluate(rows.num_rows, rows))
+            return writer.finish()
+
+
+RunBuckets: TypeAlias = Callable[[KeyedChange, Sequence[DataSplit]], Iterable[Prepared]]  # applies it, on workers
+
+
+def keyed_job(store: TableStore) -> WriteJob:
+    """Return the write of whole rows, and of keys: whoever writes a whole row means the nulls in it."""
+    schema = store.schema
+    plain = store.with_schema(replace(schema, fields=without_defaults(schema.fields)))
+    return WriteJob.new(plain, real_buckets=schema.bucket_mode is BucketMode.POSTPONE)
+
+
+def prepare_delete(
+    store: TableStore, base: Snapshot | None, predicate: Predicate, run: RunBuckets | None = None
+) -> Prepared:
+    """Delete the rows of a snapshot that fulfil a predicate."""
+    return _prepare(KeyedChange(store, keyed_job(store), predicate), base, run)
+
+
+def prepare_update(
+    store: TableStore,
+    base: Snapshot | None,
+    assignments: Assignments,
+    predicate: Predicate,
+    run: RunBuckets | None = None,
+) -> Prepared:
+    """Give the rows of a snapshot that fulfil a predicate new values in some columns."""
+    return _prepare(KeyedChange(store, keyed_job(store), predicate, assignments), base, run)
+
+
+def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None) -> Prepared:
+    """Change rows of a snapshot, here or as an engine runs it; a task of it has the whole of a bucket."""
+    base = settled(change.store, base)
+    splits = () if base is None else splits_of(change.store, base, change.predicate)
+    if not splits:
+        return Prepared(way=Way.KEYED)
+    if run is None:
+        return change.apply(splits)
+    made = list(run(change, splits))
+    return Prepared(
+        tuple(message for one in made for message in one.messages),
+        sum(one.deleted for one in made),
+        sum(one.updated for one in made),
+        way=Way.KEYED,
+        unchanged=as_far_as_needed("bucket", change.store.schema.bucket_mode),
+    )
+
+
+def rows_of(
+    store: TableStore, base: Snapshot, columns: Sequence[str], predicate: Predicate = TRUE
+) -> Iterator[pa.Table]:
+    """Yield the merged rows of a snapshot that fulfil a predicate, level 0 included even where reads leave it out."""
+    yield from read_merged(store, splits_of(store, base, predicate), columns, predicate)
+
+
+def splits_of(store: TableStore, base: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:
+    """Return the splits of a snapshot that may hold rows which fulfil a predicate, with all files of level 0."""
+    merging = _merging_all(store)
+    entries = scan(merging, base, predicate).entries
+    index = [] if base.index_manifest is None else store.manifests.read_index(base.index_manifest)
+    return plan_splits(merging, base.id, entries, deletions_of(merging, index))
+
+
+def read_merged(
+    store: TableStore, splits: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate = TRUE
+) -> Iterator[pa.Table]:
+    """Yield the merged rows of such splits, which come in the same order whatever the columns are."""
+    read = ReadBuilder(_merging_all(store)).with_filter(predicate).with_projection(list(columns)).new_read()
+    for batch in read.to_arrow_batch_reader(splits):
+        if batch.num_rows:
+            yield pa.Table.from_batches([batch])
+
+
+def locate_merged(
+    store: TableStore, part: DataSplit, columns: Sequence[str], predicate: Predicate = TRUE
+) -> Iterator[Located]:
+    """Yield the merged rows of a split that fulfil a predicate; their positions are numbers in that order."""
+    at = 0
+    for rows in read_merged(store, [part], columns, predicate):
+        for batch in rows.to_batches():
+            yield Located(part, np.arange(at, at + batch.num_rows), batch)
+            at += batch.num_rows
+
+
+def _merging_all(store: TableStore) -> TableStore:
+    """Return the table as one whose reads merge all levels."""
+    return store.with_schema(store.schema.with_options(_MERGE_ON_READ)) if store.options.hides_level_0() else store
+
+
+def settled(store: TableStore, base: Snapshot | None) -> Snapshot | None:
+    """Return a snapshot in which no rows wait for a bucket: the given one, or a newer one in which they got theirs."""
+    if base is None or store.schema.bucket_mode is not BucketMode.POSTPONE:
+        return base
+    waiting = store.manifests.live(base, keep=lambda _partition, bucket, _total, _level: bucket == POSTPONE)
+    if not waiting:
+        return base
+    if store.options.get(CoreOptions.WRITE_ONLY):
+        raise UnsupportedError(
+            f"{store.name}: rows wait for a bucket in {counted(len(waiting), 'file')}, where no read finds "
+            "them, and the table is 'write-only' = 'true'; compact it first, with "
+            "table.copy({'write-only': 'false'}).compact()",
+            table=store.name,
+            option="write-only",
+        )
+    distribute(store)
+    return store.snapshots.latest()

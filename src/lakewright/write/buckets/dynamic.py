@@ -1,0 +1,250 @@
+"""The router of dynamic buckets: rows in, groups and index files out.
+
+Where a key is, is written in index files: for each bucket the hashes of its keys. A partition's files are read when
+its first row arrives, and a bucket that got new keys gets a new file with all of its hashes when the writer prepares.
+Two writers that build upon the same files could put one key into two buckets, so every message names the files that
+its writer built upon, and the committer refuses it if others are there by then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError
+from lakewright.formats.hash_index import Hashes, decode_hashes, encode_hashes
+from lakewright.metadata.store import TableStore
+from lakewright.spec.buckets import row_hashes
+from lakewright.spec.datafile import HASH, IndexFile
+from lakewright.spec.manifest import IndexEntry
+from lakewright.spec.options import CoreOptions
+from lakewright.storage.layout import check_file_name
+from lakewright.write.buckets.assign import Assigner, BucketLimits, Buckets, KeyHashes
+from lakewright.write.buckets.routing import (
+    Group,
+    IndexChange,
+    Routing,
+    number_partitions,
+    place_rows,
+    refuse_chosen_bucket,
+    run_bounds,
+    stable_order,
+)
+from lakewright.write.task import Place, WriteTask
+
+_THREADS = 8  # index files are small, so what counts is the time until the store answers
+
+Names = tuple[str, ...]  # of the index files of a partition, sorted
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What a writer knows of one partition."""
+
+    keys: KeyHashes
+    files: dict[int, str]  # the index file of each bucket, once everything prepared so far is committed
+    earlier: set[Names] = field(default_factory=set)  # the files before what was prepared and may not be committed yet
+    base: Names | None = None  # the files that the rows since the last prepare build upon; None: nothing, an overwrite
+
+    @property
+    def names(self) -> Names:
+        return tuple(sorted(self.files.values()))
+
+    def still_knows(self, there: Names) -> bool:
+        """Say whether the files that are there are this writer's last word, or what it was before its own commits."""
+        if there == self.names:
+            self.earlier.clear()
+            return True
+        return there in self.earlier
+
+
+class DynamicRouter:
+    """Puts each key into the bucket it has, and new keys where there is room."""
+
+    def __init__(self, task: WriteTask, assigner: Assigner | None = None) -> None:
+        store = task.store
+        self._task = task
+        self._store = store
+        self._assigner = assigner or Assigner()
+        self._limits = BucketLimits.of_options(store.options, self._assigner)
+        self._routing = Routing(store.name, store.schema.partition_fields)
+        self._key = store.schema.trimmed_primary_key_fields
+        self._counter = itertools.count()
+        self._index: HashFiles | None = None  # of the newest snapshot when the first row since `finish` arrived
+        self._partitions: dict[bytes, _Partition] = {}
+        self._touched: dict[bytes, set[int]] = {}  # buckets that got rows since `finish`
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
+        """Return the rows grouped by partition and bucket."""
+        refuse_chosen_bucket(self._store.name, bucket)
+        partitions = number_partitions(rows, self._routing)
+        hashes = row_hashes([rows.column(key.name) for key in self._key], [key.type for key in self._key])
+        groups = place_rows(rows, self._routing, partitions, self._buckets(*partitions, hashes))
+        for group in groups:
+            self._touched[group.partition].add(group.bucket)
+        return groups
+
+    def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - no partition has a fixed number
+        """Return None: buckets are added as keys come."""
+        return None
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Write the index files of buckets that got new keys, and say what they build upon."""
+        grown = {
+            (partition, bucket): hashes
+            for partition in self._touched
+            for bucket, hashes in self._partitions[partition].keys.grown().items()
+        }
+        files = write_hash_files(self._store, f"index-{self._task.stem}", self._counter, grown)
+        changes: dict[Place, IndexChange] = {}
+        for partition, buckets in self._touched.items():
+            state = self._partitions[partition]
+            state.earlier.add(state.names)
+            for bucket in buckets:
+                file = files.get((partition, bucket))
+                changes[partition, bucket] = IndexChange(() if file is None else (file,), state.base)
+                if file is not None:
+                    state.files[bucket] = file.file_name
+            state.keys.settle()
+        self._touched = {}
+        self._index = None
+        if self._assigner.count > 1:
+            self._partitions = {}  # what the other assigners add is known once it is committed
+        return changes
+
+    def _buckets(self, numbers: np.ndarray, partitions: Sequence[bytes], hashes: Hashes) -> Buckets:
+        """Return the bucket of each row."""
+        if len(partitions) == 1:
+            return self._partition(partitions[0]).keys.assign(hashes)
+        out = np.empty(len(hashes), np.int32)
+        if len(hashes):
+            order = stable_order(numbers)
+            bounds = run_bounds(numbers[order])
+            for rows in np.split(order, bounds[1:-1]):
+                partition = self._partition(partitions[int(numbers[rows[0]])])
+                out[rows] = partition.keys.assign(hashes[rows])
+        return out
+
+    def _partition(self, partition: bytes) -> _Partition:
+        """Return what is known of a partition, which is looked at again when the first row since `finish` arrives."""
+        state = self._partitions.get(partition)
+        if state is not None and partition in self._touched:
+            return state
+        if self._index is None:
+            self._index = HashFiles([], self._store, None) if self._task.overwrite else HashFiles.newest(self._store)
+        entries = self._index.of_partition(partition)
+        there = tuple(sorted(entry.file.file_name for entry in entries))
+        if state is None or not (self._task.overwrite or state.still_knows(there)):
+            known = self._index.read(entries)
+            state = _Partition(KeyHashes(known, self._limits), {e.bucket: e.file.file_name for e in entries})
+            self._partitions[partition] = state
+        state.base = None if self._task.overwrite else state.names
+        self._touched[partition] = set()
+        return state
+
+
+class HashFiles:
+    """The index files of dynamic buckets of one snapshot."""
+
+    def __init__(self, entries: Iterable[IndexEntry], store: TableStore, snapshot_id: int | None) -> None:
+        self._store = store
+        self._snapshot_id = snapshot_id
+        self._entries: dict[bytes, dict[int, IndexEntry]] = {}
+        for entry in entries:
+            buckets = self._entries.setdefault(entry.partition, {})
+            if buckets.setdefault(entry.bucket, entry) is not entry:
+                raise CorruptTableError(
+                    f"table {store.name}: snapshot {snapshot_id} has two index files of key hashes for bucket "
+                    f"{entry.bucket}; overwrite its partition",
+                    table=store.name,
+                    files=(buckets[entry.bucket].file.file_name, entry.file.file_name),
+                )
+
+    @classmethod
+    def newest(cls, store: TableStore) -> HashFiles:
+        """Return those of the newest snapshot."""
+        snapshot = store.snapshots.latest()
+        if snapshot is None or snapshot.index_manifest is None:
+            return cls([], store, None)
+        entries = store.manifests.read_index(snapshot.index_manifest)
+        return cls((e for e in entries if e.file.index_type == HASH), store, snapshot.id)
+
+    def of_partition(self, partition: bytes) -> list[IndexEntry]:
+        """Return the entries of a partition."""
+        return list(self._entries.get(partition, {}).values())
+
+    def read(self, entries: Sequence[IndexEntry]) -> dict[int, Hashes]:
+        """Return the hashes of each bucket."""
+        threads = _threads(self._store, len(entries))
+        if threads <= 1:
+            return {entry.bucket: self._read(entry) for entry in entries}
+        with ThreadPoolExecutor(threads) as pool:
+            return dict(zip((e.bucket for e in entries), pool.map(self._read, entries), strict=True))
+
+    def _read(self, entry: IndexEntry) -> Hashes:
+        store = self._store
+        path = hash_file_path(store, (entry.partition, entry.bucket), entry.file)
+        try:
+            return decode_hashes(store.storage.read(path), entry.file, path=path)
+        except FileNotFoundError as error:
+            gone = not store.storage.exists(store.layout.snapshot_file(self._snapshot_id or 0))
+            if gone:
+                raise NotFoundError(
+                    f"table {store.name}: snapshot {self._snapshot_id} has expired and {path} with it; write again",
+                    table=store.name,
+                    path=path,
+                    snapshot_id=self._snapshot_id,
+                ) from error
+            raise CorruptTableError(
+                f"table {store.name}: {path} is missing, though the table names it; restore it from a copy",
+                table=store.name,
+                path=path,
+            ) from error
+
+
+def _threads(store: TableStore, files: int) -> int:
+    """Return how many files to work on at once; a writer with one thread does everything in a fixed order."""
+    return min(_THREADS if store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS) > 1 else 1, files)
+
+
+def hash_file_path(store: TableStore, place: Place, file: IndexFile) -> str:
+    """Return where an index file of a bucket is."""
+    partition, bucket = place
+    return store.layout.index_file(file, store.layout.bucket_directory(store.partition_directory(partition), bucket))
+
+
+def write_hash_files(
+    store: TableStore, stem: str, numbers: Iterable[int], hashes: Mapping[Place, Hashes]
+) -> dict[Place, IndexFile]:
+    """Write one index file per bucket; if one fails, none stays."""
+    files = {
+        place: IndexFile(HASH, check_file_name(f"{stem}-{number}"), 4 * len(values), len(values))
+        for (place, values), number in zip(hashes.items(), numbers, strict=False)
+    }
+    if not files:
+        return {}
+
+    foreign: set[Place] = set()
+
+    def write(place: Place) -> None:
+        path = hash_file_path(store, place, files[place])
+        if not store.storage.create(path, encode_hashes(hashes[place])):
+            foreign.add(place)
+            raise AlreadyExistsError(f"table {store.name}: {path} is there already; write again", path=path)
+
+    try:
+        with ThreadPoolExecutor(_threads(store, len(files))) as pool:
+            list(pool.map(write, files))
+    except BaseException:
+        for place in files.keys() - foreign:
+            # What cannot be removed is an orphan, which the removal of orphans finds.
+            with suppress(OSError):
+                store.storage.delete(hash_file_path(store, place, files[place]))
+        raise
+    return files

@@ -1,0 +1,101 @@
+"""Keys that may live in any partition: a batch of rows in, where each of them goes out. Pure computation.
+
+Rows of one key are looked at in the order in which they arrived. The first of them finds the key where the table has
+it, each later one where the row before left it. What happens to a row whose key lives in another partition depends on
+the merge engine (`Moving`). One pass over whole arrays decides for all rows, however often a key occurs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
+
+Longs: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+NOWHERE = -1
+
+
+class Moving(Enum):
+    """What becomes of a row whose key lives in another partition."""
+
+    MOVE = "the old row is deleted, the new one goes to its own partition"
+    STAY = "the new row goes to the partition of the old one"
+    DROP = "the new row is dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Rows sorted by key, those of one key in order of arrival."""
+
+    new: Flags  # where a new key begins
+    kinds: npt.NDArray[np.int8]
+    partitions: Longs  # that the row itself names, by number
+    homes: Longs  # where the table has the key of the row: the number of a partition, or NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What to do with each row."""
+
+    settles: Flags  # the row's key gets a bucket in the row's own partition
+    source: Longs  # which row's settling decides where the row goes; NOWHERE: it goes where the table has the key
+    leaves_old: Flags  # the key is to be deleted from where the row before left it
+    removes: Flags  # the row takes its key out of the table
+    dropped: Flags
+    ends: Longs  # the last row of each key
+    gone: Flags  # of each key, whether the table is without it in the end
+
+
+def plan_moves(rows: Arrivals, moving: Moving, *, deletes_remove: bool) -> Moves:
+    """Decide for sorted rows; `deletes_remove` says whether a delete (-D) takes the key out of the table."""
+    count = len(rows.new)
+    positions = np.arange(count, dtype=np.int64)
+    first = _filled(np.where(rows.new, positions, NOWHERE))  # the first row of each row's key
+    adds = (rows.kinds == INSERT) | (rows.kinds == UPDATE_AFTER)
+    removes = (rows.kinds == DELETE) & deletes_remove
+    # What is taken from a key that nobody knows counts for rows to come: from then on the key is where it was taken.
+    lasts = np.ones_like(adds) if moving is Moving.STAY and not deletes_remove else adds
+    # The last row before this one, of the same key, after which we know for certain whether the key is there.
+    event = _before(np.where(lasts | removes, positions, NOWHERE), first)
+    seen = event != NOWHERE
+    there = np.where(seen, lasts[event], rows.homes != NOWHERE)
+    if moving is Moving.MOVE:
+        lives_in = np.where(seen, rows.partitions[event], rows.homes)
+        settles = adds & ~(there & (lives_in == rows.partitions))
+    else:
+        settles = adds & ~there
+    # A retract of a key that nobody knows has to go somewhere.
+    settles |= rows.new & ~adds & (rows.homes == NOWHERE)
+    source = _since(np.where(settles, positions, NOWHERE), first)
+    dropped = np.zeros(count, np.bool_)
+    if moving is Moving.DROP:
+        home = np.where(source == NOWHERE, rows.homes, rows.partitions[source])
+        dropped = adds & there & (home != rows.partitions)
+    ends = np.flatnonzero(np.append(rows.new[1:], [True] * min(1, count)))
+    last = _since(np.where(lasts | removes, positions, NOWHERE), first)[ends]
+    gone = np.where(last == NOWHERE, rows.homes[ends] == NOWHERE, removes[last])
+    return Moves(settles, source, settles & adds & there, removes & there, dropped, ends, gone)
+
+
+def _filled(positions: Longs) -> Longs:
+    """Return of each row the last position up to it."""
+    return np.maximum.accumulate(positions) if len(positions) else positions
+
+
+def _since(positions: Longs, first: Longs) -> Longs:
+    """Return of each row the last position up to it that is not before the first row of its key."""
+    filled = _filled(positions)
+    return np.where(filled >= first, filled, NOWHERE)
+
+
+def _before(positions: Longs, first: Longs) -> Longs:
+    """Return of each row the last position before it that is not before the first row of its key."""
+    filled = np.append([NOWHERE], _filled(positions)[:-1]) if len(positions) else positions
+    return np.where(filled >= first, filled, NOWHERE)

@@ -1,0 +1,130 @@
+"""Tables that postpone their buckets: rows in, files of rows that wait for a bucket out; or files of real buckets.
+
+Rows that wait lie in the bucket -2 of their partition as they arrived, neither sorted nor merged, with their kinds, and
+no batch read sees them; a later job distributes them. It takes the files of one writer in order, and tells writers by
+the names of their files:
+
+    <prefix>-u-<user>-s-<writer number>-w-<anything that makes the name unique>
+
+A batch write may also go straight to real buckets. Then each partition has the number of buckets it was begun with.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.datafiles.rolling import FilePlan
+from lakewright.errors import UnsupportedError
+from lakewright.formats.avro.container import Codec
+from lakewright.formats.avro.files import avro_schema
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.table_schema import POSTPONE
+from lakewright.spec.stats import FULL, NONE
+from lakewright.write.buckets.routing import Group, IndexChange, Routing, number_partitions, route
+from lakewright.write.restore import LiveBuckets
+from lakewright.write.task import Place, WriteTask
+
+_UNNUMBERED = -1  # rows get their sequence numbers when they are distributed
+_USER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def postpone_plan(task: WriteTask) -> FilePlan:
+    """Return the plan of files whose rows wait for their bucket: Avro, which is quick to append to, if it can be."""
+    schema = task.store.schema
+    options = schema.core_options
+    writer = f"-u-{_user(task.write_id)}-s-{task.number}-w-"
+    changed = {CoreOptions.DATA_FILE_PREFIX.key(): options.get(CoreOptions.DATA_FILE_PREFIX) + writer}
+    plan = FilePlan.keyed(schema.with_options(changed), level=0)
+    if _fits_avro(plan):
+        changed[CoreOptions.FILE_FORMAT_PER_LEVEL.key()] = "0:avro"
+        plan = FilePlan.keyed(schema.with_options(changed), level=0)
+    columns = plan.columns and replace(plan.columns, modes=(NONE,) * len(schema.fields))
+    stats = tuple(FULL if field == SEQUENCE_NUMBER else NONE for field in plan.fields)
+    return replace(plan, columns=columns, options=replace(plan.options, stats=stats))
+
+
+def _user(write_id: str) -> str:
+    """Return the name of a write as part of a file name that others take apart."""
+    return write_id if _USER.fullmatch(write_id) else str(uuid.uuid5(uuid.NAMESPACE_OID, write_id))
+
+
+def _fits_avro(plan: FilePlan) -> bool:
+    try:
+        avro_schema(plan.fields)
+        Codec.of(plan.options.compression)
+    except UnsupportedError:
+        return False
+    return True
+
+
+class PostponeRouter:
+    """Puts all rows of a partition into the bucket of rows that wait."""
+
+    def __init__(self, task: WriteTask) -> None:
+        self._routing = Routing(task.store.name, task.store.schema.partition_fields)
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:  # noqa: ARG002 - there is one only
+        """Return the rows grouped by partition."""
+        numbers = pa.array(np.full(rows.num_rows, _UNNUMBERED, np.int64))
+        return route(rows.add_column(0, SEQUENCE_NUMBER.name, numbers), self._routing, bucket=POSTPONE)
+
+    def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - no partition has any
+        """Return what stands for buckets that are not decided yet."""
+        return POSTPONE
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Return nothing."""
+        return {}
+
+
+class RealBucketsRouter:
+    """Puts rows into the real buckets that a partition has, or begins with."""
+
+    def __init__(self, task: WriteTask) -> None:
+        store = task.store
+        options = store.options
+        self._live = LiveBuckets(store, None)
+        self._default = options.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
+        self._bucket_bytes = max(1, options.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
+        self._counts: dict[bytes, int] = {}
+        self._routing = Routing(
+            store.name,
+            store.schema.partition_fields,
+            store.schema.bucket_fields,
+            1,
+            "default",  # as rows that waited are distributed, whatever 'bucket-function.type' says
+        )
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
+        """Return the rows grouped by partition and bucket."""
+        numbers, partitions = number_partitions(rows, self._routing)
+        self._live.look_up([p for p in partitions if p not in self._counts])
+        sizes = np.bincount(numbers, minlength=len(partitions)) * (rows.nbytes / max(1, rows.num_rows))
+        for partition, size in zip(partitions, sizes.tolist(), strict=True):
+            if partition not in self._counts:
+                self._counts[partition] = self._live.total(partition) or self._first_count(size)
+        counts = np.array([self._counts[p] for p in partitions], np.int64)
+        groups: list[Group] = []
+        for count in np.unique(counts).tolist():
+            some = rows if bool((counts == count).all()) else rows.filter(pa.array(counts[numbers] == count))
+            groups += route(some, replace(self._routing, buckets=count), bucket=bucket)
+        return groups
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """Return the number of buckets of a partition."""
+        return self._counts.get(partition)
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Return nothing: where a row is follows from the row."""
+        return {}
+
+    def _first_count(self, size: float) -> int:
+        """Return how many buckets a new partition gets, whose first rows have so many bytes."""
+        return max(1, self._default or int(-(-size // self._bucket_bytes)))

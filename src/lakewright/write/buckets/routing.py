@@ -1,0 +1,297 @@
+"""Aligned tables in, contiguous groups of one (partition, bucket) each out.
+
+A `Router` is how the rows of one table find their buckets; each bucket mode has its own. The one of this module takes
+buckets from a hash of some columns, or puts all rows of a partition into one.
+
+Every row lands in exactly one group, and rows keep their order inside a group. All work is on whole columns: partition
+columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers with one `take` brings
+the rows together; partition columns, which then are runs of one value, are filled in. Python code runs per distinct
+partition, never per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.buckets import bucket_ids, bucket_of
+from lakewright.spec.datafile import EMPTY_ROW, IndexFile
+from lakewright.spec.gather import gather
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.schema.table_schema import BucketMode, TableSchema
+from lakewright.spec.types import AtomicType, DataField, DataType, Value
+from lakewright.spec.values import from_scalar
+from lakewright.write.task import Place
+
+_CODES_MAX = 2**62  # combined codes beyond this are numbered again before the next column joins
+_RADIX_MAX = 2**16  # numpy sorts 16-bit numbers by radix, in linear time
+_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+
+Codes = npt.NDArray[np.integer]  # int32 as Arrow's dictionaries have them, int64 once columns are combined
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one batch that go to one bucket of one partition."""
+
+    partition: bytes
+    bucket: int
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """What a bucket mode adds to the message of one bucket."""
+
+    new_index_files: tuple[IndexFile, ...] = ()
+    hash_base: tuple[str, ...] | None = None  # the HASH files of the partition that these were built upon, sorted
+
+
+class Router(Protocol):
+    """How the rows of one writer find their buckets. It is fed in the order in which the rows arrived.
+
+    The rows of a table with a primary key come with a first column `_VALUE_KIND`, and the groups have it too. A router
+    may add rows (the delete that takes a key out of its old partition) or drop some, but every group holds its rows in
+    the order in which they count.
+    """
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
+        """Return the rows grouped by partition and bucket; `bucket` overrides the table's own way to find it."""
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """Return the bucket count that the files of a partition are recorded with; None where it is not fixed."""
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Return what the messages must say of what was routed since the last call.
+
+        It is called after all rows of a commit are in files, and everything that it wrote belongs to the caller then;
+        if it raises, it leaves nothing behind. A bucket without rows may be named here: it gets a message of its own.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What decides where rows go: the partition columns, the bucket keys, the bucket function and the bucket count.
+
+    `buckets` is -1 where rows have no bucket of their own: they all go to bucket 0.
+    """
+
+    table: str
+    partition_fields: tuple[DataField, ...]
+    bucket_fields: tuple[DataField, ...] = ()
+    buckets: int = -1
+    function: str = "default"
+    memo: dict[tuple[Value, ...], bytes] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def trivial(self) -> bool:
+        """Say whether every row goes to the one bucket of the one partition."""
+        return not self.partition_fields and self.buckets <= 1
+
+
+class HashRouter:
+    """The router of fixed buckets, and of append tables without buckets, where every row goes to bucket 0."""
+
+    def __init__(self, schema: TableSchema, *, table: str) -> None:
+        options = schema.core_options
+        fixed = schema.bucket_mode is BucketMode.HASH_FIXED
+        self._routing = Routing(
+            table,
+            schema.partition_fields,
+            schema.bucket_fields if fixed else (),
+            options.bucket(),
+            options.get(CoreOptions.BUCKET_FUNCTION_TYPE),
+        )
+        self._buckets = options.bucket() if fixed else None
+
+    def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
+        """Return the rows grouped by partition and bucket."""
+        return route(rows, self._routing, bucket=bucket)
+
+    def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - all partitions have as many
+        """Return the bucket count of the table."""
+        return self._buckets
+
+    def finish(self) -> Mapping[Place, IndexChange]:
+        """Return nothing: where a row is follows from the row."""
+        return {}
+
+
+def refuse_chosen_bucket(table: str, bucket: int | None) -> None:
+    """Raise where somebody chose a bucket of a table whose buckets are dynamic."""
+    if bucket is not None:
+        raise InvalidInputError(
+            f"table {table}: its buckets are dynamic, so nobody may choose bucket {bucket} for a row; write without "
+            "naming a bucket",
+            table=table,
+            bucket=bucket,
+        )
+
+
+def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> list[Group]:
+    """Return the rows of an aligned table grouped by partition and bucket; `bucket` overrides the bucket function.
+
+    The partition columns hold no NaN (see `write.input.intake`).
+    """
+    if table.num_rows == 0:
+        return []
+    if routing.trivial:
+        return [Group(EMPTY_ROW, 0 if bucket is None else bucket, table)]
+    codes = _partition_codes(table, routing)
+    buckets = None
+    if routing.buckets > 1 and bucket is None:
+        buckets = _buckets(table, routing)
+        codes = _dense_if_over(codes, _CODES_MAX // routing.buckets) * routing.buckets + buckets
+    grouped, order, bounds = _contiguous(table, codes, routing)
+    starts = bounds[:-1]
+    partitions = _partition_rows(grouped, starts, routing)
+    of_bucket = [bucket or 0] * len(starts)
+    if buckets is not None:
+        of_bucket = buckets[starts if order is None else order[starts]].tolist()
+    return _groups(grouped, bounds, partitions, of_bucket)
+
+
+def number_partitions(table: pa.Table, routing: Routing) -> tuple[Codes, list[bytes]]:
+    """Return the number of each row's partition, counted from 0 as they first appear, and the partitions themselves."""
+    if not routing.partition_fields or table.num_rows == 0:
+        return np.zeros(table.num_rows, dtype=np.int32), [EMPTY_ROW] if table.num_rows else []
+    encoded = pa.array(_partition_codes(table, routing)).dictionary_encode()
+    numbers: Codes = encoded.indices.to_numpy(zero_copy_only=False)
+    firsts = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    firsts[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of equal numbers the one written last stays
+    return numbers, _partition_rows(table, firsts, routing)
+
+
+def place_rows(table: pa.Table, routing: Routing, partitions: tuple[Codes, list[bytes]], buckets: Codes) -> list[Group]:
+    """Return rows grouped by partition and bucket, both known for every row, as by `number_partitions`."""
+    if table.num_rows == 0:
+        return []
+    numbers, rows = partitions
+    width = int(buckets.max()) + 1
+    grouped, order, bounds = _contiguous(table, numbers.astype(np.int64) * width + buckets, routing)
+    firsts = bounds[:-1] if order is None else order[bounds[:-1]]
+    return _groups(grouped, bounds, [rows[n] for n in numbers[firsts].tolist()], buckets[firsts].tolist())
+
+
+def stable_order(codes: Codes) -> Codes:
+    """Return an order that brings equal codes together and keeps the order among them; few codes sort by radix."""
+    low, high = int(codes.min()), int(codes.max())
+    if high - low < _RADIX_MAX:
+        return np.argsort((codes - low).astype(np.uint16), kind="stable")
+    dense = pa.array(codes).dictionary_encode()
+    if len(dense.dictionary) <= _RADIX_MAX:
+        return np.argsort(dense.indices.to_numpy(zero_copy_only=False).astype(np.uint16), kind="stable")
+    return np.argsort(codes, kind="stable")
+
+
+def run_bounds(codes: Codes) -> Codes:
+    """Return where runs of equal codes begin, and the number of codes."""
+    return np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)]))
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+
+def _partition_codes(table: pa.Table, routing: Routing) -> Codes:
+    """Return a number for the partition of each row: equal partitions have equal numbers."""
+    codes: Codes | None = None
+    for part in routing.partition_fields:
+        encoded = _encode(_whole(table.column(part.name)), part)
+        indices: Codes = encoded.indices.to_numpy(zero_copy_only=False)
+        size = max(1, len(encoded.dictionary))
+        codes = indices if codes is None else _dense_if_over(codes, _CODES_MAX // size) * size + indices
+    return np.zeros(table.num_rows, dtype=np.int32) if codes is None else codes
+
+
+def _dense_if_over(codes: Codes, limit: int) -> Codes:
+    """Return the codes in 64 bits, counted again from 0 where the largest is too large to be multiplied."""
+    if int(codes.max()) < limit:
+        return codes.astype(np.int64, copy=False)
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
+def _encode(array: pa.Array, part: DataField) -> pa.DictionaryArray:
+    """Dictionary-encode one partition column; nulls are a value of their own."""
+    if _is_float(part):
+        # Arrow's hash takes -0.0 and 0.0 for one value; as bits they stay two.
+        array = array.view(_BITS[array.type])
+    return array.dictionary_encode(null_encoding="encode")
+
+
+def _partition_rows(grouped: pa.Table, starts: Codes, routing: Routing) -> list[bytes]:
+    """Return the serialised partition row of the group that begins at each start."""
+    if not routing.partition_fields:
+        return [EMPTY_ROW] * len(starts)
+    first = pa.array(starts)
+    columns = [
+        [from_scalar(scalar, part.type) for scalar in grouped.column(part.name).take(first)]
+        for part in routing.partition_fields
+    ]
+    types = [part.type for part in routing.partition_fields]
+    return [_memoised(values, types, routing) for values in zip(*columns, strict=True)]
+
+
+def _memoised(values: tuple[Value, ...], types: Sequence[DataType], routing: Routing) -> bytes:
+    # 0.0 and -0.0 are equal keys of a dict, so the sign of a zero must be part of the key.
+    key = tuple(repr(value) if isinstance(value, float) else value for value in values)
+    row = routing.memo.get(key)
+    if row is None:
+        row = routing.memo[key] = encode_row(values, types)
+    return row
+
+
+# ---- buckets and groups ----------------------------------------------------------------------------------------------
+
+
+def _buckets(table: pa.Table, routing: Routing) -> Codes:
+    if not routing.bucket_fields:  # all rows have the same key, which is empty
+        bucket = bucket_of((), (), function=routing.function, buckets=routing.buckets)
+        return np.full(table.num_rows, bucket, dtype=np.int64)
+    columns = [_whole(table.column(key.name)) for key in routing.bucket_fields]
+    types = [key.type for key in routing.bucket_fields]
+    return bucket_ids(columns, types, function=routing.function, buckets=routing.buckets).astype(np.int64)
+
+
+def _is_float(part: DataField) -> bool:
+    return isinstance(part.type, AtomicType) and part.type.root in {"FLOAT", "DOUBLE"}
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _groups(grouped: pa.Table, bounds: Codes, partitions: Sequence[bytes], buckets: Sequence[int]) -> list[Group]:
+    cuts = bounds.tolist()
+    return [
+        Group(partition, bucket, grouped.slice(start, end - start))
+        for partition, bucket, start, end in zip(partitions, buckets, cuts[:-1], cuts[1:], strict=True)
+    ]
+
+
+def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Table, Codes | None, Codes]:
+    """Bring equal codes side by side: the table, the order taken (None: as it was), and the bounds of the runs."""
+    if bool((codes[1:] >= codes[:-1]).all()):
+        return table, None, run_bounds(codes)
+    order = stable_order(codes)
+    bounds = run_bounds(codes[order])
+    table = table.combine_chunks()
+    constant = [part.name for part in routing.partition_fields]
+    taken = gather(table.drop_columns(constant), order)
+    ends, firsts = pa.array(bounds[1:], pa.int32()), pa.array(order[bounds[:-1]])
+    columns = [
+        pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, _whole(table.column(name)).take(firsts)))
+        if name in constant
+        else taken.column(name)
+        for name in table.column_names
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema), order, bounds

@@ -1,0 +1,146 @@
+"""Frames of other libraries: recognised by their types, without importing the library, and sent where they belong.
+
+    pandas                     becomes an Arrow table; named levels of the index are columns, others are dropped
+    Spark                      goes to the verbs of `lakewright.spark`, whose workers hold the rows
+    Ray                        goes to the verbs of `lakewright.ray`
+    pandas on Spark            refused: `to_spark()` says what becomes of its index
+
+What always holds: rows that lie with the workers of an engine never come into this process unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, cast
+
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+
+
+class RayDataset(Protocol):
+    """A dataset of Ray, as a type checker without Ray knows it."""
+
+    def to_arrow_refs(self) -> Any:  # noqa: ANN401 - references to blocks, of an optional package
+        """Return references to the blocks as Arrow tables."""
+
+
+def _spark() -> ModuleType:
+    from lakewright import spark  # noqa: PLC0415 - a door
+
+    return spark
+
+
+def _ray() -> ModuleType:
+    from lakewright import ray  # noqa: PLC0415 - a door
+
+    return ray
+
+
+class _Engine(NamedTuple):
+    """An engine whose workers hold the rows of its frames."""
+
+    load: Callable[[], ModuleType]  # its room in this package, loaded when a frame asks for it
+    room: str  # the name of that room
+    title: str
+    frame: str  # what it calls its frames
+    fetch: str  # how a user brings the rows into this process
+
+
+_SPARK = _Engine(_spark, "spark", "Spark", "frame", "df.toArrow()")
+_RAY = _Engine(_ray, "ray", "Ray", "dataset", "pa.concat_tables(ray.get(dataset.to_arrow_refs()))")
+_FRAMES = {("pyspark.sql", "DataFrame"): _SPARK, ("ray.data", "Dataset"): _RAY}  # package and name of a type
+
+
+def engine_verb(data: object, verb: str) -> Callable[..., Any] | None:
+    """Return the verb of the engine whose frame this is; None where the data is in this process.
+
+    A verb that the engine does not have yet is refused.
+    """
+    engine = _engine_of(data)
+    if engine is None:
+        return None
+    found: Callable[..., Any] | None = getattr(engine.load(), verb, None)
+    if found is None:
+        raise UnsupportedError(
+            f"lakewright.{engine.room} has no {verb!r} for a {engine.title} {engine.frame}; bring the rows into this "
+            f"process with {engine.fetch} and give those, or write them with lakewright.{engine.room}.write_table"
+        )
+    return found
+
+
+def in_process(data: object, table: str) -> Any:  # noqa: ANN401 - whatever callers give as data
+    """Return data that can be read in this process: a pandas frame as an Arrow table, frames of engines refused."""
+    engine = _engine_of(data)
+    if engine is not None:
+        raise InvalidInputError(
+            f"table {table}: this is a {engine.title} {engine.frame}, whose rows would all come into this process; "
+            f"write it with lakewright.write_table or with write_{engine.room} of a builder, which use the workers, or "
+            f"fetch the rows yourself with {engine.fetch}",
+            table=table,
+        )
+    if _is_a(data, "polars", "LazyFrame"):
+        return cast("Any", data).collect(engine="streaming")
+    if isinstance(data, dict):
+        return _from_columns(data, table)
+    return from_pandas(data, table) if _is_a(data, "pandas", "DataFrame") else data
+
+
+def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
+    """Return a dict of columns as an Arrow table."""
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"table {table}: the dict cannot become Arrow data, as each key names a column and its value is a list of "
+            f"equal length: {error}",
+            table=table,
+        ) from error
+
+
+def from_pandas(frame: Any, table: str) -> pa.Table:  # noqa: ANN401 - a frame of an optional package
+    """Return a pandas frame as an Arrow table, with the named levels of its index as columns."""
+    try:
+        return pa.Table.from_pandas(_index_as_columns(frame, table), preserve_index=False)
+    except InvalidInputError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(f"table {table}: the frame cannot become Arrow data: {error}", table=table) from error
+
+
+def _index_as_columns(frame: Any, table: str) -> Any:  # noqa: ANN401 - a frame of an optional package
+    """Return a frame whose columns are the named levels of its index and its own columns; other levels are dropped."""
+    levels = list(frame.index.names)
+    named = [name for name in levels if name is not None]
+    clashes = [name for at, name in enumerate(named) if name in frame.columns or name in named[:at]]
+    if clashes:
+        raise InvalidInputError(
+            f"table {table}: {clashes[0]!r} names a level of the index and another column or level; rename one, or "
+            "drop the index with reset_index(drop=True)",
+            table=table,
+            column=str(clashes[0]),
+        )
+    nameless = [at for at, name in enumerate(levels) if name is None]
+    if nameless and named:
+        frame = frame.reset_index(level=nameless, drop=True)
+    return frame.reset_index() if named else frame
+
+
+def refuse_pandas_on_spark(data: object) -> None:
+    """Raise InvalidInputError for a frame of pyspark.pandas."""
+    if _is_a(data, "pyspark.pandas", "DataFrame"):
+        raise InvalidInputError(
+            "a frame of pyspark.pandas has an index that Spark frames lack; give frame.to_spark(), or "
+            "frame.to_spark(index_col='id') to keep the index as a column"
+        )
+
+
+def _engine_of(data: object) -> _Engine | None:
+    refuse_pandas_on_spark(data)
+    return next((engine for (package, name), engine in _FRAMES.items() if _is_a(data, package, name)), None)
+
+
+def _is_a(data: object, package: str, name: str) -> bool:
+    """Say whether the type of an object, or one that it derives from, is a type of this name in a package."""
+    return any(base.__name__ == name and f"{base.__module__}.".startswith(f"{package}.") for base in type(data).__mro__)

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venvs/peers
+# The pyarrow that the peers pin has no wheels for Python 3.14.
+PEERS_PYTHON ?= $(PYTHON)
 
 # Every PySpark that we support.
 SPARKS := 4.1 4.2 4.3
@@ -114,7 +116,7 @@ $(VENV)/.made: pyproject.toml
 
 # The peers pin an old pyarrow, so they live apart.
 $(PEERS)/.made: tests/interop/requirements-peers.txt
-	$(PYTHON) -m venv $(PEERS)
+	$(PEERS_PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
 	$(PEERS)/bin/python -m pip install --quiet --requirement tests/interop/requirements-peers.txt
 	touch $@

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -36,14 +34,22 @@ def test_the_command_line_says_the_version(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"lakewright {lakewright.__version__}\n"
 
 
-def test_python_runs_the_package_as_the_command_line() -> None:
-    done = subprocess.run([sys.executable, "-m", "lakewright", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"lakewright {lakewright.__version__}\n"
-
-
-def test_the_classifiers_begin_with_the_oldest_python() -> None:
+def test_the_pythons_that_we_support_are_those_that_are_tested() -> None:
     listed = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
     assert PROJECT["project"]["requires-python"] == f">={listed[0]}"
+    tested = re.search(r"python: \[(.*)\]", (ROOT / ".github/workflows/test.yml").read_text())
+    assert tested is not None
+    assert re.findall(r'"(.*?)"', tested[1]) == listed
+
+
+def test_commands_that_the_project_files_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    nightly = re.search(r"target: \[(.*)\]", (ROOT / ".github/workflows/nightly.yml").read_text())
+    assert nightly is not None
+    pages = (ROOT / "CONTRIBUTING.md").read_text() + (ROOT / ".pre-commit-config.yaml").read_text()
+    named = set(re.findall(r"`make ([a-z0-9-]+)`", pages)) | set(nightly[1].split(", "))
+    assert {"test", "release", "soak"} <= named
+    assert {target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
 
 
 def test_change_notes_are_numbered_once_and_name_their_kind() -> None:

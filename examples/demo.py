@@ -79,7 +79,7 @@ def ingest(spark: SparkSession, catalog: lw.FileSystemCatalog, data: pa.Table, d
     with step(f"made {ROWS:,} orders in {FILES - 1} parquet files and a csv file"):
         files = make_files(data, directory)
     with step("ingested them into sales.orders, with a primary key, 8 partitions, 2 buckets in each") as more:
-        result = lws.pipeline(
+        result = lws.ingest(
             spark,
             files,
             "sales.orders",

@@ -61,7 +61,7 @@ DOORS = {
     ("write.input.frames", "ray"),
     ("table.write_builder", "spark.write.frame"),
     ("table.write_builder", "ray.write"),
-    ("cli.ingest", "spark.ingest.run"),
+    ("cli.ingest", "spark.ingestion.run"),
     ("cli.ingest", "spark.jobs.launch"),
 }
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -15,10 +16,11 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 import lakewright as lw
+import lakewright.spark
 from lakewright.ingestion.columns import Change, Wish, fit
 from lakewright.ingestion.plan import IngestResult
 from lakewright.ingestion.sources import find_sources
-from lakewright.spark import pipeline
+from lakewright.spark import ingest
 
 FIELDS = [
     lw.DataField(0, "id", lw.AtomicType("BIGINT", nullable=False)),
@@ -35,12 +37,18 @@ class Load(Protocol):
         """Take sources into a table."""
 
 
+def test_no_public_name_is_also_a_module() -> None:
+    """`from lakewright.spark import ingest` gives the function, whatever was imported before."""
+    modules = {module.name for module in pkgutil.iter_modules(lakewright.spark.__path__)}
+    assert not modules & set(lakewright.spark.__all__)
+
+
 @pytest.fixture(params=["local", "spark"])
 def load(request: pytest.FixtureRequest) -> Load:
     """Ingest with each engine: they must not differ."""
     if request.param == "local":
         return lw.ingest  # type: ignore[return-value]
-    return partial(pipeline, request.getfixturevalue("spark"))
+    return partial(ingest, request.getfixturevalue("spark"))
 
 
 @pytest.fixture
@@ -290,9 +298,9 @@ def test_sources_may_have_other_types_where_every_value_fits(
 ) -> None:
     catalog.create_table("d.n", lw.Schema([lw.DataField(0, "n", lw.AtomicType("DOUBLE"))]))
     frames = [spark.createDataFrame([(1,)], "n int"), spark.createDataFrame([(1.5,)], "n double")]
-    assert pipeline(spark, frames, catalog.get_table("d.n")).rows == 2
+    assert ingest(spark, frames, catalog.get_table("d.n")).rows == 2
     with pytest.raises(lw.InvalidInputError, match="the sources disagree about the column 'n'"):
-        pipeline(spark, frames, "d.new", catalog=catalog, create=True)
+        ingest(spark, frames, "d.new", catalog=catalog, create=True)
 
 
 def test_parquet_files_with_other_columns_hide_nothing(load: Load, orders: lw.FileStoreTable, tmp_path: Path) -> None:
@@ -394,19 +402,19 @@ def test_a_table_that_cannot_be_is_refused(
 ) -> None:
     frame = spark.createDataFrame([(1,)], "id int")
     with pytest.raises(lw.LakewrightError, match=message):
-        pipeline(spark, frame, "d.new", catalog=catalog, create=True, **more)  # type: ignore[arg-type]
+        ingest(spark, frame, "d.new", catalog=catalog, create=True, **more)  # type: ignore[arg-type]
     assert catalog.list_tables("d") == []
 
 
 def test_a_table_that_is_not_there_is_named(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
     with pytest.raises(lw.NotFoundError, match=r"there is no table d.nix .*create"):
-        pipeline(spark, spark.range(1), "d.nix", catalog=catalog)
+        ingest(spark, spark.range(1), "d.nix", catalog=catalog)
     with pytest.raises(lw.InvalidInputError, match="cannot be made"):
-        pipeline(spark, spark.range(1), f"{catalog.warehouse}/nix", create=True)
+        ingest(spark, spark.range(1), f"{catalog.warehouse}/nix", create=True)
 
 
 def test_a_table_can_be_made_by_its_path(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
-    assert pipeline(spark, spark.range(2), f"{catalog.warehouse}/e.db/t", create=True).rows == 2
+    assert ingest(spark, spark.range(2), f"{catalog.warehouse}/e.db/t", create=True).rows == 2
     assert lw.read_table(catalog.get_table("e.t")).num_rows == 2
 
 
@@ -425,11 +433,11 @@ def test_a_job_is_committed_once_even_when_its_source_is_gone(
 def test_types_that_never_fit_are_refused_before_the_write(
     spark: SparkSession, orders: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakewright.spark.ingest.run.write_table", _never)
+    monkeypatch.setattr("lakewright.spark.ingestion.run.write_table", _never)
     with pytest.raises(lw.InvalidInputError, match="'id' is BIGINT"):
-        pipeline(spark, spark.createDataFrame([("x",)], "id string"), orders)
+        ingest(spark, spark.createDataFrame([("x",)], "id string"), orders)
     with pytest.raises(lw.UnsupportedError, match="has no primary key"):
-        pipeline(spark, spark.range(1), lw.open_table(_append_table(orders)), mode="upsert")
+        ingest(spark, spark.range(1), lw.open_table(_append_table(orders)), mode="upsert")
 
 
 def _append_table(beside: lw.FileStoreTable) -> str:

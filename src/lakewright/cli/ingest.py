@@ -147,7 +147,7 @@ def _ingest_on_spark(
     args: argparse.Namespace, sources: Sequence[Source], wanted: Mapping[str, Any], *, quiet: bool
 ) -> IngestResult:
     try:
-        from lakewright.spark.ingest import run  # noqa: PLC0415 - a door
+        from lakewright.spark.ingestion import run  # noqa: PLC0415 - a door
         from lakewright.spark.jobs import launch  # noqa: PLC0415 - a door
     except ImportError as error:
         raise UnsupportedError(

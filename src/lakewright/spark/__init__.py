@@ -4,7 +4,7 @@ from lakewright.commit.table_commit import WriteResult
 from lakewright.spark.calls import write_table
 from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.datasource.views import attach
-from lakewright.spark.ingest.run import ingest, pipeline
+from lakewright.spark.ingestion.run import ingest
 from lakewright.spark.jobs.session import local_session
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.merge import merge, upsert
@@ -22,7 +22,6 @@ __all__ = [
     "ingest",
     "local_session",
     "merge",
-    "pipeline",
     "read_stream",
     "read_table",
     "update",

@@ -23,7 +23,7 @@ from lakewright.ingestion.rows import BadRows, Conversion
 from lakewright.ingestion.run import Opened, Written, run
 from lakewright.ingestion.sources import FRAME, Given, Source, find_sources
 from lakewright.spark.calls import write_table
-from lakewright.spark.ingest.frames import (
+from lakewright.spark.ingestion.frames import (
     LOAD_SETTINGS,
     SparkOpened,
     bad_rows,
@@ -181,6 +181,3 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
 def _with_frames(source: Given | DataFrame | Sequence[Given | DataFrame]) -> list[Given]:
     several = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
     return [Source("frame", FRAME, frame=one) if isinstance(one, DataFrame) else one for one in several]
-
-
-pipeline = ingest  # the name that this had first

@@ -16,7 +16,7 @@ import pytest
 
 from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, UnsupportedError
 from lakewright.storage import object as object_module
-from lakewright.storage import object_client as bucket_module
+from lakewright.storage import object_client
 from lakewright.storage.object import ObjectStorage
 from lakewright.storage.open import open_storage
 from lakewright.storage.settings import ENDPOINT_VARIABLES, store_settings
@@ -115,7 +115,7 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture
 def scripted(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> ObjectStorage:
-    monkeypatch.setattr(bucket_module, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(object_client, "_PAUSE_SECONDS", 0.0)
     return ObjectStorage("s3://lake", s3_options(server.endpoint))
 
 
@@ -167,7 +167,7 @@ def test_what_stays_in_doubt_is_an_error(
     with pytest.raises(OSError, match=r"snapshot-1") as raised:
         scripted.create("s3://lake/t/snapshot-1", b"mine")
     assert not isinstance(raised.value, FileNotFoundError)
-    assert server.puts == 2 + bucket_module.PUT_ATTEMPTS_MAX
+    assert server.puts == 2 + object_client.PUT_ATTEMPTS_MAX
 
 
 def test_a_loss_is_a_loss_even_with_equal_bytes(scripted: ObjectStorage) -> None:
@@ -273,8 +273,8 @@ def test_a_small_file_is_read_in_one_request(s3_server: S3Server, monkeypatch: p
     name = s3_server.make_bucket()
     storage = ObjectStorage(f"s3://{name}", s3_server.options)
     storage.create(f"s3://{name}/file", bytes(range(200)) * 300)
-    monkeypatch.delattr(bucket_module.Bucket, "get_range")
-    monkeypatch.delattr(bucket_module.Bucket, "head")
+    monkeypatch.delattr(object_client.ObjectClient, "get_range")
+    monkeypatch.delattr(object_client.ObjectClient, "head")
     with storage.open_input(f"s3://{name}/file") as file:
         assert file.read() == bytes(range(200)) * 300
 
@@ -446,7 +446,7 @@ def test_google_and_azure_are_opened_by_their_own_names() -> None:
     storage, location = open_storage("abfss://files@acme.dfs.core.windows.net/lake/t", {"adls.account-key": "a2V5"})
     assert location == "abfss://files@acme.dfs.core.windows.net/lake/t"
     assert isinstance(storage, ObjectStorage)
-    assert storage._bucket.path("x") == "abfss://files@acme.dfs.core.windows.net/x"
+    assert storage._client.path("x") == "abfss://files@acme.dfs.core.windows.net/x"
 
 
 def test_a_forked_process_is_told_to_spawn() -> None:

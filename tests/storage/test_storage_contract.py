@@ -1,4 +1,4 @@
-"""One contract, every filling of the storage door."""
+"""One contract, every implementation of the storage protocol."""
 
 from __future__ import annotations
 

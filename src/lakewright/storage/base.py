@@ -1,10 +1,10 @@
-"""The one door to stored bytes. Every path is a full location of the store behind the door.
+"""The protocol through which all stored bytes pass. Every path is a full location in the storage.
 
-`create` is the primitive on which every promise stands: it puts a whole file only where none exists, and exactly one
-of any number of racing callers gets True. Nothing else in the library decides a race.
+All guarantees of the library rest on `create`: it puts a whole file only where none exists, and exactly one of any
+number of racing callers gets True. Nothing else in the library decides a race.
 
-Failures are OSErrors: FileNotFoundError for what is not there, a refusal (`is_refusal`) for what the store would not
-do, any other OSError for a call whose effect is unknown.
+Failures are OSErrors: FileNotFoundError for a file that does not exist, a refusal (`is_refusal`) for a call that the
+storage rejected, any other OSError for a call whose effect is unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, er
 
 
 def is_refusal(error: OSError) -> bool:
-    """Say whether a store answered no, for want of room or rights: the call has done nothing and will do nothing."""
+    """Say whether a storage rejected a call for lack of space or rights: the call had and will have no effect."""
     return isinstance(error, PermissionError) or error.errno in _REFUSALS
 
 
@@ -32,7 +32,7 @@ class FileInfo:
 
 
 class Output(Protocol):
-    """A file being written, as pyarrow and fastavro like it."""
+    """A file being written, with the methods that pyarrow and fastavro call."""
 
     @property
     def closed(self) -> bool:
@@ -51,15 +51,15 @@ class Output(Protocol):
         """Make the file complete, durable and visible."""
 
     def discard(self) -> None:
-        """Give the file up: nothing stays at its path. After `close` this does nothing."""
+        """Abandon the file: nothing stays at its path. After `close` this does nothing."""
 
 
 class Storage(Protocol):
-    """Bytes at paths."""
+    """Reads, writes, lists and deletes files by their paths."""
 
     @property
     def renames_atomically(self) -> bool:
-        """Say whether `rename_directory` happens at once: true of disks, false of object stores."""
+        """Say whether `rename_directory` is atomic: true of disks, false of object stores."""
 
     def open_input(self, path: str) -> BinaryIO:
         """Open a file for random access."""
@@ -74,13 +74,13 @@ class Storage(Protocol):
         """Put a whole file only where none exists, durably. False means somebody else was first."""
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Put a whole file, whatever was there. Only for files that decide nothing: hints, tags, consumers.
+        """Put a whole file, replacing one that exists. Only for files that decide no race: hints, tags, consumers.
 
-        A hint may be lost to a power cut, so it need not be durable, which spares two syncs a commit.
+        A hint may be lost in a power cut, so it is written with `durable=False`, which saves two syncs per commit.
         """
 
     def exists(self, path: str) -> bool:
-        """Say whether a file stands at the path."""
+        """Say whether a file exists at the path."""
 
     def size(self, path: str) -> int | None:
         """Return the size of a file, None where there is none."""
@@ -98,13 +98,13 @@ class Storage(Protocol):
         """Make a directory and its parents where the store has directories. On object stores: a marker object."""
 
     def delete(self, path: str) -> None:
-        """Remove a file. A file that is not there is no error."""
+        """Remove a file. It is no error if the file does not exist."""
 
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it, never following links out of it."""
 
     def prune_directory(self, directory: str) -> None:
-        """Remove a directory, and those below it, as far as they hold no file. On object stores there are none."""
+        """Remove a directory and those below it, except directories that hold a file. No effect on object stores."""
 
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory. The target must not exist. Atomic on local disks only."""

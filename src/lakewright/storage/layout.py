@@ -1,15 +1,16 @@
-"""Where everything of a table lies: every path of the format is spelled here and nowhere else.
+"""Where the files of a table lie: every path of the format is made here and nowhere else.
 
-A root, names and numbers come in; full paths go out. No name reaches a path unchecked: it is one component, so a path
-never leaves the directory it was built for. A name that a caller chose is refused with InvalidInputError, a name that
-came out of a file with CorruptTableError. A file that a manifest places outside the table is found there only if the
-table's options name the directory: a manifest alone cannot point a reader anywhere.
+A root, names and numbers come in; full paths go out. Every name is checked to be one path component, so a path never
+leaves its directory. A bad name from a caller is an InvalidInputError, one from a file a CorruptTableError. A file that
+a manifest places outside the table is accepted only if the table's options name its directory: a damaged manifest
+cannot make a reader open any file.
 
 Schemas, snapshots, tags, changelogs and consumers belong to a branch; manifests, index files, statistics and data are
 shared by all branches and lie under the root.
 
-The name of a partition directory cannot be turned back into values: null, the empty and the blank text share one
-directory, and dates may be spelled as numbers. The partition row of the manifest is the truth; the name only finds it.
+The values of a partition cannot be read from the name of its directory: null, empty and blank text share one directory,
+and dates may be written as numbers. The values are in the partition row of the manifest; the name only says where the
+files are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NAME_BYTES_MAX = 255
 # Neither separator of any platform, no control character, no half of a surrogate pair.
 _COMPONENT = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-# What the directory of a thing adds to its name: the whole has to fit into one component.
+# What a directory's or file's name has before and after the given name: all of it must fit into one component.
 _AFFIXES = {"database": ("", ".db"), "table": ("", ""), "branch": ("branch-", ""), "tag": ("tag-", "")}
 
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
@@ -43,7 +44,7 @@ _DAY_SECONDS = 86_400
 
 
 def check_file_name(name: str, *, origin: str | None = None) -> str:
-    """Return a name that is safely one path component; `origin` is the file it came out of, None for a caller's name.
+    """Return a name after a check that it is one path component; `origin` is the file it was read from, if any.
 
     >>> check_file_name("data-1.parquet")
     'data-1.parquet'
@@ -63,7 +64,7 @@ character (found in manifest/manifest-1)
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return the name of a new or wanted `database`, `table`, `branch` or `tag` if it fits into one directory or file.
+    """Return the name of a `database`, `table`, `branch` or `tag` after a check that it can name a directory or file.
 
     >>> check_name("branch", "dev")
     'dev'
@@ -150,7 +151,7 @@ class Layout:
 
     @property
     def changelog_directory(self) -> str:
-        """Where snapshots live on that were kept for their changelog only."""
+        """Where expired snapshots are that are kept for their changelog."""
         return f"{self.branch_root}/changelog"
 
     @property
@@ -238,7 +239,7 @@ class Layout:
         return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
 
     def named_index_file(self, path: str, bucket_directory: str) -> str:
-        """Return the path of an index file that somebody else spelled; inside the table only the name is believed.
+        """Return the path of an index file from a path of another writer; inside the table only its name is used.
 
         >>> Layout("/t").named_index_file("/elsewhere/index-1", "/t/bucket-0")
         '/t/index/index-1'
@@ -268,7 +269,7 @@ class Layout:
         return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
 
     def _external(self, path: str, name: str) -> str:
-        """Return the path that a manifest gives to a file, if the table may have files there."""
+        """Return the path that a manifest gives for a file, after a check that the table may have files there."""
         if not _is_path_to(path, name):
             raise CorruptTableError(
                 f"a manifest places the file {name!r} at {path!r}, which is no path to it", path=path, name=name
@@ -288,7 +289,7 @@ class Layout:
 
 
 def escape(text: str) -> str:
-    """Write the characters that would break a path as `%` and two hexadecimal digits.
+    """Write the characters that a path may not contain as `%` and two hexadecimal digits.
 
     >>> escape("a b/c:d")
     'a b%2Fc%3Ad'
@@ -322,7 +323,7 @@ def _bucket_directory(data_root: str, partition: str, bucket: int) -> str:
 
 
 def _is_path_to(path: str, name: str) -> bool:
-    """Say whether a path is whole, free of `..` and ends in the file's own name."""
+    """Say whether a path is absolute, without `..`, and ends in the file's name."""
     scheme, _, rest = path.rpartition("://")
     directory, _, last = rest.rpartition("/")
     absolute = bool(scheme) or path.startswith(("/", "file:/"))
@@ -331,12 +332,12 @@ def _is_path_to(path: str, name: str) -> bool:
 
 
 def _location(path: str) -> str:
-    """Return the one spelling of a local path, which may also be a URI."""
+    """Return a path; a local one without `file:`."""
     return "/" + path[5:].lstrip("/") if path.startswith("file:") else path
 
 
 def _objection(name: str) -> str | None:
-    """Say what keeps a text from being one component of a path."""
+    """Return why a text cannot be one component of a path, None if it can."""
     if not name:
         return "is empty"
     if name in {".", ".."}:

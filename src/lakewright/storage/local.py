@@ -1,14 +1,15 @@
-"""Files on a disk of this machine, or of one mounted like it.
+"""Files on a local disk or a mounted file system.
 
 `create` writes a temporary file, syncs it and links it to its final name: the kernel lets exactly one link of a name
-succeed, and the name only ever shows whole contents. A plain rename would replace what another process just published.
+succeed, and a file with that name is always complete. A rename would replace a file that another process has just
+published.
 
 With `durable` (the default) a file and the directory entries that lead to it are on disk before a call returns. Deletes
-are not synced: after a power cut a deleted file may be back, which every clean-up survives.
+are not synced: after a power cut a deleted file may exist again, and every clean-up allows for that.
 
-Listings and walks show regular files and real directories only. They pass over symbolic links and special files, so
-nothing that works from a listing, deletes above all, ever leaves the tree it was given. Opening a path does follow
-links: a warehouse may be reached through one.
+Listings and walks show regular files and real directories only. They leave out symbolic links and special files, so
+deletes and other work that starts from a listing never leave the tree. Opening a path does follow links: a warehouse
+may be reached through one.
 """
 
 # These calls are short and many: building Path objects would cost more than making the calls.
@@ -49,7 +50,7 @@ _RENAME_NOREPLACE = 1
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
-    """The storage door to a local file system.
+    """The storage of a local file system.
 
     `durable=False` skips every sync: for tables that may be lost with the machine.
     """
@@ -58,7 +59,7 @@ class LocalStorage:
 
     @property
     def renames_atomically(self) -> bool:
-        """Say that `rename_directory` happens at once."""
+        """True: `rename_directory` is atomic."""
         return True
 
     def open_input(self, path: str) -> BinaryIO:
@@ -79,7 +80,7 @@ class LocalStorage:
         """Put a whole file only where none exists, durably. False means somebody else was first."""
         target = _plain(path)
         if os.path.lexists(target):
-            return False  # spares the temporary file; the link below is what decides a race
+            return False  # saves writing the temporary file; the link below decides a race
         temporary = self._write_temporary(target, data, durable=self.durable)
         try:
             won = _link_once(temporary, target)
@@ -91,7 +92,7 @@ class LocalStorage:
         return won
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Put a whole file, whatever was there; readers see the old bytes or the new."""
+        """Put a whole file, replacing one that exists; readers see either the old bytes or the new."""
         target = _plain(path)
         synced = durable and self.durable
         temporary = self._write_temporary(target, data, durable=synced)
@@ -105,16 +106,16 @@ class LocalStorage:
             _sync_directory(os.path.dirname(target))
 
     def exists(self, path: str) -> bool:
-        """Say whether a file stands at the path."""
+        """Say whether a file exists at the path."""
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
         """Return the size of a file, None where there is none."""
         try:
-            found = os.stat(_plain(path))
+            status = os.stat(_plain(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def list(self, directory: str) -> Iterator[FileInfo]:
         """Yield the regular files directly inside a directory by name; nothing where it does not exist."""
@@ -151,7 +152,7 @@ class LocalStorage:
                 _sync_directory(os.path.dirname(path))
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a link itself but never what it points to. A file that is not there is no error."""
+        """Remove a file, or a link but not what it points to. It is no error if the file does not exist."""
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(_plain(path))
 
@@ -170,9 +171,9 @@ class LocalStorage:
                 _sync_directory(os.path.dirname(path.rstrip("/")))
 
     def prune_directory(self, directory: str) -> None:
-        """Remove a directory, and those below it, as far as they hold no file; never through a link."""
+        """Remove a directory and those below it, except directories that hold a file; links are not followed."""
         for path, _, _ in os.walk(_plain(directory), topdown=False):
-            with suppress(OSError):  # it holds something, or somebody else was faster
+            with suppress(OSError):  # it holds something, or another process removed it
                 os.rmdir(path)  # noqa: PTH106 - paths are text here
 
     def rename_directory(self, source: str, target: str) -> None:
@@ -231,7 +232,7 @@ class _LocalOutput:
         return self._raw.closed
 
     def writable(self) -> bool:
-        """Say that this is for writing, as file objects do."""
+        """Return True."""
         return True
 
     def write(self, data: bytes, /) -> int:
@@ -267,7 +268,7 @@ class _LocalOutput:
             self._complete = True
 
     def sync_and_close(self) -> None:
-        """Put the bytes on disk, but not yet the entry in the directory."""
+        """Sync the bytes to disk, but not the entry in the directory."""
         try:
             self._drain()
             if self._durable:
@@ -277,7 +278,7 @@ class _LocalOutput:
         self._complete = True
 
     def discard(self) -> None:
-        """Give the file up: nothing stays at its path. After a `close` that returned this does nothing."""
+        """Abandon the file: nothing stays at its path. After a `close` that returned, this does nothing."""
         if self._complete:
             return
         self._pending.clear()
@@ -292,7 +293,7 @@ class _LocalOutput:
 
 
 def _plain(path: str) -> str:
-    """Return a path as the kernel knows it; other writers also record paths as `file:` URIs."""
+    """Return a path as the kernel takes it; other writers also record paths as `file:` URIs."""
     if path.startswith("file:"):
         return "/" + path[5:].lstrip("/")
     return path
@@ -304,7 +305,7 @@ def _write_all(raw: io.FileIO, view: memoryview) -> None:
 
 
 def _sync(descriptor: int) -> None:
-    if sys.platform == "darwin":  # there fsync only hands the bytes to the drive
+    if sys.platform == "darwin":  # fsync there does not wait until the drive has stored the bytes
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fsync(descriptor)
@@ -323,7 +324,7 @@ def _link_once(temporary: str, target: str) -> bool:
     try:
         os.link(temporary, target, follow_symlinks=False)
     except FileExistsError:
-        # A network disk may repeat a request whose reply was lost, and then meet its own link.
+        # A network disk may repeat a request whose reply was lost: the existing link is then this one.
         with suppress(FileNotFoundError):
             return os.path.samestat(os.lstat(target), os.lstat(temporary))
         return False
@@ -340,22 +341,22 @@ def _link_once(temporary: str, target: str) -> bool:
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(directory.rstrip("/") or "/") as found:
-            return sorted(found, key=lambda entry: entry.name)
+        with os.scandir(directory.rstrip("/") or "/") as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def _file_info(entry: os.DirEntry[str]) -> FileInfo | None:
     try:
-        found = entry.stat(follow_symlinks=False)
+        status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None  # deleted since it was listed
-    return FileInfo(entry.path, found.st_size, found.st_mtime_ns // 1_000_000)
+    return FileInfo(entry.path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a tree in which a late writer or another deleter may still be at work."""
+    """Remove a directory tree in which other processes may still create or delete files."""
     for attempt in range(_REMOVE_ATTEMPTS_MAX):
         try:
             shutil.rmtree(path)
@@ -370,7 +371,7 @@ def _remove_tree(path: str) -> None:
 
 
 def _rename_exclusive(old: str, new: str) -> None:
-    """Rename without replacing: in the kernel where it can, else after a look (a race then fails on a full target)."""
+    """Rename without replacing: by the kernel where it can, else after a check, which an empty directory can race."""
     if sys.platform == "linux":
         rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if rename is not None:

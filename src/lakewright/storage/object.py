@@ -1,11 +1,11 @@
-"""Objects in S3, GCS, Azure and stores that speak like them: the storage door over one bucket.
+"""Objects in S3, GCS, Azure and stores with the same interface: the storage of one container (an S3 bucket).
 
-A store without conditional puts is refused for `create`. Amazon, GCS and Azure have them; at any other endpoint the
-first `create` of a process proves it with a throw-away object beside the wanted one, because some servers ignore the
-condition and would let every racing caller win.
+`create` raises UnsupportedError on a store without conditional puts. Amazon, GCS and Azure have them; at any other
+endpoint the first `create` of a process tests for them with a temporary object beside the new one, because some servers
+ignore the condition and would let every racing caller win.
 
-Directories do not exist: a prefix with objects below it is one, and `make_directory` puts a marker object. Objects are
-durable and visible as soon as a call returns.
+Directories do not exist: a prefix with objects below it counts as one, and `make_directory` puts a marker object.
+Objects are durable and visible as soon as a call returns.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import obstore
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output
-from lakewright.storage.object_client import Bucket, Listed, open_bucket
+from lakewright.storage.object_client import ObjectClient, ObjectInfo, open_client
 from lakewright.storage.settings import ENDPOINT_VARIABLES, Settings, store_settings
 
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 MARKER = ".directory"  # makes an empty directory visible
 PART_BYTES = 8 * 1024 * 1024  # objects up to this size are one put
-TAIL_BYTES = 64 * 1024  # comes along when an object is opened: small files, and footers of large ones
+TAIL_BYTES = 64 * 1024  # read when an object is opened: all of a small file, the footer of a large one
 BLOCK_BYTES = 1024 * 1024  # small reads fetch this much
 _PARALLEL_BYTES = 4 * PART_BYTES  # larger reads are fetched in parts at the same time
 _PARALLEL_READS = 4
@@ -41,7 +41,7 @@ _AMAZON = re.compile(r"https://([^/]+\.)?amazonaws\.com(\.cn)?/?")
 
 @dataclass(frozen=True)
 class ObjectStorage:
-    """The storage door to one bucket or container, named by a URL without a path, such as `s3://lake`.
+    """The storage of one container, named by a URL without a path, such as `s3://lake`.
 
     >>> ObjectStorage("s3://lake", {"s3.access-key": "AKIA", "s3.secret-key": "hush"})
     ObjectStorage(url='s3://lake')
@@ -51,42 +51,42 @@ class ObjectStorage:
     settings: Settings = field(repr=False)
 
     def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
-        scheme, _, bucket = url.partition("://")
-        scheme, bucket = SCHEME_ALIASES.get(scheme, scheme), bucket.rstrip("/")
-        object.__setattr__(self, "url", f"{scheme}://{bucket}")
-        object.__setattr__(self, "settings", store_settings(scheme, bucket, options or {}))
+        scheme, _, container = url.partition("://")
+        scheme, container = SCHEME_ALIASES.get(scheme, scheme), container.rstrip("/")
+        object.__setattr__(self, "url", f"{scheme}://{container}")
+        object.__setattr__(self, "settings", store_settings(scheme, container, options or {}))
 
     @property
     def renames_atomically(self) -> bool:
-        """Say that `rename_directory` copies object by object."""
+        """False: `rename_directory` copies object by object."""
         return False
 
     def open_input(self, path: str) -> BinaryIO:
-        """Open an object for random access; its last bytes come along with its size in one request."""
-        return cast("BinaryIO", ObjectInput(self._bucket, self._key(path)))
+        """Open an object for random access; one request reads its size and its last bytes."""
+        return cast("BinaryIO", ObjectInput(self._client, self._key(path)))
 
     def open_output(self, path: str) -> Output:
         """Open a new object, visible once `close` returns; an existing one is a FileExistsError.
 
-        A small object is one conditional put. The name of a large one is looked up before its upload begins: that
-        catches a mistake, it decides no race.
+        A small object is one conditional put. For a large one, the upload begins after a check that no object has its
+        name: that finds a mistake, but of two racing callers both can succeed.
         """
-        return ObjectOutput(self._bucket, self._key(path))
+        return ObjectOutput(self._client, self._key(path))
 
     def read(self, path: str) -> bytes:
         """Return a whole object."""
-        return self._bucket.get(self._key(path))
+        return self._client.get(self._key(path))
 
     def create(self, path: str, data: bytes) -> bool:
         """Put a whole object only where none exists. False means somebody else was first."""
         key = self._key(path)
-        if not self._bucket.conditional_put_proven:
+        if not self._client.conditional_put_proven:
             self._prove_conditional_put(key)
-        return self._bucket.put_once(key, data)
+        return self._client.put_once(key, data)
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - every put is durable
         """Put a whole object, whatever was there."""
-        self._bucket.put(self._key(path), data)
+        self._client.put(self._key(path), data)
 
     def exists(self, path: str) -> bool:
         """Say whether an object stands at the path."""
@@ -95,50 +95,50 @@ class ObjectStorage:
     def size(self, path: str) -> int | None:
         """Return the size of an object, None where there is none."""
         try:
-            return self._bucket.head(self._key(path)).size
+            return self._client.head(self._key(path)).size
         except FileNotFoundError:
             return None
 
     def list(self, directory: str) -> Iterator[FileInfo]:
         """Yield the objects directly inside a directory, by name."""
         prefix = self._prefix(directory)
-        objects, _ = self._bucket.list_level(prefix)
-        yield from self._without_markers(sorted(objects, key=lambda found: found.key), prefix)
+        objects, _ = self._client.list_level(prefix)
+        yield from self._without_markers(sorted(objects, key=lambda info: info.key), prefix)
 
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory, by name."""
-        _, directories = self._bucket.list_level(self._prefix(directory))
+        _, directories = self._client.list_level(self._prefix(directory))
         for inner in sorted(directories):
-            yield self._bucket.path(inner)
+            yield self._client.path(inner)
 
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """Yield every object below a directory."""
         prefix = self._prefix(directory)
-        yield from self._without_markers(self._bucket.list(prefix), prefix)
+        yield from self._without_markers(self._client.list(prefix), prefix)
 
     def make_directory(self, directory: str) -> None:
         """Put the marker object that makes an empty directory visible."""
-        self._bucket.put(f"{self._key(directory)}/{MARKER}", b"")
+        self._client.put(f"{self._key(directory)}/{MARKER}", b"")
 
     def delete(self, path: str) -> None:
         """Remove an object. One that is not there is no error."""
         self._delete_each([self._key(path)])
 
     def delete_directory(self, directory: str) -> None:
-        """Remove everything below a directory; a whole bucket is refused."""
+        """Remove everything below a directory; InvalidInputError for a whole container."""
         keys = list(self._keys_below(self._key(directory)))
         for start in range(0, len(keys), _DELETE_BATCH):
             batch = keys[start : start + _DELETE_BATCH]
             try:
-                self._bucket.delete(batch)
-            except FileNotFoundError:  # somebody else deletes too
+                self._client.delete(batch)
+            except FileNotFoundError:  # another process deletes the same objects
                 self._delete_each(batch)
 
     def prune_directory(self, directory: str) -> None:
-        """Do nothing: what looks like a directory is there only while it holds something."""
+        """Do nothing: a directory exists only while there are objects below it."""
 
     def rename_directory(self, source: str, target: str) -> None:
-        """Copy a directory and delete the old one. NOT atomic: nobody may write to either meanwhile.
+        """Copy a directory and delete the old one. NOT atomic: nobody may write to either at the same time.
 
         If a copy fails, the copies are removed and the source stays as it was. A target that exists is a
         FileExistsError.
@@ -151,18 +151,18 @@ class ObjectStorage:
             raise FileNotFoundError(errno.ENOENT, "no such directory", source)
         try:
             for key in keys:
-                self._bucket.copy(key, new + key[len(old) :])
+                self._client.copy(key, new + key[len(old) :])
         except BaseException:
             self.delete_directory(target)
             raise
         self.delete_directory(source)
 
     @property
-    def _bucket(self) -> Bucket:
-        return open_bucket(self.url, self.settings)
+    def _client(self) -> ObjectClient:
+        return open_client(self.url, self.settings)
 
     def _prefix(self, path: str) -> str:
-        """Return the key of a directory, empty for the bucket itself."""
+        """Return the key of a directory, empty for the container itself."""
         scheme, separator, rest = path.partition("://")
         location = f"{SCHEME_ALIASES.get(scheme, scheme)}{separator}{rest}".rstrip("/")
         if location == self.url.rstrip("/"):
@@ -178,30 +178,30 @@ class ObjectStorage:
         return key
 
     def _keys_below(self, prefix: str) -> Iterator[str]:
-        """Yield every key below a directory, our own markers included."""
-        return (found.key for found in self._bucket.list(prefix) if found.key != prefix)
+        """Yield every key below a directory, including those of markers."""
+        return (info.key for info in self._client.list(prefix) if info.key != prefix)
 
-    def _without_markers(self, found: Iterable[Listed], prefix: str) -> Iterator[FileInfo]:
-        # Others mark a directory by an object whose name ends in a slash; it is listed under the directory's own name.
-        for one in found:
-            if one.key != prefix and one.key.rpartition("/")[2] != MARKER:
-                yield FileInfo(self._bucket.path(one.key), one.size, one.modified_millis)
+    def _without_markers(self, objects: Iterable[ObjectInfo], prefix: str) -> Iterator[FileInfo]:
+        # Other tools mark a directory by an object whose name ends in a slash: it is listed under the directory's name.
+        for info in objects:
+            if info.key != prefix and info.key.rpartition("/")[2] != MARKER:
+                yield FileInfo(self._client.path(info.key), info.size, info.modified_millis)
 
     def _delete_each(self, keys: Iterable[str]) -> None:
         for key in keys:
             try:
-                self._bucket.delete([key])
+                self._client.delete([key])
             except FileNotFoundError:
                 continue
 
     def _prove_conditional_put(self, key: str) -> None:
-        """Refuse an endpoint that ignores the condition of a put, before anything depends on it."""
+        """Raise UnsupportedError if the endpoint ignores the condition of a put."""
         if self._is_unproven_endpoint():
             probe = f"{key.rpartition('/')[0]}/.create-once-{uuid.uuid4()}".lstrip("/")
             try:
-                twice = self._bucket.put_once(probe, b"first") and self._bucket.put_once(probe, b"second")
+                twice = self._client.put_once(probe, b"first") and self._client.put_once(probe, b"second")
             finally:
-                with suppress(OSError):  # whoever may not delete may still commit
+                with suppress(OSError):  # a caller without the right to delete can still commit
                     self._delete_each([probe])
             if twice:
                 raise UnsupportedError(
@@ -209,7 +209,7 @@ class ObjectStorage:
                     "other: use a store with conditional puts",
                     url=self.url,
                 )
-        self._bucket.conditional_put_proven = True
+        self._client.conditional_put_proven = True
 
     def _is_unproven_endpoint(self) -> bool:
         if not self.url.startswith("s3://"):
@@ -220,23 +220,23 @@ class ObjectStorage:
 
 
 class ObjectInput(io.RawIOBase):
-    """An object as a file to read: its tail and the last block stay at hand."""
+    """An object as a file to read: its tail and the block read last are kept in memory."""
 
-    def __init__(self, bucket: Bucket, key: str) -> None:
+    def __init__(self, client: ObjectClient, key: str) -> None:
         super().__init__()
-        self._bucket = bucket
+        self._client = client
         self._key = key
-        self._size, self._tail = bucket.get_tail(key, TAIL_BYTES)
+        self._size, self._tail = client.get_tail(key, TAIL_BYTES)
         self._block = b""
         self._block_start = 0
         self._position = 0
 
     def readable(self) -> bool:
-        """Say that this is for reading."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say that any byte can be reached."""
+        """Return True."""
         return True
 
     def size(self) -> int:
@@ -248,17 +248,17 @@ class ObjectInput(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position; costs nothing."""
+        """Move to a position, without a request."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
-            raise OSError(errno.EINVAL, "cannot seek before the start", self._bucket.path(self._key))
+            raise OSError(errno.EINVAL, "cannot seek before the start", self._client.path(self._key))
         self._position = base + offset
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next bytes: all that were asked for, fewer only at the end."""
+        """Return the next `size` bytes, fewer only at the end of the object."""
         if self.closed:
-            raise ValueError(f"{self._bucket.path(self._key)} is closed")
+            raise ValueError(f"{self._client.path(self._key)} is closed")
         start = min(self._position, self._size)
         end = self._size if size is None or size < 0 else min(start + size, self._size)
         data = self._bytes(start, end)
@@ -270,7 +270,7 @@ class ObjectInput(io.RawIOBase):
         return self.read()
 
     def readinto(self, buffer: object, /) -> int:
-        """Read into memory that the caller owns."""
+        """Read into the caller's buffer."""
         view = memoryview(cast("bytearray", buffer)).cast("B")
         data = self.read(view.nbytes)
         view[: len(data)] = data
@@ -290,11 +290,11 @@ class ObjectInput(io.RawIOBase):
 
     def _fetch(self, start: int, end: int) -> bytes:
         if end - start <= _PARALLEL_BYTES:
-            return self._bucket.get_range(self._key, start, end)
+            return self._client.get_range(self._key, start, end)
         starts = range(start, end, PART_BYTES)
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
             parts = pool.map(
-                lambda first: self._bucket.get_range(self._key, first, min(first + PART_BYTES, end)), starts
+                lambda first: self._client.get_range(self._key, first, min(first + PART_BYTES, end)), starts
             )
             return b"".join(parts)
 
@@ -302,14 +302,14 @@ class ObjectInput(io.RawIOBase):
 class ObjectOutput:
     """An object being written: kept in memory while small, uploaded in parts once it is large."""
 
-    def __init__(self, bucket: Bucket, key: str) -> None:
-        self._bucket = bucket
+    def __init__(self, client: ObjectClient, key: str) -> None:
+        self._client = client
         self._key = key
         self._pending = bytearray()
         self._upload: obstore.WritableFile | None = None
         self._written = 0
         self._closed = False
-        self._leftover = False  # a `close` whose effect is in doubt may have left an object
+        self._leftover = False  # whether a `close` that failed may have left an object
 
     @property
     def closed(self) -> bool:
@@ -317,13 +317,13 @@ class ObjectOutput:
         return self._closed
 
     def writable(self) -> bool:
-        """Say that this is for writing, as file objects do."""
+        """Return True."""
         return True
 
     def write(self, data: bytes, /) -> int:
         """Append bytes, or anything that shows its memory as bytes."""
         if self._closed:
-            raise ValueError(f"{self._bucket.path(self._key)} is closed")
+            raise ValueError(f"{self._client.path(self._key)} is closed")
         view = memoryview(data).cast("B")
         self._pending += view
         if len(self._pending) > PART_BYTES:
@@ -348,12 +348,12 @@ class ObjectOutput:
         else:
             self._send()
             self._closed = self._leftover = True
-            self._bucket.guarded(self._key, self._upload.close)
+            self._client.guarded(self._key, self._upload.close)
             self._leftover = False
         self._pending.clear()
 
     def discard(self) -> None:
-        """Give the object up: nothing stays at its path. After a `close` that returned this does nothing."""
+        """Abandon the object: nothing stays at its path. After a `close` that returned, this does nothing."""
         self._pending.clear()
         if not self._closed and self._upload is not None:
             self._abort(self._upload)
@@ -364,33 +364,33 @@ class ObjectOutput:
 
     def _put(self) -> None:
         try:
-            won = self._bucket.put_once(self._key, bytes(self._pending))
+            won = self._client.put_once(self._key, bytes(self._pending))
         except OSError as error:
             self._leftover = not isinstance(error, PermissionError | FileNotFoundError)
             raise
         if not won:
-            raise FileExistsError(errno.EEXIST, "the object exists already", self._bucket.path(self._key))
+            raise FileExistsError(errno.EEXIST, "the object exists already", self._client.path(self._key))
 
     def _send(self) -> None:
         if self._upload is None:
-            path = self._bucket.path(self._key)
+            path = self._client.path(self._key)
             try:
-                self._bucket.head(self._key)
+                self._client.head(self._key)
             except FileNotFoundError:
-                self._upload = self._bucket.open_writer(self._key, PART_BYTES)
+                self._upload = self._client.open_writer(self._key, PART_BYTES)
             else:
                 raise FileExistsError(errno.EEXIST, "the object exists already", path)
         upload, pending = self._upload, bytes(self._pending)
         self._pending.clear()
-        self._bucket.guarded(self._key, lambda: upload.write(pending))
+        self._client.guarded(self._key, lambda: upload.write(pending))
 
     def _abort(self, upload: obstore.WritableFile) -> None:
-        """Leave the upload as an error would: the store then drops the parts it holds."""
+        """End the upload as an error would end it: the store then removes the parts it has."""
         reason = InterruptedError("discarded")
-        self._bucket.guarded(self._key, lambda: upload.__exit__(InterruptedError, reason, None))
+        self._client.guarded(self._key, lambda: upload.__exit__(InterruptedError, reason, None))
 
     def _delete(self) -> None:
         try:
-            self._bucket.delete([self._key])
+            self._client.delete([self._key])
         except FileNotFoundError:
             return

@@ -1,11 +1,14 @@
-"""One bucket behind `obstore`: keys and bytes in, bytes or OSErrors out.
+"""The calls on one container of an object store, made with `obstore`: keys and bytes in, bytes or OSErrors out.
+
+A container is what S3 and GCS call a bucket; a bucket in this library is a part of a partition.
 
 `put_once` is one conditional put. The client's own retries are off for it: a repeated put whose first reply was lost
-would meet its own object and report a loss. Instead, whenever a reply is in doubt, the object is read back: equal bytes
-are a win, other bytes a loss, an absent object is tried again, and what stays in doubt is an OSError. Where two callers
-may put equal bytes such doubt can make winners of both, so contents that decide a race carry something unique.
+would find its own object and report a loss. Instead, when the reply to a put is lost, the object is read back: equal
+bytes are a win, other bytes a loss, an absent object is put again, and if no answer can be had, an OSError is raised.
+Two callers that put equal bytes could both read back a win, so contents that decide a race carry something unique.
 
-Errors name the object and never a secret: they are scrubbed, and raised without the client's own error as their cause.
+Errors name the object and never a secret: secrets are removed from messages, and the client's own error is not
+attached as the cause.
 """
 
 from __future__ import annotations
@@ -55,15 +58,15 @@ _QUERY = re.compile(r"\?\S*")  # signed URLs carry their secret here
 _FAILURES = (BaseError, OSError, NotImplementedError, ValueError)
 _CLIENT_SETTINGS = frozenset({"allow_http"})
 _CONFLICT = 409
-_WORTH_A_RETRY = frozenset({408, 429, 500, 502, 503, 504})
+_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 _NOT_IMPLEMENTED = 501
 _REFUSED = frozenset({401, 403})
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError, PermissionError)
-_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_NO_CONTAINER = frozenset({"NoSuchBucket", "ContainerNotFound"})
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ObjectInfo:
     """One object as a listing shows it."""
 
     key: str
@@ -73,7 +76,7 @@ class Listed:
 
 @dataclass(slots=True)
 class _Runtime:
-    """Whether the client's threads were started, and whether a fork left them behind."""
+    """Whether the client's threads were started, and whether a fork made a process without them."""
 
     started: bool = False
     lost: bool = False
@@ -87,52 +90,52 @@ os.register_at_fork(after_in_child=_RUNTIME.after_fork)
 
 
 @dataclass(slots=True)
-class Bucket:
-    """The calls on one bucket; each process makes its own with `open_bucket`."""
+class ObjectClient:
+    """The calls on one container; each process makes its own with `open_client`."""
 
     url: str
     secrets: tuple[str, ...] = field(repr=False)
-    patient: ObjectStore = field(repr=False)  # repeats what is safe to repeat
-    hasty: ObjectStore = field(repr=False)  # never repeats, for conditional puts
+    retrying: ObjectStore = field(repr=False)  # repeats a failed call where that is safe
+    single_try: ObjectStore = field(repr=False)  # never repeats a call, for conditional puts
     conditional_put_proven: bool = False
 
     def get(self, key: str) -> bytes:
         """Return a whole object."""
-        return self._call(key, lambda: bytes(obstore.get(self.patient, key).bytes()))
+        return self._call(key, lambda: bytes(obstore.get(self.retrying, key).bytes()))
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to but not including `end`."""
-        return self._call(key, lambda: bytes(obstore.get_range(self.patient, key, start=start, end=end)))
+        return self._call(key, lambda: bytes(obstore.get_range(self.retrying, key, start=start, end=end)))
 
     def get_tail(self, key: str, length: int) -> tuple[int, bytes]:
         """Return the size of an object and, where one request gives both, up to `length` of its last bytes."""
 
-        def both() -> tuple[int, bytes]:
-            found = obstore.get(self.patient, key, options={"range": {"suffix": length}})
-            return found.meta["size"], bytes(found.bytes())
+        def size_and_tail() -> tuple[int, bytes]:
+            response = obstore.get(self.retrying, key, options={"range": {"suffix": length}})
+            return response.meta["size"], bytes(response.bytes())
 
         try:
-            return self._call(key, both)
+            return self._call(key, size_and_tail)
         except (FileNotFoundError, PermissionError):
             raise
         except (OSError, UnsupportedError):
-            # Azure takes no ranges counted from the end, and an empty object has none anywhere.
+            # Azure accepts no ranges counted from the end, and an empty object has no range at all.
             return self.head(key).size, b""
 
-    def head(self, key: str) -> Listed:
-        """Return what a listing would show of one object."""
-        return _listed(self._call(key, obstore.head, self.patient, key))
+    def head(self, key: str) -> ObjectInfo:
+        """Return what a listing shows of one object."""
+        return _object_info(self._call(key, obstore.head, self.retrying, key))
 
     def put(self, key: str, data: bytes) -> None:
         """Put a whole object, whatever was there."""
-        self._call(key, obstore.put, self.patient, key, data, use_multipart=False)
+        self._call(key, obstore.put, self.retrying, key, data, use_multipart=False)
 
     def put_once(self, key: str, data: bytes) -> bool:
         """Put a whole object only where none exists. False means somebody else was first."""
         doubt: OSError | None = None
         for attempt in range(PUT_ATTEMPTS_MAX):
             if attempt:
-                time.sleep(_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the crowd
+                time.sleep(_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
             outcome = self._try_put_once(key, data)
             if outcome is True:
                 return True
@@ -140,36 +143,36 @@ class Bucket:
                 return False
             if isinstance(outcome, OSError):
                 doubt = outcome
-            if doubt is not None and (found := self._get_or_none(key)) is not None:
-                return found == data
+            if doubt is not None and (stored := self._get_or_none(key)) is not None:
+                return stored == data
         raise doubt or OSError(errno.EAGAIN, "the store kept reporting a conflict", self.path(key))
 
     def open_writer(self, key: str, part_bytes: int) -> obstore.WritableFile:
         """Begin an upload in parts."""
-        return self._call(key, obstore.open_writer, self.patient, key, buffer_size=part_bytes)
+        return self._call(key, obstore.open_writer, self.retrying, key, buffer_size=part_bytes)
 
     def guarded(self, key: str, call: Callable[[], T]) -> T:
-        """Make a call on an upload with the errors of this module."""
+        """Make a call on an upload; its errors are translated as those of all other calls."""
         return self._call(key, call)
 
-    def list(self, prefix: str) -> Iterator[Listed]:
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object below a prefix that is a directory, by key."""
-        pages = iter(self._call(prefix, obstore.list, self.patient, prefix or None, chunk_size=_LIST_PAGE))
+        pages = iter(self._call(prefix, obstore.list, self.retrying, prefix or None, chunk_size=_LIST_PAGE))
         while (page := self._call(prefix, lambda: next(pages, None))) is not None:
-            yield from map(_listed, page)
+            yield from map(_object_info, page)
 
-    def list_level(self, prefix: str) -> tuple[Iterable[Listed], Sequence[str]]:
+    def list_level(self, prefix: str) -> tuple[Iterable[ObjectInfo], Sequence[str]]:
         """Return the objects and the directories directly inside a directory."""
-        found = self._call(prefix, obstore.list_with_delimiter, self.patient, prefix or None)
-        return map(_listed, found["objects"]), found["common_prefixes"]
+        level = self._call(prefix, obstore.list_with_delimiter, self.retrying, prefix or None)
+        return map(_object_info, level["objects"]), level["common_prefixes"]
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; FileNotFoundError if the store minds that one is not there."""
-        self._call(keys[0], obstore.delete, self.patient, keys)
+        """Remove objects; a store may answer with FileNotFoundError where one does not exist."""
+        self._call(keys[0], obstore.delete, self.retrying, keys)
 
     def copy(self, key: str, target: str) -> None:
         """Copy an object inside the store."""
-        self._call(key, obstore.copy, self.patient, key, target)
+        self._call(key, obstore.copy, self.retrying, key, target)
 
     def path(self, key: str) -> str:
         """Return the full location of a key."""
@@ -182,9 +185,13 @@ class Bucket:
             return None
 
     def _try_put_once(self, key: str, data: bytes) -> bool | OSError | None:
-        """Put once: True, False, None for a conflict without effect, or an OSError where the effect is in doubt."""
+        """Put an object if none exists, in one request.
+
+        Returns True if the object was put, False if another one exists, None for a conflict after which nothing was
+        put, and an OSError where it is unknown whether the object was put.
+        """
         try:
-            obstore.put(self._ready(self.hasty), key, data, mode="create", use_multipart=False)
+            obstore.put(self._ready(self.single_try), key, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError) as error:
             return None if _status(error) == _CONFLICT else False
         except _FAILURES as error:
@@ -193,7 +200,7 @@ class Bucket:
             in_doubt = isinstance(failure, OSError) and isinstance(error, BaseError) and not _is_definite(error)
         else:
             return True
-        if status in _WORTH_A_RETRY or (in_doubt and status is None):
+        if status in _RETRIED or (in_doubt and status is None):
             return failure if isinstance(failure, OSError) else None
         raise failure
 
@@ -207,21 +214,21 @@ class Bucket:
         return store
 
     def _call(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        self._ready(self.patient)
+        self._ready(self.retrying)
         try:
             return call(*args, **kwargs)
         except _FAILURES as error:
             failure = self._failure(error, key)
-        raise failure  # outside the handler, so that the client's error is no part of the chain
+        raise failure  # outside the handler: the client's error would otherwise be shown as the context
 
     def _failure(self, error: Exception, key: str) -> Exception:
-        """Translate an error of the client into one of ours, without its secrets."""
+        """Return the error of this library for an error of the client, without secrets in its message."""
         status, code, path = _status(error), _code(error), self.path(key)
         message = _BODY.sub("", str(error)).partition("\n")[0]
         for secret in self.secrets:
             message = message.replace(secret, "***")
         message = _QUERY.sub("?***", message)[:_MESSAGE_CHARACTERS_MAX]
-        if code in _NO_BUCKET:
+        if code in _NO_CONTAINER:
             return NotFoundError(
                 f"{self.url} does not exist ({status} {code}): make it, or correct the location and the endpoint",
                 url=self.url,
@@ -246,18 +253,18 @@ class Bucket:
 
 
 @lru_cache(maxsize=128)
-def open_bucket(url: str, settings: Settings) -> Bucket:
-    """Return this process's way to a bucket."""
-    patient = _client(url, settings, retry={"retry_timeout": _RETRY_TIMEOUT})
-    hasty = _client(url, settings, retry={"max_retries": 0}) if _is_remote(url) else patient
-    return Bucket(url, secrets_of(settings), patient, hasty)
+def open_client(url: str, settings: Settings) -> ObjectClient:
+    """Return the client of this process for a container; equal arguments give the same client."""
+    retrying = _object_store(url, settings, retry={"retry_timeout": _RETRY_TIMEOUT})
+    single_try = _object_store(url, settings, retry={"max_retries": 0}) if _is_remote(url) else retrying
+    return ObjectClient(url, secrets_of(settings), retrying, single_try)
 
 
 def _is_remote(url: str) -> bool:
     return not url.startswith(("memory:", "file:"))
 
 
-def _client(url: str, settings: Settings, retry: RetryConfig) -> ObjectStore:
+def _object_store(url: str, settings: Settings, retry: RetryConfig) -> ObjectStore:
     if not _is_remote(url):
         return from_url(f"{url}/")
     client: ClientConfig = {"timeout": _TIMEOUT}
@@ -273,22 +280,22 @@ def _client(url: str, settings: Settings, retry: RetryConfig) -> ObjectStore:
     raise InvalidInputError(f"the options for {url} do not make a client: {message}", url=url)
 
 
-def _listed(meta: obstore.ObjectMeta) -> Listed:
-    return Listed(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
+def _object_info(meta: obstore.ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
 
 
 def _status(error: Exception) -> int | None:
-    found = _STATUS.search(str(error))
-    return None if found is None else int(found[1])
+    match = _STATUS.search(str(error))
+    return None if match is None else int(match[1])
 
 
 def _code(error: Exception) -> str | None:
-    """Return the store's own word for what went wrong."""
-    found = _CODE.search(str(error))
-    return None if found is None else found[1]
+    """Return the error code in the store's answer, such as `NoSuchBucket`."""
+    match = _CODE.search(str(error))
+    return None if match is None else match[1]
 
 
 def _is_definite(error: Exception) -> bool:
-    """Say whether the store surely did nothing."""
+    """Say whether the error means that the store did nothing."""
     refusals = PermissionDeniedError | UnauthenticatedError | NotSupportedError | InvalidPathError
     return isinstance(error, refusals)

@@ -1,7 +1,7 @@
-"""From the text of a location to a storage door and the location spelled its way.
+"""The text of a location in, a storage and the location as that storage spells it out.
 
-Every later path is the returned location with more behind it, so there is one spelling of each: local paths are
-absolute and free of `..`, object stores have one scheme each and no slash at the end.
+Every later path begins with the returned location, so each file has one spelling: local paths are absolute and without
+`..`, object stores have one scheme each and no slash at the end.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _REGISTERED: dict[str, Factory] = {}
 
 
 def register_scheme(scheme: str, factory: Factory) -> None:
-    """Let a factory open all locations of one more scheme; registering it again replaces the factory."""
+    """Open all locations of one more scheme with a factory; registering a scheme again replaces its factory."""
     _REGISTERED[scheme] = factory
 
 
 def open_storage(location: str, options: Mapping[str, str]) -> tuple[Storage, str]:
-    """Return the store behind a location, and the location the way that store spells it.
+    """Return the storage of a location, and the location as that storage spells it.
 
     >>> open_storage("file:///lake/../lake/sales/", {})
     (LocalStorage(durable=True), '/lake/sales')
@@ -56,7 +56,7 @@ def open_storage(location: str, options: Mapping[str, str]) -> tuple[Storage, st
 
 
 def _open_local(path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
-    # Two slashes at the start survive normalisation, though no system here gives them a meaning.
+    # abspath keeps two slashes at the start, which mean nothing on the systems supported here.
     durable = CoreOptions(options).get(CoreOptions.LAKEWRIGHT_DURABLE)
     absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
     return LocalStorage(durable=durable), "/" + absolute.lstrip("/")
@@ -75,13 +75,13 @@ def _file_path(location: str) -> str:
 
 
 def _open_object(scheme: str, rest: str, options: Mapping[str, str]) -> tuple[Storage, str]:
-    bucket, _, path = rest.partition("/")
-    if scheme in _KEYS_BEFORE_HOST and "@" in bucket:
+    container, _, path = rest.partition("/")
+    if scheme in _KEYS_BEFORE_HOST and "@" in container:
         raise InvalidInputError(f"a {scheme}: location holds keys before its bucket: pass them as options instead")
-    if not bucket:
+    if not container:
         raise InvalidInputError(f"'{scheme}://{rest}' names no bucket")
     path = path.rstrip("/")
     if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise InvalidInputError(f"'{scheme}://{rest}' has an empty or relative part in its path")
-    storage = ObjectStorage(f"{scheme}://{bucket}", options)
+    storage = ObjectStorage(f"{scheme}://{container}", options)
     return storage, f"{storage.url}/{path}" if path else storage.url

@@ -1,8 +1,8 @@
-"""The options that reach an object store, under every name that people already know them by.
+"""Catalog options in, the settings of an object store's client out, including secrets.
 
-Catalog options come in; the settings of the store's client go out, secrets among them. Names are those of Paimon
-(`s3.access-key`), Hadoop (`fs.s3a.access.key`), the cloud's own environment variables (`AWS_ACCESS_KEY_ID`, in either
-case) and Iceberg (`s3.access-key-id`). When one setting comes under several names, the first in the table below wins.
+Option names are accepted in the spelling of Paimon (`s3.access-key`), Hadoop (`fs.s3a.access.key`), the cloud's own
+environment variables (`AWS_ACCESS_KEY_ID`, in either case) and Iceberg (`s3.access-key-id`). If a setting is given
+under several names, the first in the table below wins.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _SECRETS = frozenset(
 Settings = tuple[tuple[str, str], ...]
 
 
-def store_settings(scheme: str, bucket: str, options: Mapping[str, str]) -> Settings:
-    """Return the settings of a store's client that the options hold, sorted by name.
+def store_settings(scheme: str, container: str, options: Mapping[str, str]) -> Settings:
+    """Return the settings that the options give to the client of an object store, sorted by name.
 
     >>> store_settings("s3", "lake", {"s3.endpoint": "http://127.0.0.1:9000", "other": "x"})
     (('allow_http', 'true'), ('endpoint', 'http://127.0.0.1:9000'))
@@ -72,9 +72,9 @@ def store_settings(scheme: str, bucket: str, options: Mapping[str, str]) -> Sett
         if value:
             settings[setting] = _switch(value, setting) if setting in _SWITCHES else value
     if scheme == "s3":
-        _place_endpoint(settings, bucket, known)
+        _place_endpoint(settings, container, known)
     endpoint = settings.get("endpoint") or settings.get("base_url") or ""
-    if scheme == "s3" and not endpoint:  # the client reads these by itself, but needs leave for plain HTTP
+    if scheme == "s3" and not endpoint:  # the client reads these variables too, but plain HTTP must be allowed here
         endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES if name in os.environ), "")
     allow_http = _first(known, _ALLOW_HTTP)
     if endpoint.startswith("http://") or (allow_http and _switch(allow_http, "allow_http") == "true"):
@@ -84,18 +84,18 @@ def store_settings(scheme: str, bucket: str, options: Mapping[str, str]) -> Sett
 
 @cache
 def setting_names() -> frozenset[str]:
-    """Return every name under which an option can reach some store, in lower case."""
+    """Return every option name that is a setting of an object store, in lower case."""
     spelled = [names for store in (_S3, _GCS, _AZURE) for names in store.values()]
     return frozenset((*" ".join(spelled).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP))
 
 
 def secrets_of(settings: Settings) -> tuple[str, ...]:
-    """Return the values that must never be shown."""
+    """Return the values that no message may contain."""
     return tuple(value for name, value in settings if name in _SECRETS)
 
 
-def _place_endpoint(settings: dict[str, str], bucket: str, known: Mapping[str, str]) -> None:
-    """Spell the endpoint as a URL; where the options ask for it, with the bucket as part of the host."""
+def _place_endpoint(settings: dict[str, str], container: str, known: Mapping[str, str]) -> None:
+    """Set the endpoint as a URL; with virtual-hosted addressing, the container is part of the host."""
     endpoint = settings.get("endpoint")
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"https://{endpoint}"
@@ -107,7 +107,7 @@ def _place_endpoint(settings: dict[str, str], bucket: str, known: Mapping[str, s
         settings["virtual_hosted_style_request"] = "true"
         if endpoint is not None:
             transport, _, host = endpoint.partition("://")
-            endpoint = endpoint if host.startswith(f"{bucket}.") else f"{transport}://{bucket}.{host}"
+            endpoint = endpoint if host.startswith(f"{container}.") else f"{transport}://{container}.{host}"
     if endpoint is not None:
         settings["endpoint"] = endpoint
 

@@ -15,7 +15,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.storage.object import ObjectStorage
-from lakewright.storage.object_client import Bucket
+from lakewright.storage.object_client import ObjectClient
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.storage import FaultyStorage
 from lakewright.testing.suites import StorageContract
@@ -291,18 +291,18 @@ def _etags(minio: S3Server, location: str) -> Iterator[str]:
 def _count_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that takes the size of everything that is fetched of data files from now on."""
     fetched: list[int] = []
-    get_range, get_tail = Bucket.get_range, Bucket.get_tail
+    get_range, get_tail = ObjectClient.get_range, ObjectClient.get_tail
 
-    def counted_range(self: Bucket, key: str, start: int, end: int) -> bytes:
+    def counted_range(self: ObjectClient, key: str, start: int, end: int) -> bytes:
         data = get_range(self, key, start, end)
         fetched.append(len(data))
         return data
 
-    def counted_tail(self: Bucket, key: str, length: int) -> tuple[int, bytes]:
+    def counted_tail(self: ObjectClient, key: str, length: int) -> tuple[int, bytes]:
         size, data = get_tail(self, key, length)
         fetched.append(len(data))
         return size, data
 
-    monkeypatch.setattr(Bucket, "get_range", counted_range)
-    monkeypatch.setattr(Bucket, "get_tail", counted_tail)
+    monkeypatch.setattr(ObjectClient, "get_range", counted_range)
+    monkeypatch.setattr(ObjectClient, "get_tail", counted_tail)
     return fetched

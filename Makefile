@@ -11,7 +11,7 @@ SPARKS := 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test lint types unit interop-java interop-s3 soak release clean
+.PHONY: demo test lint types unit interop-java interop-s3 soak release house clean
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -74,6 +74,10 @@ release: $(VENV)/.made
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m pytest -s tests/release
+
+# The tables of rooms and modules in design/, from the floors of tests/test_layers.py and the docstrings.
+house: $(VENV)/.made
+	cd tests && $(abspath $(BIN))/python -m support.house
 
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt

@@ -29,7 +29,7 @@ import pytest
 import lakewright as lw
 from lakewright import FileStoreTable, LakewrightError
 from lakewright.spec.schema.moves import Position
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 
 _SECONDS_MAX = 30
 _FIELDS = pa.schema({"id": pa.int64(), "day": pa.string(), "n": pa.int64()})

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakewright.catalog.open import opened, readable
 from lakewright.catalog.system import SystemTable
 from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.plan import selected
+from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError, counted, naming
 from lakewright.maintenance.alter import alter
@@ -31,7 +31,7 @@ from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.merge.upsert import check_same_columns, needs_lookup, upsert
 from lakewright.write.input.frames import RayDataset, engine_verb
 from lakewright.write.input.kinds import kind_column
-from lakewright.write.once import JobRun, earlier_result
+from lakewright.write.job_run import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
 
 _MODES = ("append", "overwrite", "upsert", "delete")
@@ -335,7 +335,7 @@ def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, 
             table=table.name,
         )
     with naming(table.name):
-        selected(table.store, [partitions])
+        select_partitions(table.store, [partitions])
 
 
 def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:

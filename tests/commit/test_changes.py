@@ -6,7 +6,7 @@ import pytest
 
 from lakewright.commit.changes import (
     Change,
-    Receiver,
+    CommitTarget,
     append_change,
     assign_row_ids,
     check_messages,
@@ -14,7 +14,13 @@ from lakewright.commit.changes import (
     record_count,
 )
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, overwrite_change, replaced_by_files, replaced_by_spec
+from lakewright.commit.overwrite import (
+    WHOLE_TABLE,
+    PartitionSelection,
+    overwrite_change,
+    partitions_by_specs,
+    partitions_of_files,
+)
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, HASH, IndexFile
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
@@ -23,7 +29,7 @@ from lakewright.spec.snapshot import CommitKind
 from lakewright.spec.types import AtomicType, DataField
 from support.commits import data_file
 
-RECEIVER = Receiver("db.t", "me", frozenset({0}), -1, has_primary_key=False, row_tracking=False)
+RECEIVER = CommitTarget("db.t", "me", frozenset({0}), -1, has_primary_key=False, row_tracking=False)
 ROW = bytes(12)
 
 
@@ -183,29 +189,29 @@ FIELDS = (DataField(0, "dt", AtomicType("DATE")), DataField(1, "hour", AtomicTyp
 
 def test_specs_are_read_by_the_types_of_the_columns() -> None:
     specs: list[dict[str, object]] = [{"hour": "7", "dt": "2024-10-04"}, {"dt": None}, {"dt": "nix", "hour": 3}, {}]
-    parsed = replaced_by_spec(specs, FIELDS, default_name="nix", table="t")
+    parsed = partitions_by_specs(specs, FIELDS, default_name="nix", table="t")
     assert parsed.specs == (((0, 20000), (1, 7)), ((0, None),), ((0, None), (1, 3)), ())
-    assert Replaced(specs=parsed.specs[:1]).selects(b"", (20000, 7))
-    assert not Replaced(specs=parsed.specs[:1]).selects(b"", (20000, 8))
-    assert Replaced(specs=parsed.specs[1:2]).selects(b"", (None, 8))
+    assert PartitionSelection(specs=parsed.specs[:1]).selects(b"", (20000, 7))
+    assert not PartitionSelection(specs=parsed.specs[:1]).selects(b"", (20000, 8))
+    assert PartitionSelection(specs=parsed.specs[1:2]).selects(b"", (None, 8))
     assert WHOLE_TABLE.selects(b"", (1, 2))
     with pytest.raises(InvalidInputError, match="'day' in the partition spec"):
-        replaced_by_spec([{"day": 1}], FIELDS, default_name="nix", table="t")
+        partitions_by_specs([{"day": 1}], FIELDS, default_name="nix", table="t")
     with pytest.raises(InvalidInputError):
-        replaced_by_spec([{"hour": "noon"}], FIELDS, default_name="nix", table="t")
+        partitions_by_specs([{"hour": "noon"}], FIELDS, default_name="nix", table="t")
 
 
 def test_bounds_rule_partitions_out_only_when_certain() -> None:
-    wanted = Replaced(specs=(((1, 7),),))
+    wanted = PartitionSelection(specs=(((1, 7),),))
     values = dict[bytes, tuple[int, ...]]().__getitem__
     assert wanted.may_select([(None, None, 3), (5, 9, 0)], values)
     assert not wanted.may_select([(None, None, 3), (8, 9, 0)], values)
     assert wanted.may_select([(None, None, 3), (None, None, 0)], values)
-    null = Replaced(specs=(((1, None),),))
+    null = PartitionSelection(specs=(((1, None),),))
     assert not null.may_select([(1, 2, 0), (5, 9, 0)], values)
     assert null.may_select([(1, 2, 0), (5, 9, None)], values)
     assert WHOLE_TABLE.may_select([(1, 2, 0), (5, 9, 0)], values)
-    listed = Replaced(partitions=frozenset({b"p"}))
+    listed = PartitionSelection(partitions=frozenset({b"p"}))
     assert listed.may_select([(1, 3, 0), (5, 9, 0)], {b"p": (2, 7)}.__getitem__)
     assert not listed.may_select([(1, 3, 0), (5, 9, 0)], {b"p": (4, 7)}.__getitem__)
 
@@ -214,7 +220,7 @@ def test_an_overwrite_deletes_what_is_live_and_drops_changelogs() -> None:
     new = Change((entry(ADD, "new", b"p"),), (entry(ADD, "log", b"p"),), ())
     live = [entry(ADD, "a", b"p"), entry(ADD, "b", b"q"), entry(ADD, "waiting", b"p", bucket=-2)]
     index = [IndexEntry(ADD, b"p", 0, IndexFile(HASH, "i", 1, 1)), IndexEntry(ADD, b"q", 0, IndexFile(HASH, "j", 1, 1))]
-    selects = replaced_by_files(new).selects
+    selects = partitions_of_files(new).selects
     change = overwrite_change(new, live, index, lambda p: selects(p, ()), buckets=2)
     assert [(e.kind, e.file.file_name) for e in change.entries] == [(DELETE, "a"), (ADD, "new")]
     assert [(e.kind, e.file.file_name) for e in change.index] == [(DELETE, "i")]

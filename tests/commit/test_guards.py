@@ -324,6 +324,6 @@ def test_plain_appends_look_at_nothing_else(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("an append looked at the table's files")
 
-    monkeypatch.setattr("lakewright.commit.plan.live_in", refuse)
-    monkeypatch.setattr("lakewright.commit.plan.broken_guard", refuse)
+    monkeypatch.setattr("lakewright.commit.plan.live_files_in", refuse)
+    monkeypatch.setattr("lakewright.commit.plan.find_broken_guard", refuse)
     committer(store).commit([message(store, "more")])

@@ -16,7 +16,7 @@ from lakewright.commit.changes import copy_name, origin_name
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage, snapshot_name
 from lakewright.commit.publish import Outcome, Unknown
-from lakewright.commit.renumber import Floors
+from lakewright.commit.renumber import HighestNumbers
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidMessageError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
@@ -336,7 +336,7 @@ def test_floors_follow_the_snapshots(tmp_path: Path) -> None:
     def floor(since: str | None) -> int | None:
         newest = store.snapshots.latest()
         assert newest is not None
-        return Floors(store, frozenset({PLACE}), since).on(newest).get(PLACE)
+        return HighestNumbers(store, frozenset({PLACE}), since).on(newest).get(PLACE)
 
     names = [snapshot_name(commit(store, prepared(store, {1: number}))) for number in range(20)]
     assert floor(names[-1]) is None  # nothing was added since
@@ -345,11 +345,11 @@ def test_floors_follow_the_snapshots(tmp_path: Path) -> None:
     assert floor("") == 19
     assert floor(None) == 19
     assert floor("manifest-list-of-a-snapshot-that-was-rolled-back") == 19
-    known = Floors(store, frozenset({PLACE}), names[-1])
+    known = HighestNumbers(store, frozenset({PLACE}), names[-1])
     newest = commit(store, prepared(store, {1: 1}))
     assert known.on(newest) == {PLACE: 20}
     assert known.on(newest) == {PLACE: 20}
-    other = Floors(store, frozenset({(EMPTY_ROW, 1)}), None)
+    other = HighestNumbers(store, frozenset({(EMPTY_ROW, 1)}), None)
     assert other.on(newest) == {}
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
-from lakewright.compact.append import Rules, Unit, pick_any, pick_neighbours, pick_ranges
+from lakewright.compact.append import AppendRules, Unit, pick_any, pick_neighbours, pick_ranges
 from lakewright.compact.task import Bucket
 from lakewright.spec.datafile import DELETION_VECTORS, EMPTY_ROW, DataFile, DeletionRange, IndexFile
 from lakewright.spec.options import CoreOptions
@@ -22,9 +22,9 @@ def _file(name: str, size: int, first: int = 0, rows: int = 10) -> DataFile:
     return replace(file, file_size=size, min_sequence_number=first, max_sequence_number=first + rows - 1)
 
 
-def _rules(options: Mapping[str, object] = MappingProxyType({}), *, full: bool = False) -> Rules:
+def _rules(options: Mapping[str, object] = MappingProxyType({}), *, full: bool = False) -> AppendRules:
     wanted = {"target-file-size": f"{TARGET} b", "source.split.open-file-cost": "1 b", **options}
-    return Rules.of(CoreOptions.from_dict({key: str(value) for key, value in wanted.items()}), full=full)
+    return AppendRules.of(CoreOptions.from_dict({key: str(value) for key, value in wanted.items()}), full=full)
 
 
 def _bucket(*files: DataFile, deleted: dict[str, int | None] | None = None) -> Bucket:

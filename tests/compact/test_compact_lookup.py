@@ -12,7 +12,7 @@ import pytest
 
 from lakewright.compact import lookup
 from lakewright.compact.job import compact_table
-from lakewright.compact.lookup import ANY, wanted_keys
+from lakewright.compact.lookup import ANY, read_lookup_keys
 from lakewright.lsm.keys import KeyOrder
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
@@ -91,12 +91,12 @@ def test_what_level_0_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (entry,) = live(store)
     files = KeyedFiles(store, FileSchemas(store), EMPTY_ROW, 0, store.schema.fields)
     key = KeyOrder(store.schema.trimmed_primary_key_fields)
-    wanted = wanted_keys(files, [entry.file], key)
+    wanted = read_lookup_keys(files, [entry.file], key)
     assert str(wanted.skip) == "k IN (3, 5, 9)"
     rows = pa.table({"k": pa.array([1, 3, 4, 9], pa.int32())})
     assert wanted.filter(rows)["k"].to_pylist() == [3, 9]
     monkeypatch.setattr(lookup, "_LITERALS_MAX", 2)
-    assert "BETWEEN" in str(wanted_keys(files, [entry.file], key).skip)
+    assert "BETWEEN" in str(read_lookup_keys(files, [entry.file], key).skip)
     monkeypatch.setattr(lookup, "_KEYS_MAX", 2)
-    assert wanted_keys(files, [entry.file], key) == ANY
+    assert read_lookup_keys(files, [entry.file], key) == ANY
     assert ANY.filter(rows) is rows

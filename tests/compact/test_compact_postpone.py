@@ -14,7 +14,7 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.job import compact_table
 from lakewright.compact.output import BucketOutput
-from lakewright.compact.postpone import by_writer, distribute, waiting_rows
+from lakewright.compact.postpone import by_writer, distribute, postponed_rows
 from lakewright.compact.rescale import rescale
 from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import CommitContentionError, InvalidInputError
@@ -136,10 +136,10 @@ def test_files_are_ordered_within_their_writer() -> None:
 def test_how_many_buckets(tmp_path: Path, options: dict[str, str], buckets: int) -> None:
     store = keyed_store(tmp_path / "t", {"bucket": -2, **options})
     entries = [entry(f"data--u-a-s-{n}-w-x-0.avro", bucket=-2) for n in range(2)]  # a thousand bytes each
-    (job,) = waiting_rows(store, entries)
+    (job,) = postponed_rows(store, entries)
     assert job.buckets == buckets
     there = replace(entry("data-x-0.parquet", bucket=1), total_buckets=6)
-    (job,) = waiting_rows(store, [*entries, there])
+    (job,) = postponed_rows(store, [*entries, there])
     assert (job.buckets, dict(job.next_numbers)) == (6, {1: there.file.max_sequence_number + 1})
 
 

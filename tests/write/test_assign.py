@@ -65,7 +65,7 @@ def test_assigning_whole_batches_is_assigning_hash_by_hash(
         after.setdefault(bucket, []).append(number)
     grown = {b: hs for b, hs in after.items() if before.get(b) != hs}
     assert {b: sorted(hs.tolist()) for b, hs in keys.grown().items()} == grown
-    keys.settle()
+    keys.mark_written()
     assert keys.grown() == {}
 
 

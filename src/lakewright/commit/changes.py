@@ -67,7 +67,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Receiver:
+class CommitTarget:
     """What a table must know of itself to check the messages it receives."""
 
     table: str
@@ -167,42 +167,40 @@ def schema_ids_of(messages: Sequence[CommitMessage]) -> frozenset[int]:
     return frozenset(written | {m.schema_id for m in messages if m.schema_id is not None})
 
 
-def check_table(messages: Iterable[CommitMessage], receiver: Receiver) -> None:
+def check_table(messages: Iterable[CommitMessage], target: CommitTarget) -> None:
     """Refuse messages that were written for another table."""
     for message in messages:
-        if message.table and message.table != receiver.identity:
+        if message.table and message.table != target.identity:
             raise InvalidMessageError(
-                f"{receiver.table}: the message was written for table {message.table}, this is table "
-                f"{receiver.identity}; commit it to its own table (a table dropped and made again is another table)",
-                table=receiver.table,
+                f"{target.table}: the message was written for table {message.table}, this is table "
+                f"{target.identity}; commit it to its own table (a table dropped and made again is another table)",
+                table=target.table,
                 found=message.table,
-                expected=receiver.identity,
+                expected=target.identity,
             )
 
 
-def check_messages(messages: Sequence[CommitMessage], receiver: Receiver) -> None:
+def check_messages(messages: Sequence[CommitMessage], target: CommitTarget) -> None:
     """Refuse messages that the table cannot take, before anything is read or written."""
-    check_table(messages, receiver)
+    check_table(messages, target)
     for message in messages:
         faults = (
-            _of_unknown_schema(message, receiver),
-            _misplaced(message, receiver),
-            _unreconciled(message, receiver),
+            _of_unknown_schema(message, target),
+            _misplaced(message, target),
+            _unreconciled(message, target),
         )
         for fault in faults:
             if fault is not None:
-                raise InvalidMessageError(
-                    f"{receiver.table}: {fault}", table=receiver.table, message_bucket=message.bucket
-                )
-        _check_files(message, receiver)
+                raise InvalidMessageError(f"{target.table}: {fault}", table=target.table, message_bucket=message.bucket)
+        _check_files(message, target)
     for name, select in _LISTS.items():
-        _check_named_once(messages, name, select, receiver)
-    if receiver.crosses_partitions and len({(m.write_id, m.attempt) for m in messages if m.new_files}) > 1:
+        _check_named_once(messages, name, select, target)
+    if target.crosses_partitions and len({(m.write_id, m.attempt) for m in messages if m.new_files}) > 1:
         # Neither knows where the other put its keys.
         raise InvalidMessageError(
-            f"{receiver.table}: a key lives in one partition alone, and several writers at once may put it into two; "
+            f"{target.table}: a key lives in one partition alone, and several writers at once may put it into two; "
             "write all rows of a commit with one writer",
-            table=receiver.table,
+            table=target.table,
         )
 
 
@@ -305,7 +303,7 @@ def _check_named_once(
     messages: Sequence[CommitMessage],
     name: str,
     select: Callable[[CommitMessage], Iterable[DataFile | IndexFile]],
-    receiver: Receiver,
+    target: CommitTarget,
 ) -> None:
     seen: set[tuple[bytes, int, str]] = set()
     for message in messages:
@@ -313,77 +311,77 @@ def _check_named_once(
             key = (message.partition_bytes, message.bucket, file.file_name)
             if key in seen:
                 raise InvalidMessageError(
-                    f"{receiver.table}: the messages name {file.file_name} twice as {name}; hand in each message once, "
+                    f"{target.table}: the messages name {file.file_name} twice as {name}; hand in each message once, "
                     "and of a repeated task only the attempt that counts",
-                    table=receiver.table,
+                    table=target.table,
                     files=(file.file_name,),
                 )
             seen.add(key)
 
 
-def _of_unknown_schema(message: CommitMessage, receiver: Receiver) -> str | None:
-    unknown = sorted(schema_ids_of([message]) - receiver.schema_ids)
+def _of_unknown_schema(message: CommitMessage, target: CommitTarget) -> str | None:
+    unknown = sorted(schema_ids_of([message]) - target.schema_ids)
     if unknown:
         return f"the message was written with schema {unknown[0]}, which the table does not have; write the data again"
     return None
 
 
-def _misplaced(message: CommitMessage, receiver: Receiver) -> str | None:
-    total = receiver.buckets if message.total_buckets is None else message.total_buckets
+def _misplaced(message: CommitMessage, target: CommitTarget) -> str | None:
+    total = target.buckets if message.total_buckets is None else message.total_buckets
     bucket = message.bucket
-    if receiver.buckets == POSTPONE and bucket == POSTPONE:
+    if target.buckets == POSTPONE and bucket == POSTPONE:
         fits = total == POSTPONE
-    elif receiver.buckets == POSTPONE or receiver.buckets > 0:
+    elif target.buckets == POSTPONE or target.buckets > 0:
         fits = 0 <= bucket < total
     else:
-        fits = total == -1 and (bucket >= 0 if receiver.has_primary_key else bucket == 0)
+        fits = total == -1 and (bucket >= 0 if target.has_primary_key else bucket == 0)
     if fits:
         return None
     return (
-        f"bucket {bucket} of {total} does not fit a table with bucket={receiver.buckets}; "
+        f"bucket {bucket} of {total} does not fit a table with bucket={target.buckets}; "
         "the table's buckets changed since the data was written: write it again"
     )
 
 
-def _unreconciled(message: CommitMessage, receiver: Receiver) -> str | None:
+def _unreconciled(message: CommitMessage, target: CommitTarget) -> str | None:
     if message.rows_in is None or any(f.write_cols is not None for f in message.new_files):
         return None
     written = sum(f.row_count for f in message.new_files)
     # A primary-key writer folds rows of one key together, so it may write fewer than it took in, never more.
-    if written == message.rows_in or (receiver.has_primary_key and written < message.rows_in):
+    if written == message.rows_in or (target.has_primary_key and written < message.rows_in):
         return None
     return f"the writer took in {counted(message.rows_in, 'row')} but its files hold {written}; write the data again"
 
 
-def _check_files(message: CommitMessage, receiver: Receiver) -> None:
+def _check_files(message: CommitMessage, target: CommitTarget) -> None:
     for file in written_files(message):
         for name in (file.file_name, *file.extra_files):
-            _check_name(name, receiver)
-        if receiver.row_tracking and file.file_source is None:
+            _check_name(name, target)
+        if target.row_tracking and file.file_source is None:
             raise InvalidMessageError(
-                f"{receiver.table}: {file.file_name} does not say whether a writer or a compaction made it, "
+                f"{target.table}: {file.file_name} does not say whether a writer or a compaction made it, "
                 "which row tracking needs; write it again with a newer writer",
-                table=receiver.table,
+                table=target.table,
                 files=(file.file_name,),
             )
-        if receiver.row_tracking and is_side_file(file):
+        if target.row_tracking and is_side_file(file):
             raise UnsupportedError(
-                f"{receiver.table}: BLOB and VECTOR files cannot be committed ({file.file_name})", table=receiver.table
+                f"{target.table}: BLOB and VECTOR files cannot be committed ({file.file_name})", table=target.table
             )
     for index in written_index_files(message):
-        _check_name(index.file_name, receiver)
+        _check_name(index.file_name, target)
     outside = [f.file_name for f in written_files(message) if f.external_path]
     outside += [f.file_name for f in written_index_files(message) if f.external_path]
     if outside:
         raise UnsupportedError(
-            f"{receiver.table}: {outside[0]} lies outside the table; external paths cannot be committed",
-            table=receiver.table,
+            f"{target.table}: {outside[0]} lies outside the table; external paths cannot be committed",
+            table=target.table,
             files=tuple(outside),
         )
 
 
-def _check_name(name: str, receiver: Receiver) -> None:
+def _check_name(name: str, target: CommitTarget) -> None:
     try:
         check_file_name(name)
     except InvalidInputError as error:
-        raise InvalidMessageError(f"{receiver.table}: {error}", table=receiver.table, files=(name,)) from None
+        raise InvalidMessageError(f"{target.table}: {error}", table=target.table, files=(name,)) from None

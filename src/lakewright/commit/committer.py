@@ -19,7 +19,7 @@ from typing import Concatenate, ParamSpec, TypeAlias
 
 from lakewright.commit.changes import (
     Change,
-    Receiver,
+    CommitTarget,
     append_change,
     check_messages,
     check_table,
@@ -28,27 +28,27 @@ from lakewright.commit.changes import (
     hash_bases_of,
     schema_ids_of,
 )
-from lakewright.commit.draft import World
-from lakewright.commit.files import WrittenFile, delete_written, files_of, forget_dropped
+from lakewright.commit.draft import Environment
+from lakewright.commit.files import WrittenFile, delete_written, files_of, prune_dropped_table
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.overwrite import (
-    Replaced,
+    PartitionSelection,
     files_outside,
-    replaced_by_files,
-    upgraded,
+    partitions_of_files,
+    upgrade_files,
 )
 from lakewright.commit.plan import (
     Intent,
-    Notes,
     Numbering,
+    SnapshotDetails,
     crosses_partitions,
     key_range_of,
     partition_selector,
-    selected,
+    select_partitions,
 )
 from lakewright.commit.publish import Publisher, SnapshotFiles
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
-from lakewright.commit.run import Run
+from lakewright.commit.run import CommitRun
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -77,13 +77,13 @@ def _new_uuid() -> str:
     return str(uuid.uuid4())
 
 
-def _taking_back(
+def _removing_useless_files(
     verb: Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None],
 ) -> Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None]:
     """Remove the files of messages that can be committed no more, once it is known that nothing was published."""
 
     @wraps(verb)
-    def taking_back(
+    def removing_useless_files(
         self: Committer, messages: Sequence[CommitMessage], /, *args: P.args, **more: P.kwargs
     ) -> Snapshot | None:
         try:
@@ -94,10 +94,10 @@ def _taking_back(
             if useless and not kept:
                 with suppress(OSError):
                     delete_written(self.store, files_of(self.store, messages))
-                    forget_dropped(self.store)
+                    prune_dropped_table(self.store)
             raise
 
-    return taking_back
+    return removing_useless_files
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class Committer:
     reroutes: bool = False  # the caller reads the files of a commit that conflicts over buckets back, and removes them
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published: never to be deleted
 
-    @_taking_back
+    @_removing_useless_files
     def commit(
         self,
         messages: Sequence[CommitMessage],
@@ -138,10 +138,10 @@ class Committer:
         self._check(messages)
         append = append_change(messages, self.store.options.bucket())
         compact = compact_change(messages, self.store.options.bucket())
-        notes = Notes(properties or {}, operation, watermark)
+        details = SnapshotDetails(properties or {}, operation, watermark)
         appended = None
         if not append.is_empty or (compact.is_empty and not ignore_empty):
-            intent = self._intent(messages, identifier, append, kind=append.kind, notes=notes)
+            intent = self._intent(messages, identifier, append, kind=append.kind, details=details)
             intent = replace(
                 intent,
                 check_live=self._may_clash(append),
@@ -152,7 +152,7 @@ class Committer:
             appended = self._publish(intent, files_of(self.store, messages))
         return self._compact(messages, identifier, compact, appended)
 
-    @_taking_back
+    @_removing_useless_files
     def overwrite(
         self,
         messages: Sequence[CommitMessage],
@@ -183,7 +183,7 @@ class Committer:
                 identifier,
                 new,
                 kind=CommitKind.OVERWRITE,
-                notes=Notes(properties or {}),
+                details=SnapshotDetails(properties or {}),
                 replaced=replaced,
             )
             intent = replace(intent, unchanged_since=if_unchanged_since, guards=guards_of(messages))
@@ -194,7 +194,7 @@ class Committer:
     def truncate(self, specs: Sequence[PartitionSpec] | None = None, identifier: int = MAX_LONG) -> Snapshot:
         """Remove all rows, or those of the partitions that agree with one of the specs."""
         self._check(())
-        replaced = selected(self.store, specs)
+        replaced = select_partitions(self.store, specs)
         if specs is not None and not all(specs):
             raise InvalidInputError(
                 f"{self.store.name}: an empty partition spec is the whole table; truncate the table if you mean that",
@@ -204,8 +204,8 @@ class Committer:
             raise InvalidInputError(
                 f"{self.store.name}: name at least one partition to truncate", table=self.store.name
             )
-        notes = Notes(operation="TRUNCATE")
-        intent = self._intent((), identifier, Change(), kind=CommitKind.OVERWRITE, notes=notes, replaced=replaced)
+        details = SnapshotDetails(operation="TRUNCATE")
+        intent = self._intent((), identifier, Change(), kind=CommitKind.OVERWRITE, details=details, replaced=replaced)
         return self._publish(intent, ())
 
     def filter_committed(self, identifiers: Iterable[int]) -> list[int]:
@@ -224,11 +224,11 @@ class Committer:
         Nothing is deleted of messages that anybody handed in for publishing, unless that is known to have failed; a
         stream says under which identifier that would have been.
         """
-        check_table(messages, self._receiver(messages))
+        check_table(messages, self._target(messages))
         files = files_of(self.store, messages)
         if not self._begun.intersection(files) and not self._may_be_published(messages, files, identifier):
             delete_written(self.store, files)
-            forget_dropped(self.store)
+            prune_dropped_table(self.store)
 
     def _may_be_published(
         self, messages: Sequence[CommitMessage], files: Sequence[WrittenFile], identifier: int
@@ -253,16 +253,16 @@ class Committer:
             check_supported_for_write(self.store.schema)
         for doubt in doubtful_keys(self.store.schema):
             warnings.warn(f"table {self.store.name}: {doubt}", LakewrightWarning, stacklevel=2)
-        check_messages(messages, self._receiver(messages))
+        check_messages(messages, self._target(messages))
 
-    def _receiver(self, messages: Sequence[CommitMessage]) -> Receiver:
+    def _target(self, messages: Sequence[CommitMessage]) -> CommitTarget:
         options, schema = self.store.options, self.store.schema
         schema_ids = frozenset({schema.id})
         with self._nothing_published():
             identity = self.store.identity
             if not schema_ids_of(messages) <= schema_ids:
                 schema_ids = frozenset(self.store.schemas.ids())
-        return Receiver(
+        return CommitTarget(
             table=self.store.name,
             identity=identity,
             schema_ids=schema_ids,
@@ -279,8 +279,8 @@ class Committer:
         change: Change,
         *,
         kind: CommitKind,
-        notes: Notes,
-        replaced: Replaced | None = None,
+        details: SnapshotDetails,
+        replaced: PartitionSelection | None = None,
     ) -> Intent:
         user = self.commit_user or self._batch_user(messages)
         return Intent(
@@ -291,7 +291,7 @@ class Committer:
             marker=marker_of(messages, identifier, change, kind),
             once_since=self.once_since,
             replaced=replaced,
-            notes=notes,
+            details=details,
         )
 
     def _batch_user(self, messages: Sequence[CommitMessage]) -> str:
@@ -335,12 +335,12 @@ class Committer:
                 table=self.store.name,
             ) from error
 
-    def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> Replaced | None:
+    def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> PartitionSelection | None:
         """Return what an overwrite replaces, None where that is nothing."""
         if dynamic is None:
             dynamic = self.store.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
         dynamic = dynamic and bool(self.store.schema.partition_keys)
-        by_spec = selected(self.store, [spec] if spec else None)
+        by_spec = select_partitions(self.store, [spec] if spec else None)
         outside = files_outside(new, partition_selector(self.store, by_spec))
         if outside:
             place = self.store.partition_name(outside[0].partition)
@@ -359,14 +359,14 @@ class Committer:
                 LakewrightWarning,
                 stacklevel=4,
             )
-        return replaced_by_files(new) if new.entries else None
+        return partitions_of_files(new) if new.entries else None
 
     def _upgraded(self, new: Change) -> Change:
         """Return the new files of an overwrite on the level where they are seen at once."""
         schema, options = self.store.schema, self.store.options
         if not schema.primary_keys or not options.get(CoreOptions.OVERWRITE_UPGRADE):
             return new
-        return replace(new, entries=upgraded(new.entries, options.num_levels() - 1, key_range_of(self.store)))
+        return replace(new, entries=upgrade_files(new.entries, options.num_levels() - 1, key_range_of(self.store)))
 
     def _compact(
         self, messages: Sequence[CommitMessage], identifier: int, compact: Change, before: Snapshot | None
@@ -374,7 +374,7 @@ class Committer:
         """Publish the compaction part of a commit after its first part."""
         if compact.is_empty:
             return before
-        intent = self._intent(messages, identifier, compact, kind=CommitKind.COMPACT, notes=Notes())
+        intent = self._intent(messages, identifier, compact, kind=CommitKind.COMPACT, details=SnapshotDetails())
         if any(e.kind == ADD and e.file.level == 0 for e in compact.entries):  # rows that get their buckets only now
             intent = replace(intent, numbering=self._numbering(messages, compact))
         if before is None:
@@ -398,7 +398,7 @@ class Committer:
             self._begun.difference_update(set(files) - known_before)
             raise
 
-    def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> Run:
+    def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> CommitRun:
         publisher = self.publisher or SnapshotFiles(self.store.storage, self.store.layout)
-        world = World(self.clock, self.sleep, self.random, self.new_uuid)
-        return Run(self.store, intent, files, publisher, world, sole=self.sole)
+        environment = Environment(self.clock, self.sleep, self.random, self.new_uuid)
+        return CommitRun(self.store, intent, files, publisher, environment, sole=self.sole)

@@ -39,7 +39,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """Time, chance and new names; a test hands in its own."""
 
     clock: Callable[[], int]  # epoch milliseconds
@@ -54,7 +54,7 @@ class Drafts:
 
     store: TableStore
     intent: Intent
-    world: World
+    environment: Environment
     _manifests: Manifests = field(init=False)
     _salt: bytes = field(init=False)
     _renumbering: Renumbering | None = None  # of rows with keys
@@ -70,11 +70,11 @@ class Drafts:
     def __post_init__(self) -> None:
         # Whoever commits the same messages writes the same entries. Where the reply to a put got lost, only different
         # bytes tell whose marker stands there.
-        unique = self.world.new_uuid()
+        unique = self.environment.new_uuid()
         self._salt = unique.encode()
         self._manifests = self._named(unique)
         if self.intent.numbering is not None:
-            self._renumbering = Renumbering(self.store, self.intent, self.world.random, self.world.new_uuid)
+            self._renumbering = Renumbering(self.store, self.intent, self.environment.random, self.environment.new_uuid)
 
     @property
     def can_claim(self) -> bool:
@@ -116,10 +116,10 @@ class Drafts:
             self._renumbering.note(snapshot, plan)
         return Draft(snapshot, plan.base, tuple(self._written))
 
-    def settle(self, published: Snapshot) -> None:
+    def remove_unused_copies(self, published: Snapshot) -> None:
         """Delete data files that nobody needs once a snapshot is published."""
         if self._renumbering is not None:
-            self._renumbering.settle(published)
+            self._renumbering.remove_unused_copies(published)
 
     def discard(self, draft: Draft, *, keep_marker: bool = False) -> None:
         """Delete what only this draft named, once it is known that it was not published.
@@ -133,7 +133,7 @@ class Drafts:
         self._delete([name for name in self._kept if not (keep_marker and self.intent.marker in name)])
         self._kept = []
         if self._renumbering is not None:
-            self._renumbering.give_up()
+            self._renumbering.remove_all_copies()
 
     def _snapshot(self, plan: Plan) -> Snapshot:
         intent, base = self.intent, plan.base
@@ -159,8 +159,8 @@ class Drafts:
             commit_user=intent.user,
             commit_identifier=intent.identifier,
             commit_kind=intent.kind,
-            time_millis=self.world.clock(),
-            uuid=self.world.new_uuid(),
+            time_millis=self.environment.clock(),
+            uuid=self.environment.new_uuid(),
             writer_version=f"lakewright-{__version__}",
             total_record_count=delta_rows + (0 if base is None else base.total_record_count or 0),
             delta_record_count=delta_rows,
@@ -168,9 +168,9 @@ class Drafts:
             watermark=_watermark(base, intent),
             # Statistics describe columns of one schema, so they are dropped once the schema has moved on.
             statistics=base.statistics if base is not None and base.schema_id == self._schema_id else None,
-            properties={**intent.notes.properties, **self._highest_number(base, entries)},
+            properties={**intent.details.properties, **self._highest_number(base, entries)},
             next_row_id=next_row_id,
-            operation=intent.notes.operation,
+            operation=intent.details.operation,
         )
 
     def _numbered(self, plan: Plan, snapshot_id: int) -> tuple[tuple[ManifestEntry, ...], int]:
@@ -307,5 +307,5 @@ class Drafts:
 
 
 def _watermark(base: Snapshot | None, intent: Intent) -> int | None:
-    marks = (None if base is None else base.watermark, intent.notes.watermark)
+    marks = (None if base is None else base.watermark, intent.details.watermark)
     return max((mark for mark in marks if mark is not None and mark != MIN_LONG), default=None)

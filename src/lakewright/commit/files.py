@@ -53,7 +53,7 @@ def delete_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
     _each(store.storage.delete, [file.path for file in files])
 
 
-def forget_dropped(store: TableStore) -> None:
+def prune_dropped_table(store: TableStore) -> None:
     """Remove the empty directories that late writers made again for a table that was dropped or renamed."""
     main = store.layout.for_branch(MAIN_BRANCH)
     if store.storage.renames_atomically and not Schemas(store.storage, main).ids():

@@ -31,7 +31,7 @@ _PLACES: Mapping[str, Callable[[bytes, int], tuple[object, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenGuard:
     """A conflict, and the snapshot that made it."""
 
     conflict: Conflict
@@ -47,9 +47,9 @@ class _Change:
     columns_of: ColumnsOf
 
 
-def broken_guard(
+def find_broken_guard(
     store: TableStore, guards: Sequence[Guard], base: Snapshot | None, change: Change, live: Iterable[ManifestEntry]
-) -> Broken | None:
+) -> BrokenGuard | None:
     """Return the first snapshot up to a base by which a change is not what it was planned to be any more.
 
     `live` are the files of the base in the partitions of the change, which only data evolution asks for.
@@ -59,13 +59,15 @@ def broken_guard(
     for snapshot_id in range(max(since, 1), (0 if base is None else base.id) + 1):
         snapshot = base if base is not None and snapshot_id == base.id else store.snapshots.find(snapshot_id)
         if snapshot is None:
-            return _unsayable(f"snapshot {snapshot_id} expired", base)
+            return _unknown_history(f"snapshot {snapshot_id} expired", base)
         history[snapshot_id] = snapshot
     for guard in guards:
         if guard.since and guard.since not in history:
-            return _unsayable(f"snapshot {guard.since} was rolled back", base)
+            return _unknown_history(f"snapshot {guard.since} was rolled back", base)
         if guard.planned_on is not None and guard.planned_on != snapshot_name(history.get(guard.since)):
-            return _unsayable(f"snapshot {guard.since} is not the one that was read: the table was rolled back", base)
+            return _unknown_history(
+                f"snapshot {guard.since} is not the one that was read: the table was rolled back", base
+            )
     columns = cache(lambda schema_id, names: column_ids(store.schemas.get(schema_id).fields, names))
 
     def columns_of(file: DataFile) -> frozenset[int]:
@@ -75,11 +77,13 @@ def broken_guard(
         rows = _rows_of(store, guards, base, history.get(since), _Change(change, live, columns_of))
         return _first_break(store, guards, history, rows, columns_of)
     except NotFoundError as error:  # an expiry is running
-        return _unsayable(str(error), base)
+        return _unknown_history(str(error), base)
 
 
-def _unsayable(why: str, base: Snapshot | None) -> Broken:
-    return Broken(Conflict(f"{why}, so nobody can say what changed since the work was planned", (), PLAN_AGAIN), base)
+def _unknown_history(why: str, base: Snapshot | None) -> BrokenGuard:
+    return BrokenGuard(
+        Conflict(f"{why}, so nobody can say what changed since the work was planned", (), PLAN_AGAIN), base
+    )
 
 
 def _first_break(
@@ -88,7 +92,7 @@ def _first_break(
     history: Mapping[int, Snapshot],
     rows: Rows | None,
     columns_of: ColumnsOf,
-) -> Broken | None:
+) -> BrokenGuard | None:
     """Walk through the snapshots since the plan; a snapshot is read only if somebody minds what it did."""
     if rows is None and all(guard.unchanged is None for guard in guards):
         return None
@@ -101,7 +105,7 @@ def _first_break(
         if conflict is None and rows is not None:
             conflict = overtaken_rows(rows, entries, columns_of)
         if conflict is not None:
-            return Broken(conflict, snapshot)
+            return BrokenGuard(conflict, snapshot)
     return None
 
 

@@ -25,7 +25,7 @@ Bounds: TypeAlias = tuple[Value, Value, int | None]  # least, greatest, and how 
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class PartitionSelection:
     """The partitions that an overwrite empties: the listed ones, or those that agree with one of the specs."""
 
     partitions: frozenset[bytes] | None = None
@@ -46,19 +46,19 @@ class Replaced:
         return any(all(_within(value, columns[position]) for position, value in spec) for spec in specs)
 
 
-WHOLE_TABLE = Replaced(specs=((),))
+WHOLE_TABLE = PartitionSelection(specs=((),))
 
 
-def replaced_by_spec(
+def partitions_by_specs(
     specs: Iterable[Mapping[str, object]], fields: Sequence[DataField], *, default_name: str, table: str
-) -> Replaced:
+) -> PartitionSelection:
     """Read partition specs as users write them: text or Python values; None or the default name means null."""
-    return Replaced(specs=tuple(_parse_spec(spec, fields, default_name, table) for spec in specs))
+    return PartitionSelection(specs=tuple(_parse_spec(spec, fields, default_name, table) for spec in specs))
 
 
-def replaced_by_files(new: Change) -> Replaced:
+def partitions_of_files(new: Change) -> PartitionSelection:
     """Return the partitions that the new files lie in."""
-    return Replaced(partitions=frozenset(e.partition for e in new.entries if e.kind == ADD))
+    return PartitionSelection(partitions=frozenset(e.partition for e in new.entries if e.kind == ADD))
 
 
 def overwrite_change(
@@ -86,7 +86,7 @@ def overwrite_change(
     )
 
 
-def upgraded(entries: tuple[ManifestEntry, ...], level: int, key_range: KeyRange) -> tuple[ManifestEntry, ...]:
+def upgrade_files(entries: tuple[ManifestEntry, ...], level: int, key_range: KeyRange) -> tuple[ManifestEntry, ...]:
     """Put new files on the deepest level, bucket by bucket, where they are all of level 0 and share no keys.
 
     They replace all that was there, so they are as good as compacted. Deletes have no place on the deepest level, and

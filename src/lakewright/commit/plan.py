@@ -23,9 +23,9 @@ from lakewright.commit.conflicts import (
     moved_hashes,
     stale_vectors,
 )
-from lakewright.commit.guards import broken_guard
+from lakewright.commit.guards import find_broken_guard
 from lakewright.commit.message.message import snapshot_name
-from lakewright.commit.overwrite import WHOLE_TABLE, Replaced, overwrite_change, replaced_by_spec
+from lakewright.commit.overwrite import WHOLE_TABLE, PartitionSelection, overwrite_change, partitions_by_specs
 from lakewright.commit.row_ranges import range_conflict
 from lakewright.errors import CommitConflictError, LakewrightError, NotFoundError
 from lakewright.lsm.keys import Key, KeyOrder
@@ -41,7 +41,7 @@ _BLAME_MAX = 50  # snapshots searched for the one that took a file away; only to
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class SnapshotDetails:
     """What a snapshot says besides its files."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -66,14 +66,14 @@ class Intent:
     kind: CommitKind
     change: Change
     marker: str  # names the manifest of the new files, so that a replay of the same messages meets it
-    replaced: Replaced | None = None  # of an overwrite: the partitions emptied at commit time
+    replaced: PartitionSelection | None = None  # of an overwrite: the partitions emptied at commit time
     unchanged_since: int | None = None  # of an overwrite: refuse if they changed after this snapshot
     check_live: bool = False  # of an append: it may not fit every base, so that it is checked like other changes
     guards: tuple[Guard, ...] = ()  # what must be as it was when the change was planned
     hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and what its buckets build upon
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
     once_since: int | None = None  # user and identifier alone tell the commit, and it is in no snapshot up to this one
-    notes: Notes = field(default_factory=Notes)
+    details: SnapshotDetails = field(default_factory=SnapshotDetails)
 
     @property
     def only_adds(self) -> bool:
@@ -108,7 +108,7 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
         conflict = range_conflict(change, live, next_row_id=next_row_id, compacts=compacts)
     if conflict is not None:
         raise _error(store, intent, base, conflict)
-    if intent.guards and (broken := broken_guard(store, intent.guards, base, change, live)) is not None:
+    if intent.guards and (broken := find_broken_guard(store, intent.guards, base, change, live)) is not None:
         raise conflict_error(broken.conflict, table=store.name, user=intent.user, kind=intent.kind, other=broken.by)
     return Plan(base, change, _index_on(store, intent, base, change, live))
 
@@ -164,15 +164,15 @@ def writes_rows(snapshot: Snapshot) -> bool:
     return snapshot.commit_kind is CommitKind.OVERWRITE
 
 
-def selected(store: TableStore, partitions: Sequence[Mapping[str, object]] | None) -> Replaced:
+def select_partitions(store: TableStore, partitions: Sequence[Mapping[str, object]] | None) -> PartitionSelection:
     """Read partition specs as users write them; None is the whole table."""
     if partitions is None:
         return WHOLE_TABLE
     default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
-    return replaced_by_spec(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
+    return partitions_by_specs(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
 
 
-def partition_selector(store: TableStore, replaced: Replaced) -> Callable[[bytes], bool]:
+def partition_selector(store: TableStore, replaced: PartitionSelection) -> Callable[[bytes], bool]:
     """Return the test whether a partition is replaced, decoding each partition once."""
 
     @cache
@@ -187,13 +187,13 @@ def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tupl
     if intent.replaced is None:
         if base is None or (intent.only_adds and not intent.check_live):
             return intent.change, []
-        return intent.change, live_in(store, base, Replaced(partitions=intent.change.partitions))
+        return intent.change, live_files_in(store, base, PartitionSelection(partitions=intent.change.partitions))
     selects = partition_selector(store, intent.replaced)
     if intent.unchanged_since is not None:
         _refuse_changed(store, intent, base, selects)
     if base is None:
         return overwrite_change(intent.change, (), (), selects, buckets=store.options.bucket()), []
-    live = live_in(store, base, intent.replaced)
+    live = live_files_in(store, base, intent.replaced)
     index = _index_of(store, base)
     return overwrite_change(intent.change, live, index, selects, buckets=store.options.bucket()), live
 
@@ -232,7 +232,7 @@ def key_range_of(store: TableStore) -> KeyRange:
     return key_range
 
 
-def live_in(store: TableStore, base: Snapshot, partitions: Replaced) -> list[ManifestEntry]:
+def live_files_in(store: TableStore, base: Snapshot, partitions: PartitionSelection) -> list[ManifestEntry]:
     """Return the live files of some partitions, reading only the manifests that may name them."""
     selects = partition_selector(store, partitions)
     types = store.partition_types

@@ -49,7 +49,7 @@ _CHUNK_BYTES = 64 << 20
 _THREADS = 4
 
 
-class Floors:
+class HighestNumbers:
     """The highest sequence numbers of some buckets, on one snapshot after the other."""
 
     def __init__(self, store: TableStore, places: frozenset[Place], since: str | None) -> None:
@@ -129,7 +129,7 @@ class Renumbering:
     random: Callable[[], float]
     new_uuid: Callable[[], str]
     _places: Mapping[Place, tuple[ManifestEntry, ...]] = field(init=False)
-    _floors: Floors | None = field(init=False)
+    _floors: HighestNumbers | None = field(init=False)
     _copies: dict[Place, _Copies] = field(default_factory=dict)
     _made: dict[str, str] = field(default_factory=dict)  # every copy that is there: its path by its name
     _named: dict[str, Change] = field(default_factory=dict)  # what was handed in for publishing, by snapshot
@@ -138,7 +138,7 @@ class Renumbering:
         numbering = self.intent.numbering
         self._places = {} if numbering is None else _by_place(self.intent.change.entries)
         since = None if numbering is None else numbering.since
-        self._floors = Floors(self.store, frozenset(self._places), since) if self._places else None
+        self._floors = HighestNumbers(self.store, frozenset(self._places), since) if self._places else None
 
     def apply(self, plan: Plan, *, keep: bool) -> Plan:
         """Return the plan with files whose numbers are above those of its base.
@@ -169,7 +169,7 @@ class Renumbering:
         if self._made:
             self._named[snapshot_name(snapshot)] = plan.change
 
-    def settle(self, published: Snapshot) -> None:
+    def remove_unused_copies(self, published: Snapshot) -> None:
         """Delete what a published snapshot made useless: copies that it does not name, and originals it has copies of.
 
         Where somebody else published the messages, only the copies are ours to delete.
@@ -183,7 +183,7 @@ class Renumbering:
             with suppress(OSError):
                 self.store.storage.delete(self._path(entry, original))
 
-    def give_up(self) -> None:
+    def remove_all_copies(self) -> None:
         """Delete all copies, once it is known that nothing was published and nothing will be."""
         self._delete(list(self._made))
 

@@ -26,8 +26,8 @@ from typing import TypeAlias
 
 from lakewright.commit.changes import Change, origin_name, written_files
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.overwrite import Replaced
-from lakewright.commit.plan import Intent, live_in
+from lakewright.commit.overwrite import PartitionSelection
+from lakewright.commit.plan import Intent, live_files_in
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
@@ -71,7 +71,7 @@ def is_published(store: TableStore, names: frozenset[str], partitions: frozenset
             return True
         if oldest.time_millis < since_millis:
             break  # by what the messages say; what is live is looked up all the same, because they may say anything
-    live = [] if oldest is None else live_in(store, oldest, Replaced(partitions=partitions))
+    live = [] if oldest is None else live_files_in(store, oldest, PartitionSelection(partitions=partitions))
     return any(name in names for e in live for name in _files_of(e))
 
 
@@ -80,7 +80,7 @@ def _files_of(entry: ManifestEntry) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class Search:
+class CommitSearch:
     """Looks for the snapshot of one intent, each snapshot once."""
 
     store: TableStore
@@ -111,7 +111,7 @@ class Search:
         return None
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
-        """Search every snapshot that can hold the commit, if there is any reason to believe that one does."""
+        """CommitSearch every snapshot that can hold the commit, if there is any reason to believe that one does."""
         created = [e.file.creation_time for e in self.intent.change.entries if e.kind == ADD]
         young = are_young(created, self.now_millis)
         if young and self.claim is not None:
@@ -137,7 +137,7 @@ class Search:
 
     def _search_expired(self, oldest: Snapshot, ours: frozenset[_Trace]) -> None:
         """Raise if an expired snapshot published the files: then they are live in the oldest one that is left."""
-        live = live_in(self.store, oldest, Replaced(partitions=self.intent.change.partitions))
+        live = live_files_in(self.store, oldest, PartitionSelection(partitions=self.intent.change.partitions))
         if any(trace in ours for e in live for trace in _traces(e)):
             raise self._unknown("a snapshot that has expired added these files already; do not commit them again")
 

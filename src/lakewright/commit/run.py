@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lakewright.commit.draft import Draft, Drafts, World
+from lakewright.commit.draft import Draft, Drafts, Environment
 from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
 from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
-from lakewright.commit.replay import Search
+from lakewright.commit.replay import CommitSearch
 from lakewright.errors import CommitContentionError, CommitUnknownError, TableNotExistException, counted
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
@@ -31,24 +31,26 @@ _PATIENCE = 2  # with the time of an attempt: how long those who wait for their 
 
 
 @dataclass(slots=True)
-class Run:
+class CommitRun:
     """The attempts to publish one intent."""
 
     store: TableStore
     intent: Intent
     files: Sequence[WrittenFile]  # checked before the first attempt
     publisher: Publisher
-    world: World
+    environment: Environment
     sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
-    search: Search = field(init=False)
+    search: CommitSearch = field(init=False)
     drafts: Drafts = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts that may be, or may still become, visible
     cause: Exception | None = None  # of the last doubt
 
     def __post_init__(self) -> None:
-        self.drafts = Drafts(self.store, self.intent, self.world)
+        self.drafts = Drafts(self.store, self.intent, self.environment)
         claim = self.drafts.claim if self.drafts.can_claim else None
-        self.search = Search(self.store, self.intent, self.world.clock(), claim, looked_up_to=self.intent.once_since)
+        self.search = CommitSearch(
+            self.store, self.intent, self.environment.clock(), claim, looked_up_to=self.intent.once_since
+        )
 
     def publish(self) -> Snapshot:
         """Publish the intent, or find that it is published already."""
@@ -69,28 +71,28 @@ class Run:
             raise
 
     def _publish(self) -> Snapshot:
-        world, started = self.world, self.world.clock()
+        environment, started = self.environment, self.environment.clock()
         retries_max = self.store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
         timeout = self.store.options.get(CoreOptions.COMMIT_TIMEOUT)
         without_progress, last_id = 0, MAX_LONG
         winner_id: int | None = None
         for attempt in range(ATTEMPTS_MAX):
-            began = world.clock()
+            began = environment.clock()
             # A lost reply may hide a commit that landed, so look before trying again.
             newer = [] if winner_id is None else list(self.store.snapshots.walk_on(winner_id))
             base = newer[-1] if newer else self.store.snapshots.latest()
             if (landed := self.search.find(base, newer)) is not None:
                 return self._landed(landed)
-            self._settle(base)
+            self._drop_lost_drafts(base)
             if attempt == 0:
                 check_written(self.store, self.files)
             draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
             match self._hand_in(draft):
                 case Published():
                     self._take_back_if_replaced(draft)
-                    self._settle(draft.snapshot, published=True)
+                    self._drop_lost_drafts(draft.snapshot, published=True)
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
-                    self.drafts.settle(draft.snapshot)
+                    self.drafts.remove_unused_copies(draft.snapshot)
                     return draft.snapshot
                 case LostRace(winner_id):
                     self.drafts.discard(draft)
@@ -101,9 +103,9 @@ class Run:
             progress = self.intent.only_adds and draft.snapshot.id > last_id
             without_progress = 0 if progress else without_progress + 1
             last_id = draft.snapshot.id
-            if without_progress > retries_max or (timeout is not None and world.clock() - started >= timeout):
+            if without_progress > retries_max or (timeout is not None and environment.clock() - started >= timeout):
                 break
-            world.sleep(self._wait_seconds(attempt, took_millis=world.clock() - began))
+            environment.sleep(self._wait_seconds(attempt, took_millis=environment.clock() - began))
         if self.doubts:
             raise self._unknown() from self.cause
         raise self._not_published(f"other writers were faster {counted(attempt + 1, 'time')}")
@@ -139,17 +141,17 @@ class Run:
 
     def _landed(self, landed: Snapshot) -> Snapshot:
         """Tidy up after a commit that an earlier attempt, or somebody with the same messages, has published."""
-        self._settle(landed, published=True)
+        self._drop_lost_drafts(landed, published=True)
         self.store.snapshots.write_latest_hint(landed.id)
         if landed.uuid not in self.search.tried:
             # The manifest of new files stays: it tells whoever comes next that the messages were committed. Where
             # somebody did the same work with other files they were not, so it goes.
             ours = self.intent.once_since is None or self.search.holds(landed)
             self.drafts.discard_rest(keep_marker=ours)
-        self.drafts.settle(landed)
+        self.drafts.remove_unused_copies(landed)
         return landed
 
-    def _settle(self, newest: Snapshot | None, *, published: bool = False) -> None:
+    def _drop_lost_drafts(self, newest: Snapshot | None, *, published: bool = False) -> None:
         """Forget the doubtful drafts whose place was taken by others."""
         taken = 0 if newest is None else newest.id
         for draft in [d for d in self.doubts if d.snapshot.id <= taken]:
@@ -167,9 +169,9 @@ class Run:
         if self.intent.only_adds:
             # Where an attempt takes long, a wait that is short beside it would not spread the crowd.
             wait = max(shortest << min(attempt, _DOUBLINGS_MAX), _PATIENCE * took_millis)
-            return min(wait, longest) * self.world.random() / 1000
+            return min(wait, longest) * self.environment.random() / 1000
         wait = min(shortest << min(attempt, _DOUBLINGS_LIMIT), longest)
-        return wait * (1 + _JITTER * self.world.random()) / 1000
+        return wait * (1 + _JITTER * self.environment.random()) / 1000
 
     def _unknown(self) -> CommitUnknownError:
         intent = self.intent

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakewright.compact.task import Bucket, CompactTask, PartitionSpec, check_compactable, live_buckets, of_files
+from lakewright.compact.task import (
+    Bucket,
+    CompactTask,
+    PartitionSpec,
+    check_compactable,
+    live_buckets,
+    vectors_of_files,
+)
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.plan import in_sequence, row_id_groups
 from lakewright.spec.datafile import DataFile, is_side_file
@@ -32,7 +39,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AppendRules:
     """What the options of a table ask of its compactions."""
 
     file_bytes: int  # of the files that come out
@@ -44,7 +51,7 @@ class Rules:
     rewrites_all: bool
 
     @classmethod
-    def of(cls, options: CoreOptions, *, full: bool) -> Rules:
+    def of(cls, options: CoreOptions, *, full: bool) -> AppendRules:
         """Read the rules; `full` asks for all that is not as it should be."""
         target = options.target_file_size(has_primary_key=False)
         ratio = options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)
@@ -103,8 +110,8 @@ def plan_append(
     `full` asks for every small file that has another one to go with, and for every file with deleted rows.
     """
     check_compactable(store)
-    rules = Rules.of(store.options, full=full)
-    pick: Callable[[Rules, Bucket], list[list[Unit]]] = pick_any
+    rules = AppendRules.of(store.options, full=full)
+    pick: Callable[[AppendRules, Bucket], list[list[Unit]]] = pick_any
     if store.options.data_evolution_enabled():
         pick = pick_ranges
     elif store.schema.bucket_mode is BucketMode.HASH_FIXED:
@@ -116,14 +123,14 @@ def plan_append(
     ]
 
 
-def pick_any(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
+def pick_any(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
     """Pick files in their order; others may lie between them."""
     deleted = bucket.deleted_rows
     units = [rules.unit((file,), deleted, 1) for file in _plain(bucket.files)]
     return list(rules.bins(unit for unit in units if unit.wanted))
 
 
-def pick_neighbours(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
+def pick_neighbours(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
     """Pick files of a bucket that follow each other.
 
     Files whose numbers overlap have the order of their commits, which new files would not keep: they stay together.
@@ -141,7 +148,7 @@ def pick_neighbours(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
     return [found for run in _runs(units, lambda _one, _next: True) for found in rules.bins(run)]
 
 
-def pick_ranges(rules: Rules, bucket: Bucket) -> list[list[Unit]]:
+def pick_ranges(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
     """Pick groups of files whose row ids follow each other; their deleted rows stay deleted, and are no reason."""
     files = [file for file in _plain(bucket.files) if file.first_row_id is not None]
     units = [rules.unit(group, {}, len(group)) for group in row_id_groups(files)]
@@ -179,5 +186,5 @@ def _task(snapshot_id: int, bucket: Bucket, files: Sequence[DataFile]) -> Compac
         total_buckets=bucket.total_buckets,
         snapshot_id=snapshot_id,
         files=tuple(files),
-        vectors=tuple(index for index in of_files(bucket.vectors, names) if index.deletion_ranges),
+        vectors=tuple(index for index in vectors_of_files(bucket.vectors, names) if index.deletion_ranges),
     )

@@ -51,7 +51,7 @@ def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataF
     return ROW_ID, number
 
 
-def read_whole(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
+def read_rows(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
     """Yield the live rows of a split in file order, with all columns and what they carry along.
 
     Deleted rows come too where the split names no deletion vectors: then the rows of a file come at their positions.
@@ -65,7 +65,7 @@ def read_whole(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]
     return in_order(units, threads=threads, ahead_max=_AHEAD_BATCHES)
 
 
-def write_whole(
+def write_rows(
     output: BucketOutput, plan: FilePlan, rows: Generator[pa.RecordBatch], *, first_number: int | None = None
 ) -> tuple[DataFile, ...]:
     """Write rows as files of a plan; those without numbers of their own are counted from `first_number` on."""
@@ -90,9 +90,9 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
     else:
         plan = FilePlan.moved(store.schema, carried_fields(store.schema), source=COMPACT)
         first = task.files[0].min_sequence_number
-        files = write_whole(output, plan, read_whole(store, split), first_number=first)
+        files = write_rows(output, plan, read_rows(store, split), first_number=first)
         if store.schema.bucket_mode is BucketMode.HASH_FIXED:
-            files = not_beyond(files, max(file.max_sequence_number for file in task.files))
+            files = cap_sequence_numbers(files, max(file.max_sequence_number for file in task.files))
     return CommitMessage(
         partition_bytes=task.partition,
         bucket=task.bucket,
@@ -107,7 +107,7 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
     )
 
 
-def not_beyond(files: Iterable[DataFile], highest: int) -> tuple[DataFile, ...]:
+def cap_sequence_numbers(files: Iterable[DataFile], highest: int) -> tuple[DataFile, ...]:
     """Keep the numbers of new files below those of the files that come after them in the bucket.
 
     Some writers give a whole file one number, of which there are then fewer than rows.
@@ -136,7 +136,7 @@ def _in_range(
     high = max(file.max_sequence_number for file in task.files)
     row_id = groups[0][0].first_row_id or 0
     files = []
-    for file in write_whole(output, plan, read_whole(store, split)):
+    for file in write_rows(output, plan, read_rows(store, split)):
         files.append(replace(file, first_row_id=row_id, min_sequence_number=low, max_sequence_number=high))
         row_id += file.row_count
     return tuple(files)

@@ -123,7 +123,7 @@ def due_for_full(store: TableStore, snapshot: Snapshot, touched: Collection[Plac
     if commits == 1:
         return frozenset(touched)
     deepest = store.options.num_levels() - 1
-    settled: set[Place] = set()
+    compacted: set[Place] = set()
     seen = 0
     for found in store.snapshots.walk_back(snapshot.id):
         seen += found.commit_kind is not CommitKind.COMPACT
@@ -131,8 +131,8 @@ def due_for_full(store: TableStore, snapshot: Snapshot, touched: Collection[Plac
             continue
         entries = store.manifests.delta(found)
         if seen == commits:
-            return frozenset((e.partition, e.bucket) for e in entries if e.bucket >= 0) - settled
-        settled |= {(e.partition, e.bucket) for e in entries if e.file.level >= deepest}
+            return frozenset((e.partition, e.bucket) for e in entries if e.bucket >= 0) - compacted
+        compacted |= {(e.partition, e.bucket) for e in entries if e.file.level >= deepest}
     return frozenset()
 
 

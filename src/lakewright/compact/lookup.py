@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.compact.settle import PLACE, POSITION_BITS
 from lakewright.compact.task import bounds_of, overlapping
+from lakewright.compact.window import PLACE, POSITION_BITS
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.runs import runs_of
 from lakewright.read.keyed_files import POSITION, KeyedFiles
@@ -33,7 +33,7 @@ _MEMBERS = ("int", "string", "binary", "date", "time", "bool")  # Arrow types wh
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LookupKeys:
     """What level 0 says of the keys to look up."""
 
     members: Mapping[str, pa.Array]  # distinct values by key column, of those columns that can be asked
@@ -48,10 +48,10 @@ class Wanted:
         return rows if mask is None else rows.filter(mask)
 
 
-ANY = Wanted({}, TRUE)
+ANY = LookupKeys({}, TRUE)
 
 
-def wanted_keys(files: KeyedFiles, fresh: Sequence[DataFile], key: KeyOrder) -> Wanted:
+def read_lookup_keys(files: KeyedFiles, fresh: Sequence[DataFile], key: KeyOrder) -> LookupKeys:
     """Read the keys of level 0, unless they are too many to be held."""
     if sum(file.row_count for file in fresh) > _KEYS_MAX:
         return ANY
@@ -64,7 +64,7 @@ def wanted_keys(files: KeyedFiles, fresh: Sequence[DataFile], key: KeyOrder) -> 
                 found.append(pc.unique(rows.column(name)))
     members = {name: pc.unique(pa.chunked_array(found)) for name, found in parts.items() if found}
     asked = [_asked(field, members[field.name]) for field in askable if field.name in members]
-    return Wanted(members, and_predicates(asked))
+    return LookupKeys(members, and_predicates(asked))
 
 
 def lookup_runs(
@@ -77,7 +77,7 @@ def lookup_runs(
     met = overlapping(deeper, fresh, key)
     if not met:
         return [], []
-    wanted = wanted_keys(files, fresh, key)
+    wanted = read_lookup_keys(files, fresh, key)
     numbered = list(met)
     number = {file.file_name: at for at, file in enumerate(numbered)}
     source = replace(files, columns=_in_schema_order(files, key)) if narrow else files
@@ -92,7 +92,7 @@ def _run(
     source: KeyedFiles,
     run: Sequence[DataFile],
     number: Mapping[str, int],
-    wanted: Wanted,
+    wanted: LookupKeys,
     columns: Sequence[DataField],
 ) -> Iterator[pa.Table]:
     for file in run:

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import live_in, selected
+from lakewright.commit.plan import live_files_in, select_partitions
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import PartitionSpec, check_compactable, knowing
+from lakewright.compact.task import PartitionSpec, check_compactable, with_schema_of
 from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.merge import MergeSpec, merge_order
@@ -40,7 +40,7 @@ _WRITER_END = "-w-"  # the name of a file up to here is that of its writer
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PostponedRows:
     """What waits in the postpone bucket of one partition."""
 
     partition: bytes
@@ -60,14 +60,14 @@ def distribute(store: TableStore, *, partitions: Sequence[PartitionSpec] | None 
         )
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
-        jobs = waiting_rows(store, live_in(store, snapshot, selected(store, partitions)))
+        jobs = postponed_rows(store, live_files_in(store, snapshot, select_partitions(store, partitions)))
         with missing_files_explained(store, snapshot.id):
             return side_by_side(store, jobs, lambda job, memory: _Distribution(store, job, memory).run())
 
     return in_rounds(store, produce, lambda messages, _: Committer(store, sole=True).commit(messages))
 
 
-def waiting_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[Waiting]:
+def postponed_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[PostponedRows]:
     """Return what waits in each partition, and into how many buckets it goes."""
     waiting: dict[bytes, list[DataFile]] = {}
     totals: dict[bytes, int] = {}
@@ -80,7 +80,7 @@ def waiting_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[Wa
         known = numbers.setdefault(entry.partition, {})
         known[entry.bucket] = max(known.get(entry.bucket, 0), entry.file.max_sequence_number + 1)
     return [
-        Waiting(
+        PostponedRows(
             partition,
             by_writer(files),
             totals.get(partition) or _bucket_count(store.options, files),
@@ -117,8 +117,8 @@ def _bucket_count(options: CoreOptions, files: Iterable[DataFile]) -> int:
 class _Distribution:
     """The work on one partition: rows are gathered by bucket and written as level-0 files whenever memory is full."""
 
-    def __init__(self, store: TableStore, job: Waiting, memory_bytes: int) -> None:
-        store = knowing(store, [file for writer in job.writers for file in writer])
+    def __init__(self, store: TableStore, job: PostponedRows, memory_bytes: int) -> None:
+        store = with_schema_of(store, [file for writer in job.writers for file in writer])
         self._store = store
         self._job = job
         self._memory = memory_bytes

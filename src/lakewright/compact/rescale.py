@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import live_in, selected
+from lakewright.commit.plan import live_files_in, select_partitions
 from lakewright.compact.job import compact_table
 from lakewright.compact.output import BucketOutput, GroupedRows
 from lakewright.compact.postpone import distribute, split_by_bucket
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, knowing, live_buckets
+from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, live_buckets, with_schema_of
 from lakewright.compact.vectors import deletions_of
 from lakewright.datafiles.rolling import FilePlan
 from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
@@ -61,7 +61,7 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
             if bucket.total_buckets != buckets:
                 found.setdefault(bucket.place[0], []).append(bucket)
 
-        if any(_is_untold(store, bucket) for some in found.values() for bucket in some):
+        if any(_lacks_changelog(store, bucket) for some in found.values() for bucket in some):
             compact_table(store, full=True, partitions=partitions)
 
         def work(old: list[Bucket], memory_bytes: int) -> list[CommitMessage]:
@@ -113,13 +113,13 @@ def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[
     """Refuse to overwrite a partition with rows that have no bucket yet: they would be gone."""
     if store.schema.bucket_mode is not BucketMode.POSTPONE:
         return
-    if any(entry.bucket == POSTPONE for entry in live_in(store, snapshot, selected(store, partitions))):
+    if any(entry.bucket == POSTPONE for entry in live_files_in(store, snapshot, select_partitions(store, partitions))):
         raise CommitContentionError(
             f"{store.name}: new rows came into the postpone bucket in the meantime; rescale again", table=store.name
         )
 
 
-def _is_untold(store: TableStore, bucket: Bucket) -> bool:
+def _lacks_changelog(store: TableStore, bucket: Bucket) -> bool:
     """Say whether a compaction has still to write changes of a bucket into the changelog; an overwrite writes none."""
     producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
     if producer is ChangelogProducer.LOOKUP:
@@ -138,7 +138,7 @@ class _Rescale:
     """The work on one partition."""
 
     def __init__(self, store: TableStore, old: Sequence[Bucket], buckets: int, memory_bytes: int) -> None:
-        store = knowing(store, [file for bucket in old for file in bucket.files])
+        store = with_schema_of(store, [file for bucket in old for file in bucket.files])
         self._store = store
         self._old = old
         self._partition = old[0].place[0]

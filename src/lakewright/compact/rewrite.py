@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import rewrite_append
-from lakewright.compact.arrange import Manner, Merge, Move, arrange
 from lakewright.compact.lookup import lookup_runs, with_place
 from lakewright.compact.output import BucketOutput
-from lakewright.compact.settle import POSITION_BITS, Longs, Rules, Settled, settle
-from lakewright.compact.task import CompactTask, check_compactable, knowing
+from lakewright.compact.steps import Merge, Move, RewriteOptions, plan_steps
+from lakewright.compact.task import CompactTask, check_compactable, with_schema_of
 from lakewright.compact.vectors import BucketVectors, deletions_of
+from lakewright.compact.window import POSITION_BITS, FoldedWindow, Longs, WindowRules, fold_window
 from lakewright.datafiles.rolling import FilePlan, wall_clock_ms
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import merge_runs, windows
@@ -43,7 +43,7 @@ def run_task(
 
     What `new_uuid` returns is part of the name of every new file.
     """
-    store = knowing(store, (*task.files, *task.deeper))
+    store = with_schema_of(store, (*task.files, *task.deeper))
     check_compactable(store)
     memory = memory_bytes or store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
     output = BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid)
@@ -67,7 +67,7 @@ class _Rewrite:
         self._task = task
         self._memory = memory_bytes
         self._spec = MergeSpec.of_schema(schema, table=store.name)
-        self._manner = Manner.of(self._spec, task.output_level)
+        self._options = RewriteOptions.of(self._spec, task.output_level)
         self._vectors = BucketVectors(store, task)
         place = (task.partition, task.bucket)
         deletions = deletions_of(store, place, task.vectors)
@@ -81,12 +81,12 @@ class _Rewrite:
         task = self._task
         before: list[DataFile] = []
         moved: list[DataFile] = []
-        for step in arrange(task, self._manner, self._spec.key, self._vectors.masked):
+        for step in plan_steps(task, self._options, self._spec.key, self._vectors.masked):
             match step:
                 case Move(file):
                     self._data.finish()  # a file that went on behind the moved one would share keys with it
                     if self._must_look_at([file]):
-                        self._settle([[file]], keeps_files=True)
+                        self._merge_with_lookup([[file]], keeps_files=True)
                     if file.level != task.output_level:
                         before.append(file)
                         moved.append(replace(file, level=task.output_level))
@@ -101,53 +101,53 @@ class _Rewrite:
 
     def _must_look_at(self, files: Sequence[DataFile]) -> bool:
         """Say whether more than the merged rows matters: rows of deeper levels, or a changelog."""
-        looks_up = self._manner.needs_deeper() and any(file.level == 0 for file in files) and self._task.deeper
-        changes = self._manner.tells_changes(files, self._task) or self._manner.folds_some_alone(files)
+        looks_up = self._options.needs_deeper() and any(file.level == 0 for file in files) and self._task.deeper
+        changes = self._options.writes_changelog(files, self._task) or self._options.folds_some_alone(files)
         return bool(looks_up) or changes
 
     def _merge(self, runs: Sequence[Sequence[DataFile]]) -> None:
         files = [file for run in runs for file in run]
         if self._must_look_at(files):
-            self._settle(runs, keeps_files=False)
+            self._merge_with_lookup(runs, keeps_files=False)
             return
         sources = [self._files.read_run(run, level=self._spec.needs_lookup) for run in runs]
         for rows in merge_runs(sources, self._spec, memory_bytes=self._memory):
             self._data.write(drop_retracts(rows) if self._task.drops_deletes else rows)
 
-    def _settle(self, runs: Sequence[Sequence[DataFile]], *, keeps_files: bool) -> None:
+    def _merge_with_lookup(self, runs: Sequence[Sequence[DataFile]], *, keeps_files: bool) -> None:
         """Merge with an eye on the rows that were there before; files that are kept are only looked at."""
         files = [file for run in runs for file in run]
         fresh = [file for file in files if file.level == 0]
-        changelog = self._manner.tells_changes(files, self._task)
-        narrow = self._manner.first_row or (self._manner.last_wins and not changelog)
+        changelog = self._options.writes_changelog(files, self._task)
+        narrow = self._options.first_row or (self._options.last_wins and not changelog)
         found: list[Iterator[pa.Table]] = []
         numbered: list[DataFile] = []
-        if fresh and self._manner.needs_deeper():
+        if fresh and self._options.needs_deeper():
             found, numbered = lookup_runs(self._files, self._task.deeper, fresh, self._spec.key, narrow=narrow)
         sources = [map(with_place, self._files.read_run(run, level=True)) for run in runs]
         rules = self._rules(changelog=changelog, narrow=narrow)
         for rows in windows([*sources, *found], self._spec, memory_bytes=self._memory):
-            settled = settle(rows, self._spec, rules)
-            self._take(settled, keeps_files=keeps_files)
-            if self._manner.vectors:
-                self._mark(settled.outdated, numbered)
+            folded = fold_window(rows, self._spec, rules)
+            self._take(folded, keeps_files=keeps_files)
+            if self._options.vectors:
+                self._mark(folded.outdated, numbered)
 
-    def _rules(self, *, changelog: bool, narrow: bool) -> Rules:
-        full = self._manner.producer is ChangelogProducer.FULL_COMPACTION
-        return Rules(
+    def _rules(self, *, changelog: bool, narrow: bool) -> WindowRules:
+        full = self._options.producer is ChangelogProducer.FULL_COMPACTION
+        return WindowRules(
             output_level=self._task.output_level,
             old_level=self._task.deepest if full else None,
             changelog=changelog,
             deduplicate=self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE),
             narrow=narrow,
-            alone=self._manner.folds_alone,
+            alone=self._options.folds_alone,
         )
 
-    def _take(self, settled: Settled, *, keeps_files: bool) -> None:
+    def _take(self, folded: FoldedWindow, *, keeps_files: bool) -> None:
         if not keeps_files:
-            self._data.write(drop_retracts(settled.rows) if self._task.drops_deletes else settled.rows)
-        if settled.changelog is not None:
-            self._changelog.write(settled.changelog)
+            self._data.write(drop_retracts(folded.rows) if self._task.drops_deletes else folded.rows)
+        if folded.changelog is not None:
+            self._changelog.write(folded.changelog)
 
     def _mark(self, outdated: Longs, numbered: Sequence[DataFile]) -> None:
         numbers = outdated >> POSITION_BITS

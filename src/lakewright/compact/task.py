@@ -24,8 +24,8 @@ from lakewright.commit.message.body import (
     to_bytes,
     tuple_of,
 )
-from lakewright.commit.overwrite import Replaced
-from lakewright.commit.plan import live_in, selected
+from lakewright.commit.overwrite import PartitionSelection
+from lakewright.commit.plan import live_files_in, select_partitions
 from lakewright.errors import UnsupportedError, naming
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.pick import Unit, pick, pick_full
@@ -157,9 +157,11 @@ def live_buckets(
     only: Collection[Place] | None = None,
 ) -> list[Bucket]:
     """Return the buckets of a snapshot that hold files, in the order of their partitions."""
-    wanted = selected(store, partitions) if only is None else Replaced(partitions=frozenset(p for p, _ in only))
+    selection = select_partitions(store, partitions)
+    if only is not None:
+        selection = PartitionSelection(partitions=frozenset(partition for partition, _ in only))
     entries: dict[Place, list[ManifestEntry]] = {}
-    for entry in live_in(store, snapshot, wanted):
+    for entry in live_files_in(store, snapshot, selection):
         place = (entry.partition, entry.bucket)
         if entry.bucket >= 0 and (only is None or place in only):
             entries.setdefault(place, []).append(entry)
@@ -169,13 +171,13 @@ def live_buckets(
             place,
             max(e.total_buckets for e in found),
             tuple(e.file for e in found),
-            of_files(vectors.get(place, ()), {e.file.file_name for e in found}),
+            vectors_of_files(vectors.get(place, ()), {e.file.file_name for e in found}),
         )
         for place, found in sorted(entries.items())
     ]
 
 
-def of_files(vectors: Iterable[IndexFile], names: Collection[str]) -> tuple[IndexFile, ...]:
+def vectors_of_files(vectors: Iterable[IndexFile], names: Collection[str]) -> tuple[IndexFile, ...]:
     """Leave out the vectors of other files; such may be left of files that are no more, and nobody should copy them."""
     return tuple(
         replace(file, deletion_ranges=tuple(r for r in file.deletion_ranges or () if r.data_file in names))
@@ -213,7 +215,7 @@ def overlapping(files: Iterable[DataFile], others: Iterable[DataFile], key: KeyO
     return tuple(found)
 
 
-def knowing(store: TableStore, files: Iterable[DataFile]) -> TableStore:
+def with_schema_of(store: TableStore, files: Iterable[DataFile]) -> TableStore:
     """Return the table with a schema that knows all columns of some files.
 
     Files written after the handle was opened may have columns that its schema lacks; they must not be lost.

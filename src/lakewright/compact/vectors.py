@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.overwrite import Replaced
-from lakewright.commit.plan import live_in
+from lakewright.commit.overwrite import PartitionSelection
+from lakewright.commit.plan import live_files_in
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.task import CompactTask, Place, vectors_of
 from lakewright.errors import LakewrightError
@@ -120,8 +120,8 @@ def _touched(
 
 def _live_names(store: TableStore, snapshot: Snapshot, places: Collection[Place]) -> dict[Place, set[str]]:
     names: dict[Place, set[str]] = {place: set() for place in places}
-    partitions = Replaced(partitions=frozenset(partition for partition, _ in places))
-    for entry in live_in(store, snapshot, partitions) if places else ():
+    partitions = PartitionSelection(partitions=frozenset(partition for partition, _ in places))
+    for entry in live_files_in(store, snapshot, partitions) if places else ():
         if (entry.partition, entry.bucket) in names:
             names[entry.partition, entry.bucket].add(entry.file.file_name)
     return names

@@ -22,7 +22,7 @@ from lakewright.calls import check_mode, check_partitions
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import files_of
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import selected
+from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import BatchTableCommit, CommitResult, StreamTableCommit, WriteResult
 from lakewright.compact.job import RunTasks, after_commit
 from lakewright.errors import (
@@ -44,8 +44,8 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import BatchTableWrite, TableWrite
 from lakewright.update.merge.upsert import needs_lookup
+from lakewright.write.job_run import JobRun, earlier_result, user_of_job
 from lakewright.write.leftovers import remove_leftovers
-from lakewright.write.once import JobRun, earlier_result, user_of_job
 from lakewright.write.reroute import rerouting
 from lakewright.write.writer import WriteJob
 
@@ -150,7 +150,7 @@ def job_of_builder(write: TableWrite, *, overwrite: bool, instead: str) -> tuple
         )
     replaced = write.purpose.static_partition
     if replaced:
-        selected(store, [replaced])
+        select_partitions(store, [replaced])
     if overwrite and replaced is None:
         replaced = {}
     # Files of this job must not be mistaken for those of the writer, so it gets an id of its own.

@@ -30,7 +30,7 @@ from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.write.buckets.assign import Assigner
 from lakewright.write.input.frames import from_pandas
-from lakewright.write.sender import Receivers, send
+from lakewright.write.shuffle import Receivers, send
 from lakewright.write.writer import WriteJob
 
 _STOP_SECONDS_MAX = 30.0

@@ -73,8 +73,8 @@ from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import TableWrite
 from lakewright.write.buckets.assign import Assigner
-from lakewright.write.once import JobRun
-from lakewright.write.sender import receivers_for
+from lakewright.write.job_run import JobRun
+from lakewright.write.shuffle import receivers_for
 from lakewright.write.writer import WriteJob
 
 _ALONE_BYTES = 32 << 20  # of blocks that one writer is through with before the work is shared out

@@ -25,7 +25,7 @@ from lakewright.spark.write.shuffle import check_distribution
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.upsert import needs_lookup
 from lakewright.update.run import change
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller

@@ -38,7 +38,7 @@ from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
 from lakewright.write.input.frames import engine_verb
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 from lakewright.write.writer import ArrowData
 
 Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one

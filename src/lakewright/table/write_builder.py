@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import selected
+from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit, WriteResult
 from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
@@ -28,7 +28,7 @@ from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.update_builder import BatchTableUpdate, StreamTableUpdate
 from lakewright.write.input.frames import from_pandas, in_process
 from lakewright.write.input.kinds import RowKinds
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 from lakewright.write.reroute import rerouting
 from lakewright.write.writer import ArrowData, TableWriter, WriteJob
 
@@ -270,7 +270,7 @@ class BatchWriteBuilder:
         """
         given = {} if static_partition is None else static_partition
         self._static_partition = arguments.mapping("static_partition", given)
-        selected(self._store, [self._static_partition])  # a spec that cannot be is refused before any work
+        select_partitions(self._store, [self._static_partition])  # a spec that cannot be is refused before any work
         return self
 
     def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
-from lakewright.compact.append_rewrite import carried_fields, not_beyond
+from lakewright.compact.append_rewrite import cap_sequence_numbers, carried_fields
 from lakewright.compact.output import BucketOutput
 from lakewright.datafiles.rolling import FilePlan, SequenceNumbers
 from lakewright.read.projection import ROW_ID, plan_projection
@@ -129,7 +129,7 @@ class _Copying:
         last = max(file.max_sequence_number for file in part.files)
         files = sink.finish()
         if not store.options.row_tracking_enabled():
-            files = not_beyond(files, last)
+            files = cap_sequence_numbers(files, last)
         message = self.job.message(bucket_of(part), new_files=files, deleted_files=part.files)
         return Applied((message,), vectors.forget(part), deleted=len(change.deleted), updated=len(change.updated))
 

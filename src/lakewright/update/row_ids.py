@@ -35,7 +35,7 @@ from lakewright.update.values import without_defaults
 from lakewright.update.ways import Way, way_of
 from lakewright.write.input.align import Aligner
 from lakewright.write.input.frames import in_process
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 from lakewright.write.writer import ArrowData, batches_of
 
 Ids: TypeAlias = NDArray[np.int64]

@@ -21,7 +21,7 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage, guarded
 from lakewright.compact.job import RunTasks, after_commit
-from lakewright.compact.task import knowing
+from lakewright.compact.task import with_schema_of
 from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import refuse_the_past
@@ -32,7 +32,7 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
-from lakewright.write.once import JobRun, earlier_result, fact
+from lakewright.write.job_run import JobRun, earlier_result, fact
 
 _DOUBLINGS_MAX = 10
 
@@ -184,7 +184,7 @@ def concluded(job: ChangeJob, made: Iterable[Applied]) -> Prepared:
 
 def knowing_all(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
     """Return the job with a schema that knows all columns of its files: what is written again must not lose any."""
-    store = knowing(job.store, (file for part in parts for file in part.files))
+    store = with_schema_of(job.store, (file for part in parts for file in part.files))
     return job if store is job.store else replace(job, store=store)
 
 

@@ -28,7 +28,7 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text
 from lakewright.update.ways import Way, way_of
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 
 
 def delete(store: TableStore, where: Filter, job_id: str | None = None) -> UpdateResult:

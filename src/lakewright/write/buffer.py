@@ -50,7 +50,7 @@ class BufferLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FinishedFiles:
     """What a buffer made of the rows of one bucket."""
 
     files: tuple[FinishedFile, ...]
@@ -67,10 +67,10 @@ class Buffer(Protocol):
     def add(self, groups: list[Group]) -> None:
         """Take over the groups of one batch, and empty the list."""
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Write what waits and close its files, because nothing is expected to follow; what follows gets new files."""
 
-    def finish(self) -> dict[Place, Written]:
+    def finish(self) -> dict[Place, FinishedFiles]:
         """Write everything and close every file."""
 
     def forget(self) -> None:
@@ -187,7 +187,7 @@ class WriteBuffer:
         if self._held > self._budget:
             self._shrink()
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Write what waits and close its files; what follows gets new ones."""
         self.raise_failure()
         for place in sorted(self._buckets, key=lambda place: -self._buckets[place].bytes):
@@ -195,7 +195,7 @@ class WriteBuffer:
         self._wait(lambda: self._held <= self._budget // 2 or self._running == 0)
         self.raise_failure()
 
-    def finish(self) -> dict[Place, Written]:
+    def finish(self) -> dict[Place, FinishedFiles]:
         """Write everything, close every file and return the finished files by bucket. `forget` hands them over."""
         self.raise_failure()
         # One bucket with one piece of work is not worth a thread.
@@ -205,7 +205,7 @@ class WriteBuffer:
         self._wait(lambda: self._running == 0)
         self.close()
         self.raise_failure()
-        out = {place: Written(tuple(bucket.lane.file.files)) for place, bucket in self._buckets.items()}
+        out = {place: FinishedFiles(tuple(bucket.lane.file.files)) for place, bucket in self._buckets.items()}
         return {place: written for place, written in out.items() if written.files}
 
     def forget(self) -> None:

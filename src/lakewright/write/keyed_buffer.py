@@ -26,7 +26,7 @@ from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.write.buckets.routing import Group
-from lakewright.write.buffer import BufferLimits, Written, name_file
+from lakewright.write.buffer import BufferLimits, FinishedFiles, name_file
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
@@ -116,16 +116,16 @@ class KeyedBuffer:
         if self._held > self._limits.budget_bytes:
             self._shrink()
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Fold and write everything that waits; what follows in these buckets becomes runs of their own."""
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
         pa.default_memory_pool().release_unused()
 
-    def finish(self) -> dict[Place, Written]:
+    def finish(self) -> dict[Place, FinishedFiles]:
         """Fold and write everything, and return the finished files by bucket. `forget` hands them over."""
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
         out = {
-            place: Written(tuple(bucket.file.files), tuple(bucket.changelog.files if bucket.changelog else ()))
+            place: FinishedFiles(tuple(bucket.file.files), tuple(bucket.changelog.files if bucket.changelog else ()))
             for place, bucket in self._buckets.items()
         }
         return {place: written for place, written in out.items() if written.files or written.changelog}

@@ -19,7 +19,7 @@ from lakewright.write.buckets.postpone import PostponeRouter, RealBucketsRouter,
 from lakewright.write.buckets.routing import HashRouter, Router
 from lakewright.write.buffer import Buffer, BufferLimits, WriteBuffer
 from lakewright.write.keyed_buffer import KeyedBuffer
-from lakewright.write.restore import LiveBuckets
+from lakewright.write.live_buckets import LiveBuckets
 from lakewright.write.task import FileNames, Place, WriteTask
 
 

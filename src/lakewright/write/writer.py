@@ -33,12 +33,12 @@ from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.write.buckets.assign import Assigner
 from lakewright.write.buckets.routing import Group, IndexChange
-from lakewright.write.buffer import Written
+from lakewright.write.buffer import FinishedFiles
 from lakewright.write.input.frames import in_process
 from lakewright.write.input.intake import Intake, KeyedIntake
 from lakewright.write.input.kinds import GivenKinds, RowKinds
+from lakewright.write.live_buckets import LiveBuckets
 from lakewright.write.parts import buffer_of, router_of
-from lakewright.write.restore import LiveBuckets
 from lakewright.write.task import Place, WriteTask
 
 _CHUNKS_MAX = 4
@@ -210,12 +210,12 @@ class TableWriter:
         self._check_open()
         self._take(rows, None)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write what waits into files: no more rows of these buckets are expected. Those that come get new files."""
         self._check_open()
         self._unstage(None)
         try:
-            self._buffer.settle()
+            self._buffer.flush_all()
         except BaseException as error:
             self._poison = error
             raise
@@ -243,7 +243,7 @@ class TableWriter:
             self._poison = error
             raise
         places = sorted({*finished, *changes})
-        nothing, unchanged = Written(()), IndexChange()
+        nothing, unchanged = FinishedFiles(()), IndexChange()
         messages = [self._message(p, finished.get(p, nothing), changes.get(p, unchanged)) for p in places]
         self._buffer.forget()  # from here on the files belong to whoever holds the messages
         self._rows = {}
@@ -380,7 +380,7 @@ class TableWriter:
 
     # ---- messages on their way out -----------------------------------------------------------------------------------
 
-    def _message(self, place: Place, written: Written, change: IndexChange) -> CommitMessage:
+    def _message(self, place: Place, written: FinishedFiles, change: IndexChange) -> CommitMessage:
         partition, bucket = place
         return CommitMessage(
             partition_bytes=partition,
@@ -399,7 +399,7 @@ class TableWriter:
             hash_base=change.hash_base,
         )
 
-    def _reconcile(self, finished: dict[Place, Written]) -> None:
+    def _reconcile(self, finished: dict[Place, FinishedFiles]) -> None:
         """Check that no row was lost; a primary-key table folds rows of one key, so it may write fewer."""
         written = {place: sum(done.facts.row_count for done in out.files) for place, out in finished.items()}
         if written == self._rows:

@@ -20,7 +20,7 @@ from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
-from lakewright.commit.plan import selected
+from lakewright.commit.plan import select_partitions
 from lakewright.distributed.protocol import ONE_WRITER, pack, remove_all_but, sharing_buckets, sweep, unpack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, DoorOptions
@@ -160,7 +160,7 @@ def _replaced(said: DoorOptions, table: FileStoreTable) -> Replaced:
             "rows: give one of them",
             table=table.name,
         )
-    selected(table.store, [spec])
+    select_partitions(table.store, [spec])
     return Replaced(spec, dynamic)
 
 

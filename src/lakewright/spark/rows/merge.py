@@ -44,7 +44,7 @@ from lakewright.update.merge.upsert import plan_upsert, upsert_keys
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, check_assigned, concluded, knowing_all
 from lakewright.update.ways import way_of
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ from lakewright.update.primary_key import (
 from lakewright.update.run import Prepare, Prepared
 from lakewright.update.ways import Way
 from lakewright.write.buckets.routing import Group
-from lakewright.write.sender import Receivers, Sender
+from lakewright.write.shuffle import Receivers, Sender
 from lakewright.write.writer import WriteJob
 
 _CHANGES, _INSERTS = 0, 1  # ranks

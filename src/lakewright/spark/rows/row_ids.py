@@ -44,7 +44,7 @@ from lakewright.update.row_ids import (
     to_ids,
 )
 from lakewright.update.run import Prepared, change, check_assigned, concluded, knowing_all
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 
 _ID = "id"
 _NAMED_MAX = 6  # ids that come to the driver, to be named in an error

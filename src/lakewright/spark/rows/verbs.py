@@ -25,7 +25,7 @@ from lakewright.update import verbs
 from lakewright.update.find import condition
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import change
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 
 
 def delete(

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
 from lakewright.errors import LakewrightError
 from lakewright.write.buckets.routing import Group
-from lakewright.write.sender import Receivers, send
+from lakewright.write.shuffle import Receivers, send
 from lakewright.write.writer import WriteJob
 
 BLOCKS_SQL = "target int, place binary, task int, chunk int, blob binary"
@@ -48,7 +48,7 @@ class Taker(Protocol):
     def held_bytes(self) -> int:
         """How many bytes wait in memory to be written."""
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write what waits: no more rows of these buckets are expected."""
 
     def take(self, rows: pa.Table) -> None:
@@ -86,7 +86,7 @@ def sending(
     return run
 
 
-def receive(batches: Iterable[pa.RecordBatch], writer: Taker, schema: pa.Schema, *, settle_bytes: int) -> None:
+def receive(batches: Iterable[pa.RecordBatch], writer: Taker, schema: pa.Schema, *, flush_bytes: int) -> None:
     """Hand the rows of sorted blocks to a writer, and have it write what is complete once it holds so many bytes."""
     last: bytes | None = None
     for batch in batches:
@@ -95,8 +95,8 @@ def receive(batches: Iterable[pa.RecordBatch], writer: Taker, schema: pa.Schema,
             numbers = list(found)
             if place == _ERROR:
                 raise error_from_text(blobs[numbers[0]].as_py().decode())
-            if place != last and writer.held_bytes >= settle_bytes:
-                writer.settle()
+            if place != last and writer.held_bytes >= flush_bytes:
+                writer.flush()
             last = place
             rows = [pa.ipc.read_record_batch(blobs[number].as_buffer(), schema) for number in numbers]
             writer.take(pa.Table.from_batches(rows, schema))

@@ -35,7 +35,7 @@ from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, Makes, recei
 from lakewright.spec.keyed_rows import KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.write.sender import Receivers, joined, receivers_for
+from lakewright.write.shuffle import Receivers, joined, receivers_for
 from lakewright.write.writer import TableWriter, WriteJob
 
 _TASK_BYTES = 64 << 20  # worth a task of its own
@@ -204,13 +204,13 @@ def _blocks(
 
 
 def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> Task:
-    settle_bytes = max(1 << 20, job.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
+    flush_bytes = max(1 << 20, job.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
 
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
             counted = _Counted(writer)
             schema = job.new_intake().schema
-            receive(batches, counted if counts else writer, schema, settle_bytes=settle_bytes)
+            receive(batches, counted if counts else writer, schema, flush_bytes=flush_bytes)
             messages = pack(writer.prepare())
             return counted.packed() + messages if counts else messages
 
@@ -228,8 +228,8 @@ class _Counted:
     def held_bytes(self) -> int:
         return self._writer.held_bytes
 
-    def settle(self) -> None:
-        self._writer.settle()
+    def flush(self) -> None:
+        self._writer.flush()
 
     def take(self, rows: pa.Table) -> None:
         self._kinds += np.bincount(rows.column(VALUE_KIND.name).to_numpy(), minlength=len(self._kinds))

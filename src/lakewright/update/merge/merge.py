@@ -44,7 +44,7 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import Scope
 from lakewright.update.ways import way_of
-from lakewright.write.once import JobRun
+from lakewright.write.job_run import JobRun
 from lakewright.write.writer import ArrowData, WriteJob
 
 T = TypeVar("T")

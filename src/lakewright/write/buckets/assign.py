@@ -83,7 +83,7 @@ class BucketLimits:
         return cls(max(1, options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)), buckets, assigner)
 
 
-class Rooms:
+class BucketFill:
     """How full the buckets of one partition are."""
 
     def __init__(self, limits: BucketLimits, counts: Mapping[int, int]) -> None:
@@ -127,7 +127,7 @@ class KeyHashes:
 
     def __init__(self, known: Mapping[int, Hashes], limits: BucketLimits) -> None:
         self._limits = limits
-        self._rooms = Rooms(limits, {bucket: len(hashes) for bucket, hashes in known.items()})
+        self._fill = BucketFill(limits, {bucket: len(hashes) for bucket, hashes in known.items()})
         # Sorted by hash. New hashes wait in a small array of their own, which is cheap to keep sorted.
         self._base = np.sort(np.concatenate([_NO_PAIRS, *(_pairs(h, b) for b, h in known.items())]))
         self._overlay = _NO_PAIRS
@@ -156,12 +156,12 @@ class KeyHashes:
         return buckets
 
     def grown(self) -> dict[int, Hashes]:
-        """Return all hashes, in any order, of each bucket that got new ones since `settle`."""
+        """Return all hashes, in any order, of each bucket that got new ones since `mark_written`."""
         for bucket in self._grown:
             self._held[bucket] = [np.concatenate(self._held[bucket])]
         return {bucket: self._held[bucket][0] for bucket in sorted(self._grown)}
 
-    def settle(self) -> None:
+    def mark_written(self) -> None:
         """Take what has grown so far as written."""
         self._grown.clear()
 
@@ -172,7 +172,7 @@ class KeyHashes:
         at = np.zeros(len(batch), np.bool_)
         at[firsts] = True
         arrived = batch[at]
-        placed = self._rooms.place(arrived)
+        placed = self._fill.place(arrived)
         self._hold(arrived, placed)
         by_position = np.empty(len(batch), np.int64)
         by_position[at] = placed

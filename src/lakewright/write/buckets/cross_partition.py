@@ -2,7 +2,7 @@
 
 Before the first row is routed, the keys of the newest snapshot are read into memory, each with its partition and its
 bucket; nothing of that is kept on disk. A row whose key lives in another partition moves it there, follows it, or is
-dropped, as the merge engine demands (see `write.buckets.moves`).
+dropped, as the merge engine demands (see `write.buckets.partition_moves`).
 
 Two writers at the same time could put one key into two partitions. So every message names the snapshot whose keys its
 writer knew, and the committer refuses it if somebody else has written since.
@@ -32,9 +32,9 @@ from lakewright.spec.keyed_rows import DELETE, VALUE_KIND
 from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_array
-from lakewright.write.buckets.assign import Assigner, BucketLimits, Rooms
+from lakewright.write.buckets.assign import Assigner, BucketFill, BucketLimits
 from lakewright.write.buckets.key_index import KeyIndex
-from lakewright.write.buckets.moves import NOWHERE, Arrivals, Moves, Moving, plan_moves
+from lakewright.write.buckets.partition_moves import NOWHERE, MovePolicy, Moves, SortedRows, plan_moves
 from lakewright.write.buckets.routing import (
     Group,
     IndexChange,
@@ -46,7 +46,7 @@ from lakewright.write.buckets.routing import (
 )
 from lakewright.write.task import Place, WriteTask
 
-_MOVING = {MergeEngine.DEDUPLICATE: Moving.MOVE, MergeEngine.FIRST_ROW: Moving.DROP}
+_MOVING = {MergeEngine.DEDUPLICATE: MovePolicy.MOVE, MergeEngine.FIRST_ROW: MovePolicy.DROP}
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Piece: TypeAlias = tuple[Place, pa.RecordBatch]
@@ -64,12 +64,12 @@ class CrossPartitionRouter:
         self._order = KeyOrder(fields)
         self._limits = BucketLimits.of_options(store.options, Assigner())
         engine = store.options.merge_engine()
-        self._moving = _MOVING.get(engine, Moving.STAY)
+        self._moving = _MOVING.get(engine, MovePolicy.STAY)
         self._deletes_remove = _deletes_remove(store.options, engine)
         self._index = KeyIndex(fields)
         self._place_of = np.empty(0, np.int32)  # by slot of the index
         self._places = _Places()
-        self._rooms: dict[int, Rooms] = {}  # by partition
+        self._fill: dict[int, BucketFill] = {}  # by partition
         self._base: str | None = None  # the snapshot whose keys are known, with what this writer added
         self._touched: set[Place] = set()  # since `finish`
 
@@ -88,9 +88,9 @@ class CrossPartitionRouter:
         key_of = np.cumsum(new) - 1  # of each sorted row, the number of its key
         there = self._place_of[slots].astype(np.int64)[key_of]
         kinds = rows.column(VALUE_KIND.name).to_numpy()
-        arrivals = Arrivals(new, kinds[order], named[order], self._places.partitions_of(there))
+        arrivals = SortedRows(new, kinds[order], named[order], self._places.partitions_of(there))
         moves = plan_moves(arrivals, self._moving, deletes_remove=self._deletes_remove)
-        places = self._settle(moves, arrivals, order, there)
+        places = self._give_buckets(moves, arrivals, order, there)
         before = np.where(new, there, np.concatenate(([NOWHERE], places[:-1])))
         self._count(moves, arrivals, places, before)
         self._place_of[slots] = np.where(moves.gone, NOWHERE, places[moves.ends])
@@ -124,27 +124,27 @@ class CrossPartitionRouter:
             self._place_of = np.concatenate((self._place_of, room))
         return slots
 
-    def _settle(self, moves: Moves, rows: Arrivals, order: Longs, there: Longs) -> Longs:
-        """Return where each row goes, after giving buckets to the keys that settle, in order of arrival."""
-        at = np.flatnonzero(moves.settles)
+    def _give_buckets(self, moves: Moves, rows: SortedRows, order: Longs, there: Longs) -> Longs:
+        """Return where each row goes, after giving buckets to new keys, and to keys that move, in order of arrival."""
+        at = np.flatnonzero(moves.gets_bucket)
         at = at[np.lexsort((order[at], rows.partitions[at]))]
-        settled = np.full(len(order), NOWHERE, np.int64)
+        given = np.full(len(order), NOWHERE, np.int64)
         for group in np.split(at, run_bounds(rows.partitions[at])[1:-1] if len(at) else []):
             if len(group):
                 number = int(rows.partitions[group[0]])
-                rooms = self._rooms.setdefault(number, Rooms(self._limits, {}))
-                settled[group] = self._places.numbers(number, rooms.place(group.astype(np.int32)))
-        return np.where(moves.source == NOWHERE, there, settled[moves.source])
+                fill = self._fill.setdefault(number, BucketFill(self._limits, {}))
+                given[group] = self._places.numbers(number, fill.place(group.astype(np.int32)))
+        return np.where(moves.source == NOWHERE, there, given[moves.source])
 
-    def _count(self, moves: Moves, rows: Arrivals, places: Longs, before: Longs) -> None:
+    def _count(self, moves: Moves, rows: SortedRows, places: Longs, before: Longs) -> None:
         """Take keys that went away out of the count of their buckets."""
-        lost = moves.settles & ((rows.kinds & 1) == 1)  # a retract of a key that nobody knew, and nobody will know
-        if self._moving is Moving.STAY and not self._deletes_remove:
+        lost = moves.gets_bucket & ((rows.kinds & 1) == 1)  # a retract of a key that nobody knew, and nobody will know
+        if self._moving is MovePolicy.STAY and not self._deletes_remove:
             lost = np.zeros_like(lost)
         gone = np.concatenate((before[moves.leaves_old], places[moves.removes], places[lost]))
         for place, count in zip(*np.unique(gone, return_counts=True), strict=True):
             partition, bucket = self._places.at(int(place))
-            self._rooms[partition].counts[bucket] -= int(count)
+            self._fill[partition].counts[bucket] -= int(count)
 
     def _grouped(
         self, rows: pa.Table, sources: Longs, kinds: npt.NDArray[np.int8], places: Longs, named: Longs
@@ -206,7 +206,7 @@ class CrossPartitionRouter:
             buckets = counts.setdefault(number, {})
             buckets[bucket] = buckets.get(bucket, 0) + batch.num_rows
         self._place_of = np.concatenate(found)
-        self._rooms = {number: Rooms(self._limits, buckets) for number, buckets in counts.items()}
+        self._fill = {number: BucketFill(self._limits, buckets) for number, buckets in counts.items()}
 
 
 class _Places:

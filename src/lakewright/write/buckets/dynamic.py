@@ -111,7 +111,7 @@ class DynamicRouter:
                 changes[partition, bucket] = IndexChange(() if file is None else (file,), state.base)
                 if file is not None:
                     state.files[bucket] = file.file_name
-            state.keys.settle()
+            state.keys.mark_written()
         self._touched = {}
         self._index = None
         if self._assigner.count > 1:

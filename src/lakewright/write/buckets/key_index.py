@@ -48,7 +48,7 @@ class KeyIndex:
 
     def slots(self, keys: pa.Table) -> Slots:
         """Return the slots of keys, each given once; keys that are new get the next slots."""
-        self._settle()
+        self._sort_loaded()
         hashes, plain = self._hashes(keys), self._plain(keys)
         found = self._found(self._base, hashes, plain)
         left = np.flatnonzero(found < 0)
@@ -85,7 +85,7 @@ class KeyIndex:
             self._keys[-1] = pa.concat_tables([self._keys[-1], last]).combine_chunks()
         return pairs
 
-    def _settle(self) -> None:
+    def _sort_loaded(self) -> None:
         """Sort what was loaded."""
         if self._loaded:
             self._base = np.sort(np.concatenate([self._base, *self._loaded]))

@@ -28,7 +28,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.stats import FULL, NONE
 from lakewright.write.buckets.routing import Group, IndexChange, Routing, number_partitions, route
-from lakewright.write.restore import LiveBuckets
+from lakewright.write.live_buckets import LiveBuckets
 from lakewright.write.task import Place, WriteTask
 
 _UNNUMBERED = -1  # rows get their sequence numbers when they are distributed

@@ -28,8 +28,8 @@ Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """How the windows of one compaction are settled."""
+class WindowRules:
+    """How the windows of one compaction are merged, and what is reported of them."""
 
     output_level: int
     old_level: int | None  # of the rows that the changelog calls old; None: of the nearest level that is not 0
@@ -40,7 +40,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FoldedWindow:
     """The outcome of a window, in key order."""
 
     rows: pa.Table  # one row per key; deletes are still in it
@@ -48,7 +48,7 @@ class Settled:
     outdated: Longs  # the places of rows below that newer ones take the place of
 
 
-def settle(rows: pa.Table, spec: MergeSpec, rules: Rules) -> Settled:
+def fold_window(rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> FoldedWindow:
     """Merge the rows of a window, and say what that changes."""
     keys = _Keys.of(rows, spec, rules)
     folded = keys.compacted if rules.narrow else keys.compacted | keys.looked_up
@@ -58,7 +58,7 @@ def settle(rows: pa.Table, spec: MergeSpec, rules: Rules) -> Settled:
     outdated = _places(rows, keys.looked_up)
     plain = rows.drop_columns([PLACE]) if PLACE in rows.column_names else rows
     if not rules.changelog and not rules.alone:
-        return Settled(spec.fold(_select(plain, folded)), None, outdated)
+        return FoldedWindow(spec.fold(_select(plain, folded)), None, outdated)
     touched = keys.touched
     if spec.engine is MergeEngine.FIRST_ROW:
         touched = touched & ~keys.has(keys.old | keys.looked_up)
@@ -70,9 +70,9 @@ def settle(rows: pa.Table, spec: MergeSpec, rules: Rules) -> Settled:
         before = _select(plain, keys.old & touched).drop_columns([LEVEL.name])
         changelog = changes(before, after, spec.key, deduplicate=rules.deduplicate)
     if not (folded & ~touched).any():
-        return Settled(after, changelog, outdated)
+        return FoldedWindow(after, changelog, outdated)
     both = pa.concat_tables([after, spec.fold(_select(plain, folded & ~touched))])
-    return Settled(both.take(pa.array(spec.key.order(both))), changelog, outdated)
+    return FoldedWindow(both.take(pa.array(spec.key.order(both))), changelog, outdated)
 
 
 def _merged_alone(rows: pa.Table, spec: MergeSpec) -> pa.Table:
@@ -99,7 +99,7 @@ class _Keys:
     old: Flags  # the row of each touched key that the new rows change
 
     @classmethod
-    def of(cls, rows: pa.Table, spec: MergeSpec, rules: Rules) -> _Keys:
+    def of(cls, rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> _Keys:
         found = spec.key.sorted(rows)
         group = np.empty(len(rows), np.int64)
         group[found.order] = np.cumsum(found.new) - 1

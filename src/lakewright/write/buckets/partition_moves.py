@@ -2,7 +2,7 @@
 
 Rows of one key are looked at in the order in which they arrived. The first of them finds the key where the table has
 it, each later one where the row before left it. What happens to a row whose key lives in another partition depends on
-the merge engine (`Moving`). One pass over whole arrays decides for all rows, however often a key occurs.
+the merge engine (`MovePolicy`). One pass over whole arrays decides for all rows, however often a key occurs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 NOWHERE = -1
 
 
-class Moving(Enum):
+class MovePolicy(Enum):
     """What becomes of a row whose key lives in another partition."""
 
     MOVE = "the old row is deleted, the new one goes to its own partition"
@@ -31,7 +31,7 @@ class Moving(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class SortedRows:
     """Rows sorted by key, those of one key in order of arrival."""
 
     new: Flags  # where a new key begins
@@ -44,8 +44,8 @@ class Arrivals:
 class Moves:
     """What to do with each row."""
 
-    settles: Flags  # the row's key gets a bucket in the row's own partition
-    source: Longs  # which row's settling decides where the row goes; NOWHERE: it goes where the table has the key
+    gets_bucket: Flags  # the row's key gets a bucket in the row's own partition
+    source: Longs  # the row whose new bucket this row goes to; NOWHERE: it goes where the table has the key
     leaves_old: Flags  # the key is to be deleted from where the row before left it
     removes: Flags  # the row takes its key out of the table
     dropped: Flags
@@ -53,7 +53,7 @@ class Moves:
     gone: Flags  # of each key, whether the table is without it in the end
 
 
-def plan_moves(rows: Arrivals, moving: Moving, *, deletes_remove: bool) -> Moves:
+def plan_moves(rows: SortedRows, moving: MovePolicy, *, deletes_remove: bool) -> Moves:
     """Decide for sorted rows; `deletes_remove` says whether a delete (-D) takes the key out of the table."""
     count = len(rows.new)
     positions = np.arange(count, dtype=np.int64)
@@ -61,27 +61,27 @@ def plan_moves(rows: Arrivals, moving: Moving, *, deletes_remove: bool) -> Moves
     adds = (rows.kinds == INSERT) | (rows.kinds == UPDATE_AFTER)
     removes = (rows.kinds == DELETE) & deletes_remove
     # What is taken from a key that nobody knows counts for rows to come: from then on the key is where it was taken.
-    lasts = np.ones_like(adds) if moving is Moving.STAY and not deletes_remove else adds
+    lasts = np.ones_like(adds) if moving is MovePolicy.STAY and not deletes_remove else adds
     # The last row before this one, of the same key, after which we know for certain whether the key is there.
     event = _before(np.where(lasts | removes, positions, NOWHERE), first)
     seen = event != NOWHERE
     there = np.where(seen, lasts[event], rows.homes != NOWHERE)
-    if moving is Moving.MOVE:
+    if moving is MovePolicy.MOVE:
         lives_in = np.where(seen, rows.partitions[event], rows.homes)
-        settles = adds & ~(there & (lives_in == rows.partitions))
+        gets_bucket = adds & ~(there & (lives_in == rows.partitions))
     else:
-        settles = adds & ~there
+        gets_bucket = adds & ~there
     # A retract of a key that nobody knows has to go somewhere.
-    settles |= rows.new & ~adds & (rows.homes == NOWHERE)
-    source = _since(np.where(settles, positions, NOWHERE), first)
+    gets_bucket |= rows.new & ~adds & (rows.homes == NOWHERE)
+    source = _since(np.where(gets_bucket, positions, NOWHERE), first)
     dropped = np.zeros(count, np.bool_)
-    if moving is Moving.DROP:
+    if moving is MovePolicy.DROP:
         home = np.where(source == NOWHERE, rows.homes, rows.partitions[source])
         dropped = adds & there & (home != rows.partitions)
     ends = np.flatnonzero(np.append(rows.new[1:], [True] * min(1, count)))
     last = _since(np.where(lasts | removes, positions, NOWHERE), first)[ends]
     gone = np.where(last == NOWHERE, rows.homes[ends] == NOWHERE, removes[last])
-    return Moves(settles, source, settles & adds & there, removes & there, dropped, ends, gone)
+    return Moves(gets_bucket, source, gets_bucket & adds & there, removes & there, dropped, ends, gone)
 
 
 def _filled(positions: Longs) -> Longs:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakewright.compact.arrange import Manner, Merge, Move, Step, arrange
+from lakewright.compact.steps import Merge, Move, RewriteOptions, Step, plan_steps
 from lakewright.compact.task import CompactTask
 from lakewright.lsm.keys import KeyOrder
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
@@ -16,7 +16,7 @@ from lakewright.spec.types import AtomicType, DataField
 from support.facts import data_file
 
 KEY = KeyOrder([DataField(0, "k", AtomicType("INT", nullable=False))])
-PLAIN = Manner(
+PLAIN = RewriteOptions(
     looks_up=False,
     vectors=False,
     producer=ChangelogProducer.NONE,
@@ -61,19 +61,19 @@ SMALL, LARGE = _file(1, 2, size=99), _file(1, 2)
     [(LARGE, True), (SMALL, True), (_file(1, 2, deletes=1), False), (_file(1, 2, deletes=None), False)],
 )
 def test_a_lone_file_moves_unless_its_rows_delete(file: DataFile, moves: bool) -> None:
-    (step,) = arrange(_task(file), PLAIN, KEY, frozenset())
+    (step,) = plan_steps(_task(file), PLAIN, KEY, frozenset())
     assert isinstance(step, Move) == moves
-    (step,) = arrange(_task(file, drops=False), PLAIN, KEY, frozenset())
+    (step,) = plan_steps(_task(file, drops=False), PLAIN, KEY, frozenset())
     assert isinstance(step, Move)
-    (step,) = arrange(_task(file, all_=True), PLAIN, KEY, frozenset())
+    (step,) = plan_steps(_task(file, all_=True), PLAIN, KEY, frozenset())
     assert isinstance(step, Merge)
-    (step,) = arrange(_task(file), PLAIN, KEY, frozenset({file.file_name}))
+    (step,) = plan_steps(_task(file), PLAIN, KEY, frozenset({file.file_name}))
     assert isinstance(step, Merge)
 
 
 def test_small_neighbours_are_merged_and_large_files_part_them() -> None:
     a, b, c, d = _file(1, 5, size=9), _file(6, 8, size=9), _file(20, 30, size=100), _file(40, 41, size=9)
-    assert _names(arrange(_task(d, c, b, a), PLAIN, KEY, frozenset())) == [
+    assert _names(plan_steps(_task(d, c, b, a), PLAIN, KEY, frozenset())) == [
         [[a.file_name, b.file_name]],
         c.file_name,
         d.file_name,
@@ -83,7 +83,7 @@ def test_small_neighbours_are_merged_and_large_files_part_them() -> None:
 def test_sections_are_stacked_into_runs_that_rise() -> None:
     a, b = _file(1, 5), _file(3, 9, level=1)
     c, d, e = _file(20, 25), _file(20, 22, level=1), _file(21, 30, level=2)
-    steps = arrange(_task(a, b, c, d, e), PLAIN, KEY, frozenset())
+    steps = plan_steps(_task(a, b, c, d, e), PLAIN, KEY, frozenset())
     assert _names(steps) == [[[a.file_name, d.file_name], [b.file_name, c.file_name], [e.file_name]]]
 
 
@@ -91,15 +91,15 @@ def test_lookup_moves_level_0_only_where_nothing_is_to_be_merged() -> None:
     fresh, below = _file(1, 5), _file(4, 9, level=5)
     away = _file(6, 9, level=5)
     asked = _task(fresh, deeper=(below,))
-    assert isinstance(arrange(asked, LOOKUP, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(asked, LOOKUP, KEY, frozenset())[0], Move)
     folds = replace(LOOKUP, last_wins=False)
-    assert isinstance(arrange(asked, folds, KEY, frozenset())[0], Merge)
-    assert isinstance(arrange(_task(fresh, deeper=(away,)), folds, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(asked, folds, KEY, frozenset())[0], Merge)
+    assert isinstance(plan_steps(_task(fresh, deeper=(away,)), folds, KEY, frozenset())[0], Move)
     other_format = _file(1, 5, end="avro")
-    assert isinstance(arrange(_task(other_format), LOOKUP, KEY, frozenset())[0], Merge)
-    assert isinstance(arrange(_task(other_format), PLAIN, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(_task(other_format), LOOKUP, KEY, frozenset())[0], Merge)
+    assert isinstance(plan_steps(_task(other_format), PLAIN, KEY, frozenset())[0], Move)
     deeper_level = _file(1, 5, level=2, end="avro")
-    assert isinstance(arrange(_task(deeper_level), LOOKUP, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(_task(deeper_level), LOOKUP, KEY, frozenset())[0], Move)
 
 
 def test_a_changelog_is_told_where_rows_are_new() -> None:
@@ -107,12 +107,12 @@ def test_a_changelog_is_told_where_rows_are_new() -> None:
     full = replace(PLAIN, producer=ChangelogProducer.FULL_COMPACTION)
     task = _task(_file(1, 2))
     fresh, old, middle = _file(1, 2), _file(1, 2, level=5), _file(1, 2, level=3)
-    assert lookup.tells_changes([fresh, old], task)
-    assert not lookup.tells_changes([middle, old], task)
-    assert full.tells_changes([middle], task)
-    assert not full.tells_changes([old], task)
-    assert not full.tells_changes([fresh], replace(task, output_level=4))
-    assert not PLAIN.tells_changes([fresh], task)
+    assert lookup.writes_changelog([fresh, old], task)
+    assert not lookup.writes_changelog([middle, old], task)
+    assert full.writes_changelog([middle], task)
+    assert not full.writes_changelog([old], task)
+    assert not full.writes_changelog([fresh], replace(task, output_level=4))
+    assert not PLAIN.writes_changelog([fresh], task)
     assert not PLAIN.needs_deeper()
     assert not LOOKUP.needs_deeper()
     assert lookup.needs_deeper()

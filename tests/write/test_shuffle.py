@@ -11,7 +11,7 @@ import lakewright as lw
 from lakewright.errors import InvalidInputError
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.table import FileStoreTable
-from lakewright.write.sender import Receivers, joined, receivers_for, send
+from lakewright.write.shuffle import Receivers, joined, receivers_for, send
 from lakewright.write.writer import WriteJob
 
 COLUMNS = pa.schema(
@@ -95,7 +95,7 @@ def test_settled_buckets_are_files_at_once_and_what_follows_is_newer(tmp_path: P
             first, second = batches(600, keys=300, size=300)
             writer.write(first)
             assert writer.held_bytes > 0
-            writer.settle()
+            writer.flush()
             assert writer.held_bytes == 0
             writer.write(second)
             messages = writer.prepare()
@@ -128,7 +128,7 @@ def test_more_rows_than_a_stride_has_numbers_are_refused(tmp_path: Path) -> None
     job = WriteJob(table.store, "w" * 16, table.store.identity, sequence_stride=100)
     with job.open_writer(1) as writer:
         writer.write(batches(100)[0])
-        writer.settle()
+        writer.flush()
         writer.write(batches(100)[0])
         with pytest.raises(InvalidInputError, match="write with more tasks"):
             writer.prepare()

@@ -44,8 +44,8 @@ Step: TypeAlias = Move | Merge
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """What the options of a table ask of its compactions."""
+class RewriteOptions:
+    """The options of a table, and facts of its merge engine, that decide how the files of a task are rewritten."""
 
     looks_up: bool  # keys of level 0 are looked up in deeper levels
     vectors: bool
@@ -57,8 +57,8 @@ class Manner:
     file_bytes_min: int  # a smaller file is not left alone
 
     @classmethod
-    def of(cls, spec: MergeSpec, output_level: int) -> Manner:
-        """Read the manner from a table's options."""
+    def of(cls, spec: MergeSpec, output_level: int) -> RewriteOptions:
+        """Take from the options of a table what decides how its files are rewritten."""
         options = spec.schema.core_options
         target = options.target_file_size(has_primary_key=True)
         return cls(
@@ -80,7 +80,7 @@ class Manner:
         """Say whether level 0 may hold rows that retract from nothing."""
         return self.folds_alone and any(file.level == 0 and file.delete_row_count != 0 for file in files)
 
-    def tells_changes(self, files: Sequence[DataFile], task: CompactTask) -> bool:
+    def writes_changelog(self, files: Sequence[DataFile], task: CompactTask) -> bool:
         """Say whether the compaction of these files writes a changelog."""
         if self.producer is ChangelogProducer.LOOKUP:
             return any(file.level == 0 for file in files)
@@ -89,28 +89,28 @@ class Manner:
         return False
 
 
-def arrange(task: CompactTask, manner: Manner, key: KeyOrder, masked: frozenset[str]) -> list[Step]:
+def plan_steps(task: CompactTask, options: RewriteOptions, key: KeyOrder, masked: frozenset[str]) -> list[Step]:
     """Return the steps of a task; `masked` are files with deleted rows."""
     steps: list[Step] = []
     waiting: list[Section] = []
     for section in sections(task.files, [field.type for field in key.fields]):
         lone = _lone([section])
-        large = lone is not None and lone.file_size >= manner.file_bytes_min
-        if lone is not None and large and _may_move(lone, task, manner, key, masked):
-            steps += _gathered(waiting, task, manner, key, masked)
+        large = lone is not None and lone.file_size >= options.file_bytes_min
+        if lone is not None and large and _may_move(lone, task, options, key, masked):
+            steps += _gathered(waiting, task, options, key, masked)
             steps.append(Move(lone))
             waiting = []
         else:
             waiting.append(section)
-    return [*steps, *_gathered(waiting, task, manner, key, masked)]
+    return [*steps, *_gathered(waiting, task, options, key, masked)]
 
 
 def _gathered(
-    waiting: Sequence[Section], task: CompactTask, manner: Manner, key: KeyOrder, masked: frozenset[str]
+    waiting: Sequence[Section], task: CompactTask, options: RewriteOptions, key: KeyOrder, masked: frozenset[str]
 ) -> list[Step]:
     """Return the step for neighbouring sections; a small file that has no neighbour is not worth a merge."""
     lone = _lone(waiting)
-    if lone is not None and _may_move(lone, task, manner, key, masked):
+    if lone is not None and _may_move(lone, task, options, key, masked):
         return [Move(lone)]
     if not waiting:
         return []
@@ -124,13 +124,15 @@ def _lone(waiting: Sequence[Section]) -> DataFile | None:
     return files[0] if len(files) == 1 else None
 
 
-def _may_move(file: DataFile, task: CompactTask, manner: Manner, key: KeyOrder, masked: frozenset[str]) -> bool:
+def _may_move(
+    file: DataFile, task: CompactTask, options: RewriteOptions, key: KeyOrder, masked: frozenset[str]
+) -> bool:
     if task.rewrites_all or file.file_name in masked:
         return False
     if task.drops_deletes and file.delete_row_count != 0:
         return False
-    if file.level != 0 or not manner.looks_up:
+    if file.level != 0 or not options.looks_up:
         return True
-    if file_format_of(file.file_name) != manner.file_format or (manner.folds_alone and file.delete_row_count != 0):
+    if file_format_of(file.file_name) != options.file_format or (options.folds_alone and file.delete_row_count != 0):
         return False
-    return manner.last_wins or not overlapping(task.deeper, [file], key)
+    return options.last_wins or not overlapping(task.deeper, [file], key)

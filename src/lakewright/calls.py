@@ -11,14 +11,13 @@ from typing import Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from lakewright.catalog.open import opened, readable
-from lakewright.catalog.system import SystemTable
+from lakewright.catalog.open import opened, read_builder
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError, counted, naming
 from lakewright.maintenance.alter import alter
-from lakewright.read.builder import ReadBuilder
+from lakewright.read.request import ReadRequest
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Moment, Path
 from lakewright.spec.arrow import from_arrow_schema
@@ -85,77 +84,18 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     >>> read_table(table, incremental=(1, 2), incremental_mode="diff", row_kinds=True).to_pylist()
     [{'_row_kind': '-U', 'id': 2, 'n': 5}, {'_row_kind': '+U', 'id': 2, 'n': 6}]
     """
-    return (
-        reading(
-            table,
-            filter=filter,
-            columns=columns,
-            limit=limit,
-            snapshot_id=snapshot_id,
-            tag=tag,
-            timestamp=timestamp,
-            incremental=incremental,
-            incremental_mode=incremental_mode,
-            row_kinds=row_kinds,
-        )
-        .new_read()
-        .to_arrow()
+    request = ReadRequest(
+        filter=filter,
+        columns=columns,
+        limit=limit,
+        snapshot_id=snapshot_id,
+        tag=tag,
+        timestamp=timestamp,
+        incremental=incremental,
+        incremental_mode=incremental_mode,
+        row_kinds=row_kinds,
     )
-
-
-def reading(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | Path,
-    *,
-    filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: str | Sequence[str] | Mapping[str, str] | None = None,
-    limit: int | None = None,
-    snapshot_id: int | None = None,
-    tag: str | None = None,
-    timestamp: Moment | None = None,
-    incremental: str | tuple[int | str, int | str] | None = None,
-    incremental_mode: str | None = None,
-    row_kinds: bool = False,
-) -> ReadBuilder:
-    """Return the builder of a read that is described as for `read_table`; engines start from it."""
-    source = readable(table)
-    optional = arguments.optional
-    travel = {
-        "scan.snapshot-id": optional(arguments.whole, "snapshot_id", snapshot_id),
-        "scan.tag-name": optional(arguments.text, "tag", tag),
-        "scan.timestamp-millis": optional(arguments.moment_millis, "timestamp", timestamp),
-        "incremental-between": optional(_range, "incremental", incremental),
-    }
-    given = {key: str(value) for key, value in travel.items() if value is not None}
-    if len(given) > 1:
-        raise InvalidInputError(
-            f"{source.name}: give one of snapshot_id, tag, timestamp and incremental, not {len(given)}"
-        )
-    if incremental_mode is not None:
-        given["incremental-between-scan-mode"] = arguments.text("incremental_mode", incremental_mode)
-    if isinstance(source, SystemTable) and (given or row_kinds):
-        raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
-    builder = (source.copy(given) if given else source).new_read_builder()
-    if arguments.flag("row_kinds", row_kinds):
-        builder = builder.with_include_row_kind()
-    if filter is not None:
-        builder = builder.with_filter(filter)
-    if columns is not None:
-        builder = builder.with_projection(columns)
-    if limit is not None:
-        builder = builder.with_limit(limit)
-    return builder
-
-
-def _range(argument: str, value: object) -> str:
-    """Return a range of snapshots: two ids or tags, as a pair or as text with a comma between them."""
-    wanted = "two snapshots or tags, such as (3, 7) or '3,7'"
-    pair = value.split(",") if isinstance(value, str) else arguments.items(argument, value, wanted)
-    if len(pair) != 2:  # noqa: PLR2004 - a pair
-        raise arguments.wrong(argument, wanted, value)
-    ends = [end if isinstance(end, str) else str(arguments.whole(argument, end)) for end in pair]
-    if any(not end.strip() or "," in end for end in ends):
-        raise arguments.wrong(argument, wanted, value)
-    return ",".join(end.strip() for end in ends)
+    return read_builder(table, request).new_read().to_arrow()
 
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller

@@ -18,10 +18,12 @@ import ray.data
 from ray.data import Dataset
 
 import lakewright as lw
-from lakewright.calls import reading
+from lakewright.catalog.open import read_builder
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.ray import read_table
 from lakewright.ray.read import TableDatasource
+from lakewright.read.builder import TableRead
+from lakewright.read.request import ReadRequest
 from support.ray_rows import arrow_of
 
 COLUMNS = pa.schema({"id": pa.int64(), "p": pa.string(), "r": pa.struct({"a": pa.int32(), "b": pa.string()})})
@@ -49,8 +51,9 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.FileSystemCatalog:
     return made
 
 
-def _source(table: lw.FileStoreTable, **what: Any) -> TableDatasource:  # noqa: ANN401 - as `reading` takes them
-    read = reading(table, **what).new_read()
+def _source(table: lw.FileStoreTable, **what: Any) -> TableDatasource:  # noqa: ANN401 - as `ReadRequest` takes them
+    read = read_builder(table, ReadRequest(**what)).new_read()
+    assert isinstance(read, TableRead)
     return TableDatasource(read, read.new_plan().splits())
 
 

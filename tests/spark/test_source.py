@@ -185,7 +185,7 @@ def test_system_tables_can_be_read(catalog: lw.FileSystemCatalog) -> None:
     only = _read({**here, "table": "d.t$files", "columns": "bucket,level", "filter": "level = 0"})
     assert {tuple(row) for row in only} == {("bucket", "level")}
     assert {row["rowkind"] for row in _read({**here, "table": "d.t$audit_log"})} == {"+I"}
-    with pytest.raises(InvalidInputError, match="tells of the table as it is"):
+    with pytest.raises(InvalidInputError, match="shows the table as it is"):
         _read({**here, "table": "d.t$snapshots", "snapshot_id": "1"})
     with pytest.raises(UnsupportedError, match="a system table, which can only be read"):
         LakewrightSource({**here, "table": "d.t$files"}).writer(StructType(), overwrite=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import cast
 
-from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import BranchNotExistException, TableNotExistException
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed
+from lakewright.read.builder import ReadBuilder
+from lakewright.read.request import ReadRequest
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Path
 from lakewright.spec.identifier import Identifier
@@ -44,11 +45,20 @@ def opened(table: FileStoreTable | Path) -> FileStoreTable:
     return open_table(table) if isinstance(table, str | os.PathLike) else _table(table).refreshed()
 
 
-def readable(table: FileStoreTable | Path) -> FileStoreTable:
+def readable(table: ReadableTable | Path) -> ReadableTable:
     """Return a table to read, which may be a system table, that is given as such or by its path."""
     if isinstance(table, str | os.PathLike):
         return open_table(table)
-    return cast("FileStoreTable", table) if isinstance(table, SystemTable | AuditLog) else _table(table)
+    return table if isinstance(table, SystemTable | AuditLog) else _table(table)
+
+
+def read_builder(table: ReadableTable | Path, request: ReadRequest) -> ReadBuilder | SystemReadBuilder:
+    """Return the read of a table, a system table or a path that a request describes."""
+    source = readable(table)
+    if isinstance(source, SystemTable):
+        return source.read_builder(request)
+    options = request.travel_options(source.name)
+    return request.apply_to((source.copy(options) if options else source).new_read_builder())
 
 
 def _table(table: object) -> FileStoreTable:

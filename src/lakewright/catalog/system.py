@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from lakewright.errors import ColumnNotExistException, NotFoundError, naming
+from lakewright.errors import ColumnNotExistException, InvalidInputError, NotFoundError, naming
 from lakewright.read.builder import ReadBuilder
+from lakewright.read.request import ReadRequest
 from lakewright.read.scan import pick_snapshot
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema
@@ -132,6 +133,17 @@ class SystemTable:
         """Start a read."""
         return SystemReadBuilder(self)
 
+    def read_builder(self, request: ReadRequest) -> SystemReadBuilder:
+        """Start the read that a request describes; system tables have no past states and no row kinds."""
+        if request.travel_options(self.name) or request.row_kinds:
+            raise InvalidInputError(f"{self.name} shows the table as it is: only filter, columns and limit fit it")
+        builder = self.new_read_builder()
+        if request.filter is not None:
+            builder = builder.with_filter(request.filter)
+        if request.columns is not None:
+            builder = builder.with_projection(arguments.names("columns", request.columns))
+        return builder.with_limit(request.limit)
+
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         columns = list(zip(*self.rows(self.table), strict=True)) or [()] * len(self.arrow_schema)
@@ -175,6 +187,9 @@ class AuditLog:
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         return self.new_read_builder().new_read().to_arrow()
+
+
+ReadableTable: TypeAlias = FileStoreTable | SystemTable | AuditLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,16 @@ import ray
 from ray.data import Dataset, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
-from lakewright.calls import reading
-from lakewright.catalog.open import open_table
-from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.catalog.open import read_builder
+from lakewright.catalog.system import AuditLog, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
+from lakewright.read.request import ReadRequest
 from lakewright.read.splits.shares import Share, shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.predicate.predicate import TRUE, Predicate, assume
 from lakewright.table.table import FileStoreTable
 
-_NO_TRAVEL = (None, None, None, None, None, False)
 _BLOCK_BYTES = 32 << 20  # in memory, where nobody says how many blocks there are to be
 _BLOCK_BYTES_MIN = 1 << 20  # blocks that are only there to keep every CPU busy are no smaller
 _BLOCKS_PER_CPU = 2
@@ -57,13 +56,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     The arguments are those of `lakewright.read_table`, and those of `TableRead.to_ray`. The snapshot is chosen now, not
     when the dataset runs.
     """
-    source = open_table(table) if isinstance(table, str) else table
-    if isinstance(source, SystemTable):
-        if (snapshot_id, tag, timestamp, incremental, incremental_mode, row_kinds) != _NO_TRAVEL:
-            raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
-        return ray.data.from_arrow(_system_rows(source, filter, columns, limit))
-    builder = reading(
-        source.table if isinstance(source, AuditLog) else source,
+    request = ReadRequest(
         filter=filter,
         columns=columns,
         limit=limit,
@@ -74,8 +67,9 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
         incremental_mode=incremental_mode,
         row_kinds=row_kinds,
     )
-    if isinstance(source, AuditLog):
-        builder = builder.with_include_row_kind(column=source.kind_column)
+    builder = read_builder(table, request)
+    if isinstance(builder, SystemReadBuilder):
+        return ray.data.from_arrow(builder.to_arrow())
     return to_ray(builder.new_read(), None, ray_remote_args, concurrency, override_num_blocks)
 
 
@@ -219,16 +213,3 @@ def _value_bytes(dtype: pa.DataType) -> int:
         return max(1, int(dtype.bit_width) // 8)
     except ValueError:
         return _TEXT_BYTES
-
-
-def _system_rows(
-    table: SystemTable,
-    condition: Predicate | str | None,
-    columns: Sequence[str] | Mapping[str, str] | None,
-    limit: int | None,
-) -> pa.Table:
-    """Return the rows of a system table, which is small."""
-    builder = table.new_read_builder()
-    builder = builder if condition is None else builder.with_filter(condition)
-    builder = builder if columns is None else builder.with_projection(list(columns))
-    return (builder if limit is None else builder.with_limit(limit)).to_arrow()

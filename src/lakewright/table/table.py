@@ -20,7 +20,7 @@ from lakewright.maintenance.orphans import Orphans, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
-from lakewright.read.scan import pick_snapshot
+from lakewright.read.request import travels, with_travelled_schema
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.identifier import Identifier
@@ -44,14 +44,6 @@ from lakewright.write.writer import ArrowData
 Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one
 
 _DAY_MILLIS = 24 * 60 * 60 * 1000
-_TRAVEL = (
-    CoreOptions.SCAN_SNAPSHOT_ID,
-    CoreOptions.SCAN_TAG_NAME,
-    CoreOptions.SCAN_TIMESTAMP_MILLIS,
-    CoreOptions.SCAN_TIMESTAMP,
-    CoreOptions.SCAN_VERSION,
-    CoreOptions.SCAN_WATERMARK,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +201,12 @@ class FileStoreTable:
 
     def _travelled(self) -> FileStoreTable:
         """Return the table seen with the schema of the snapshot that its options travel to."""
-        if not any(option.key() in self.schema.options for option in _TRAVEL):
+        if not travels(self.store):
             return self.refreshed()
-        snapshot = pick_snapshot(self.store)
-        if snapshot is None:
+        store = with_travelled_schema(self.store)
+        if store is None:
             raise NotFoundError(f"{self.name}: there is no snapshot to travel to; the table was never written")
-        stored = self.store.schemas.get(snapshot.schema_id)
-        schema = stored.with_options(self.schema.options)
-        return replace(self, store=self.store.with_schema(schema))
+        return replace(self, store=store)
 
     # Changing rows. With a `job_id` a change is made once: a second run finds the snapshot of the first.
 

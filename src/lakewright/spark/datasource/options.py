@@ -11,14 +11,13 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TypeAlias
 
-from lakewright.calls import reading
 from lakewright.catalog.filesystem import CatalogFactory
-from lakewright.catalog.open import open_table
-from lakewright.catalog.system import AuditLog, SystemReadBuilder, SystemTable
+from lakewright.catalog.open import open_table, read_builder
+from lakewright.catalog.system import ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
+from lakewright.read.request import ReadRequest
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import ConfigOption, CoreOptions
 from lakewright.storage.settings import setting_names
@@ -30,7 +29,6 @@ READ = frozenset(
     {"snapshot_id", "tag", "timestamp", "incremental", "incremental_mode", "row_kinds", "columns", "filter"}
 )
 READ_TASKS = "num_partitions"
-_SYSTEM = frozenset({"columns", "filter"})  # what a read of a system table understands
 _TABLE_OPTIONS = frozenset(
     name
     for option in vars(CoreOptions).values()
@@ -39,7 +37,6 @@ _TABLE_OPTIONS = frozenset(
 )
 _TABLE_PREFIXES = ("fields.", "lakewright.")
 _STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.")
-AnyTable: TypeAlias = FileStoreTable | SystemTable | AuditLog
 _SWITCH = {"true": True, "false": False}
 # What asks for something else than the newest state, under Paimon's keys: such a view cannot be written.
 _TRAVEL_PREFIXES = ("scan.", "incremental-")
@@ -70,13 +67,13 @@ class DoorOptions:
             return table
         raise UnsupportedError(f"{table.name} is a system table, which can only be read as it is", table=table.name)
 
-    def open_any(self) -> AnyTable:
+    def open_any(self) -> ReadableTable:
         """Open the table, or the system table such as `db.t$snapshots`, that the options name."""
         table = _open(self.place, {**self.storage, **self.table})
         kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
         if isinstance(table, SystemTable):
-            if kept or any(word in self.words for word in READ - _SYSTEM):
-                raise InvalidInputError(f"{table.name} tells of the table as it is: only columns and filter fit it")
+            if kept:
+                raise InvalidInputError(f"{table.name} shows the table as it is: only columns and filter fit it")
             return table
         return table.copy(kept) if kept else table
 
@@ -116,19 +113,19 @@ class DoorOptions:
     def read(self) -> ReadBuilder | SystemReadBuilder:
         """Return the read that the options describe."""
         table = self.open_any()
-        moment = self.words.get("timestamp")
-        millis = self.number("timestamp") if moment is not None and moment.strip().isdigit() else None
-        if moment is not None and millis is None and not isinstance(table, SystemTable):
-            table = table.copy({CoreOptions.SCAN_TIMESTAMP.key(): moment})
         if isinstance(table, FileStoreTable):
             check_zone_said(table, self.words.get("filter"))
-        return reading(
-            table,  # type: ignore[arg-type]  # system tables answer the reading half of a table's interface
+        return read_builder(table, self.request())
+
+    def request(self) -> ReadRequest:
+        """Return what the words ask for; digits are a time in epoch milliseconds, other text is an ISO time."""
+        moment = self.words.get("timestamp")
+        return ReadRequest(
             filter=self.words.get("filter"),
             columns=self.names("columns"),
             snapshot_id=self.number("snapshot_id"),
             tag=self.words.get("tag"),
-            timestamp=millis,
+            timestamp=self.number("timestamp") if moment is not None and moment.strip().isdigit() else moment,
             incremental=self.words.get("incremental"),
             incremental_mode=self.words.get("incremental_mode"),
             row_kinds=self.switch("row_kinds"),
@@ -178,7 +175,7 @@ def _sort(key: str, words: Collection[str]) -> str:
     )
 
 
-def _open(place: Mapping[str, str], options: Mapping[str, str]) -> AnyTable:
+def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable:
     if "paths" in place:
         raise UnsupportedError(
             f'format("{FORMAT}") reads one table at a time: load each path by itself and join them with unionByName'

@@ -18,11 +18,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.read.builder import TableRead
+from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.changes.offsets import Limits, Offset, Steps
-from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.projection import ROW_KIND
-from lakewright.read.scan import TRAVEL, pick_snapshot
+from lakewright.read.request import ReadRequest, travels, with_travelled_schema
 from lakewright.read.splits.plan import Packing, pack
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.datasource.options import DoorOptions, check_zone_said
@@ -67,12 +66,10 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
 
 def stream_read(table: FileStoreTable, columns: Sequence[str] | None, condition: str | None) -> TableRead:
     """Return what reads the rows of a stream; the column `_row_kind` comes where it is named."""
-    builder = StreamReadBuilder(table.store).with_filter(condition)
-    if columns is not None:
-        kinds = ROW_KIND in columns and ROW_KIND not in table.field_names
-        builder = builder.with_projection([name for name in columns if not kinds or name != ROW_KIND])
-        builder = builder.with_include_row_kind(kinds)
-    return builder.new_read()
+    kinds = columns is not None and ROW_KIND in columns and ROW_KIND not in table.field_names
+    names = None if columns is None else [name for name in columns if not kinds or name != ROW_KIND]
+    request = ReadRequest(filter=condition, columns=names, row_kinds=kinds)
+    return request.apply_to(ReadBuilder(table.store)).new_read()
 
 
 class StreamSource(DataSourceStreamReader):
@@ -162,18 +159,13 @@ def _as_promised(table: FileStoreTable, schema: StructType) -> FileStoreTable:
     because it does not know of streams.
     """
     newest = spark_schema(table.fields)
-    if not any(key in table.schema.options for key in TRAVEL) or all(
+    if not travels(table.store) or all(
         field.name in newest.names and newest[field.name].dataType == field.dataType
         for field in schema.fields
         if field.name != ROW_KIND
     ):
         return table
-    store = table.store
-    snapshot = pick_snapshot(store)
-    if snapshot is None:
-        return table
-    older = store.schemas.get(snapshot.schema_id).with_options(table.schema.options)
-    return replace(table, store=store.with_schema(older))
+    return replace(table, store=with_travelled_schema(table.store) or table.store)
 
 
 def _shares(read: TableRead, splits: Sequence[DataSplit]) -> Iterator[list[DataSplit]]:

@@ -14,11 +14,11 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakewright.calls import reading
-from lakewright.catalog.open import open_table, opened
-from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.catalog.open import read_builder, readable
+from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
+from lakewright.read.request import ReadRequest
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.session import heal_workers, in_session_zone
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
@@ -28,8 +28,6 @@ from lakewright.spark.read.losers import MergeWay, Parted, part_by_way
 from lakewright.spark.read.parquet_scan import native_scan, native_splits
 from lakewright.spec.predicate.predicate import Predicate
 from lakewright.table.table import FileStoreTable
-
-_NO_TRAVEL = (None, None, None, None, None, False)
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
@@ -51,13 +49,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     The arguments are those of `lakewright.read_table`. The snapshot is chosen now, not when the frame runs. A filter
     keeps the rows that `.where` of the same text would: times without a zone are of the session's time zone.
     """
-    source = open_table(table) if isinstance(table, str) else table
-    if isinstance(source, SystemTable):
-        if (snapshot_id, tag, timestamp, incremental, incremental_mode, row_kinds) != _NO_TRAVEL:
-            raise InvalidInputError(f"{source.name} tells of the table as it is: only filter, columns and limit fit it")
-        return _local(spark, source, filter, columns, limit)
-    builder = reading(
-        in_session_zone(spark, source.table if isinstance(source, AuditLog) else opened(source)),
+    request = ReadRequest(
         filter=filter,
         columns=columns,
         limit=limit,
@@ -68,8 +60,9 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
         incremental_mode=incremental_mode,
         row_kinds=row_kinds,
     )
-    if isinstance(source, AuditLog):
-        builder = builder.with_include_row_kind(column=source.kind_column)
+    builder = read_builder(_in_session_zone(spark, readable(table)), request)
+    if isinstance(builder, SystemReadBuilder):
+        return _local_frame(spark, builder)
     return to_spark(builder.new_read(), spark=spark)
 
 
@@ -118,19 +111,21 @@ def _session(spark: SparkSession | None) -> SparkSession:
     return found
 
 
-def _local(
-    spark: SparkSession,
-    table: SystemTable,
-    condition: Predicate | str | None,
-    columns: Sequence[str] | Mapping[str, str] | None,
-    limit: int | None,
-) -> DataFrame:
-    """Return a system table, which is small, as a frame."""
-    builder = table.new_read_builder()
-    builder = builder if condition is None else builder.with_filter(condition)
-    builder = builder if columns is None else builder.with_projection(list(columns))
-    rows = (builder if limit is None else builder.with_limit(limit)).to_arrow()
-    known = {field.name: field for field in table.fields}
+def _in_session_zone(spark: SparkSession, table: ReadableTable) -> ReadableTable:
+    """Return a table whose filters take a time without a zone as one of the session's zone; system tables have none."""
+    match table:
+        case SystemTable():
+            return table
+        case AuditLog():
+            return AuditLog(in_session_zone(spark, table.table))
+        case _:
+            return in_session_zone(spark, table.refreshed())
+
+
+def _local_frame(spark: SparkSession, builder: SystemReadBuilder) -> DataFrame:
+    """Return the rows of a system table, which are few, as a frame."""
+    rows = builder.to_arrow()
+    known = {field.name: field for field in builder.source.fields}
     fields = [known[name] for name in rows.column_names]
     batches = [to_spark_batch(batch, fields) for batch in rows.to_batches() if batch.num_rows]
     if not batches:

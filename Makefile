@@ -11,7 +11,7 @@ SPARKS := 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test lint types unit interop-java interop-s3 soak release house clean
+.PHONY: demo test lint types unit interop-java interop-s3 soak coverage release house clean
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -67,6 +67,10 @@ $(RAYS:%=.venvs/ray-%/.made): .venvs/ray-%/.made: pyproject.toml
 	.venvs/ray-$*/bin/python -m pip install --quiet --upgrade pip
 	.venvs/ray-$*/bin/python -m pip install --quiet --editable '.[dev]' 'ray[data]==$*.*' 'pandas<3'
 	touch $@
+
+# Which lines and branches of the sources the tests of one process run: a figure to look at, not a gate.
+coverage: $(VENV)/.made
+	$(BIN)/python -m pytest -n auto --ignore=tests/spark --ignore=tests/ray --ignore=tests/interop --cov
 
 # Wheel and sdist into dist/, checked and tried in an environment of their own. Uploading them is up to a person.
 release: $(VENV)/.made
@@ -142,4 +146,4 @@ target/minio/bin/minio:
 	GOBIN=$(CURDIR)/target/minio/bin go install github.com/minio/minio@latest
 
 clean:
-	rm -rf $(VENV) .venvs target dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venvs target dist .mypy_cache .ruff_cache .hypothesis .coverage

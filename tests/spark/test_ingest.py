@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark
-from lakewright.ingestion.columns import Change, Wish, fit
+from lakewright.ingestion.columns import ColumnChange, ColumnRequest, map_columns
 from lakewright.ingestion.plan import IngestResult
 from lakewright.ingestion.sources import find_sources
 from lakewright.spark import ingest
@@ -89,45 +89,45 @@ def _changes(result: IngestResult) -> list[str]:
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 
-def _fit(names: list[str], wish: Wish | None = None) -> tuple[dict[str, str], list[Change]]:
-    found = fit(names, FIELDS, ["id"], wish or Wish(), name="d.t")
+def _map(names: list[str], asked: ColumnRequest | None = None) -> tuple[dict[str, str], list[ColumnChange]]:
+    found = map_columns(names, FIELDS, ["id"], asked or ColumnRequest(), name="d.t")
     return dict(found.pairs), list(found.changes)
 
 
 def test_exact_names_come_before_names_that_differ_in_case() -> None:
-    pairs, changes = _fit(["id", "NAME", "price", "Price"], Wish(ignore_extra=True))
+    pairs, changes = _map(["id", "NAME", "price", "Price"], ColumnRequest(ignore_extra=True))
     assert pairs == {"id": "id", "NAME": "name", "price": "price"}
     assert [(c.kind, c.column) for c in changes] == [("renamed", "name"), ("ignored", "Price"), ("filled", "day")]
 
 
 def test_renames_come_first() -> None:
-    pairs, _ = _fit(["key", "id", "name"], Wish(renames={"key": "id"}, ignore_extra=True))
+    pairs, _ = _map(["key", "id", "name"], ColumnRequest(renames={"key": "id"}, ignore_extra=True))
     assert pairs == {"key": "id", "name": "name"}
 
 
 def test_row_kinds_of_the_source_are_kept() -> None:
-    pairs, _ = _fit(["id", "_row_kind"])
+    pairs, _ = _map(["id", "_row_kind"])
     assert pairs == {"id": "id", "_row_kind": "_row_kind"}
 
 
 @pytest.mark.parametrize(
-    ("names", "wish", "message"),
+    ("names", "asked", "message"),
     [
-        (["id", "colour"], Wish(), "the source has the column 'colour', which the table lacks"),
-        (["name"], Wish(), "the source lacks the column 'id'"),
-        (["id", "PRICE", "Price"], Wish(), "'PRICE' and 'Price' of the source would both become 'price'"),
-        (["id", "id"], Wish(), "two columns named 'id'"),
-        (["id", "x"], Wish(renames={"x": "y"}), "'x' cannot become 'y'"),
-        (["name"], Wish(keys_only=True), "the source lacks the column 'id'"),
+        (["id", "colour"], ColumnRequest(), "the source has the column 'colour', which the table lacks"),
+        (["name"], ColumnRequest(), "the source lacks the column 'id'"),
+        (["id", "PRICE", "Price"], ColumnRequest(), "'PRICE' and 'Price' of the source would both become 'price'"),
+        (["id", "id"], ColumnRequest(), "two columns named 'id'"),
+        (["id", "x"], ColumnRequest(renames={"x": "y"}), "'x' cannot become 'y'"),
+        (["name"], ColumnRequest(keys_only=True), "the source lacks the column 'id'"),
     ],
 )
-def test_columns_that_have_no_place_are_refused(names: list[str], wish: Wish, message: str) -> None:
+def test_columns_that_have_no_place_are_refused(names: list[str], asked: ColumnRequest, message: str) -> None:
     with pytest.raises(lw.InvalidInputError, match=message):
-        _fit(names, wish)
+        _map(names, asked)
 
 
 def test_a_delete_needs_the_keys_alone() -> None:
-    assert _fit(["id"], Wish(keys_only=True)) == ({"id": "id"}, [])
+    assert _map(["id"], ColumnRequest(keys_only=True)) == ({"id": "id"}, [])
 
 
 # ---- sources ---------------------------------------------------------------------------------------------------------

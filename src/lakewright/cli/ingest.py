@@ -13,9 +13,9 @@ from lakewright.cli.command import Command, catalog_of, names, pair
 from lakewright.cli.output import Output
 from lakewright.distributed.protocol import snapshot_of_job
 from lakewright.errors import InvalidInputError, UnsupportedError, counted
-from lakewright.ingestion.files import why_not_here
+from lakewright.ingestion.files import why_spark_is_needed
 from lakewright.ingestion.local import LOCAL_BYTES_MAX, ingest
-from lakewright.ingestion.plan import IngestResult, check_same, find_target, make_call
+from lakewright.ingestion.plan import IngestResult, check_matches_table, find_target, make_call
 from lakewright.ingestion.sources import Source, find_sources
 
 _EXAMPLES = """\
@@ -94,7 +94,7 @@ def _run(args: argparse.Namespace, output: Output) -> None:
     catalog = catalog_of(args)
     if catalog is None and "/" not in args.table:
         raise InvalidInputError(f"{args.table} is a name: say of which catalog with --warehouse, or give its path")
-    wanted: dict[str, Any] = {
+    given: dict[str, Any] = {
         "catalog": catalog,
         "mode": args.mode,
         "format": args.format,
@@ -115,36 +115,36 @@ def _run(args: argparse.Namespace, output: Output) -> None:
         "dry_run": args.dry_run,
         "say": output.say,
     }
-    # What is wrong with the call is said at once, not after Spark has started.
-    call = make_call(**{name: value for name, value in wanted.items() if name not in {"catalog", "format"}})
+    # Wrong arguments are refused before Spark is started.
+    call = make_call(given)
     table = find_target(args.table, catalog, create=args.create).table
     if table is not None:
         check_mode(table, args.mode, args.schema_mode)
-        check_same(table, call.creation, call.types)
+        check_matches_table(table, call.creation, call.types)
     done = table is not None and args.job_id is not None and snapshot_of_job(table, args.job_id) is not None
     sources = args.source if done else find_sources(args.source, format=args.format, catalog=catalog)
     if done or not _on_spark(args, [one for one in sources if isinstance(one, Source)]):
-        result = ingest(sources, args.table, **wanted)
+        result = ingest(sources, args.table, **given)
     else:
-        result = _ingest_on_spark(args, sources, wanted, quiet=output.quiet)
+        result = _ingest_on_spark(args, sources, given, quiet=output.quiet)
     output.result(result.to_dict(), _summary(result, args.job_id))
 
 
 def _on_spark(args: argparse.Namespace, sources: Sequence[Source]) -> bool:
-    """Say whether Spark should do it: because it was asked for, is needed, or is worth its start."""
+    """Return whether Spark ingests: the caller asked for it, only Spark can read a source, or the sources are large."""
     if args.engine != "auto":
         return bool(args.engine == "spark")
     settings = (args.master, args.remote, args.memory, args.concurrency, args.distribution, args.conf)
     if any(settings) or "PYSPARK_GATEWAY_PORT" in os.environ:  # set by spark-submit
         return True
-    given = [{**one.reader_options, **dict(args.source_option)} for one in sources]
-    if any(why_not_here(one, options) for one, options in zip(sources, given, strict=True)):
+    options = [{**one.reader_options, **dict(args.source_option)} for one in sources]
+    if any(map(why_spark_is_needed, sources, options)):
         return True
     return sum(LOCAL_BYTES_MAX if one.bytes is None else one.bytes for one in sources) >= LOCAL_BYTES_MAX
 
 
 def _ingest_on_spark(
-    args: argparse.Namespace, sources: Sequence[Source], wanted: Mapping[str, Any], *, quiet: bool
+    args: argparse.Namespace, sources: Sequence[Source], given: Mapping[str, Any], *, quiet: bool
 ) -> IngestResult:
     try:
         from lakewright.spark.ingestion import run  # noqa: PLC0415 - a door
@@ -154,7 +154,7 @@ def _ingest_on_spark(
             f"this ingest needs Spark, and {error.name} is not installed: pip install 'lakewright[spark]' (or "
             "'lakewright[spark-jre]' on a machine without Java); local files can do without (--engine local)"
         ) from error
-    # What goes wrong is said by this command in one line; Spark would log the same forty lines for every try.
+    # This command reports an error in one line; Spark would log some forty lines for every attempt of a task.
     config = ({} if args.debug else {"spark.log.level": "OFF"}) | dict(args.conf)
     session = launch.running("lakewright ingest", args.master, args.remote, memory=args.memory, config=config)
     with session as spark:
@@ -165,12 +165,12 @@ def _ingest_on_spark(
             concurrency=args.concurrency,
             distribution=args.distribution,
             progress=None if sys.stderr.isatty() and not quiet else False,
-            **wanted,
+            **given,
         )
 
 
 def _summary(result: IngestResult, job_id: str | None) -> str:
-    """Return one line that says what happened.
+    """Return the result of an ingest in one line.
 
     >>> from types import SimpleNamespace
     >>> done = dict(dry_run=False, replayed=False, snapshot_id=3, rows=10000, files=2, bytes=5e6, seconds=2.0)

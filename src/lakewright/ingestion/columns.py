@@ -1,8 +1,8 @@
-"""How the columns of a source become columns of a table: names and types in, a mapping and a report out.
+"""Which column of the table each column of a source becomes: names and types in, a mapping and a report out.
 
-Names are matched exactly, then without regard to case; the caller's renames come first. Every column of the source has
-a place in the table, is ignored because the caller said so, or is an error; every column of the table gets values,
-nulls or its default, or is an error. Nothing is decided by position. Values are not looked at here.
+Renames of the caller come first, then names that are equal, then names that differ only in case. Every column of the
+source goes to a column of the table, is ignored because the caller asked for it, or is an error; every column of the
+table gets values, nulls or its default, or is an error. Positions and values play no part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ RENAMED, WIDENED, FILLED, KEPT, IGNORED, ADDED = "renamed", "widened", "filled",
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that happens to a column on its way into the table."""
+class ColumnChange:
+    """One difference between a column of the source and the column of the table that it fills."""
 
     kind: str  # renamed, widened, filled, kept, ignored or added
     column: str  # of the table; of the source where it is ignored
@@ -31,46 +31,50 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the caller said about columns."""
+class ColumnRequest:
+    """What the caller asked for about columns."""
 
-    columns: tuple[str, ...] | None = None  # of the source; the others do not count
+    chosen: tuple[str, ...] | None = None  # columns of the source to load; None: all
     renames: Mapping[str, str] = field(default_factory=dict)  # from names of the source to names of the table
     constants: Mapping[str, object] = field(default_factory=dict)  # for columns that the source lacks
     ignore_extra: bool = False
-    add_extra: bool = False  # the table takes columns that it lacks
-    keys_only: bool = False  # only the columns of the keys are needed
-    keeps: bool = False  # rows that are there keep the columns that the source lacks
+    add_extra: bool = False  # the table gets the columns that it lacks
+    keys_only: bool = False  # only the key columns are needed
+    keeps_missing: bool = False  # rows of the table keep their values in columns that the source lacks
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """The columns of one source, and where they go."""
+class ColumnMapping:
+    """Which columns of one source become which columns of the table."""
 
     pairs: tuple[tuple[str, str], ...]  # (name in the source, name in the table)
     constants: Mapping[str, object]  # by column of the table
-    changes: tuple[Change, ...]
+    changes: tuple[ColumnChange, ...]
 
 
-def check_renames(columns: Sequence[Collection[str]], wish: Wish) -> None:
-    """Refuse renames and choices of columns that no source has."""
+def check_renames(columns: Sequence[Collection[str]], request: ColumnRequest) -> None:
+    """Raise InvalidInputError if a rename or a choice names a column that no source has."""
     known = {name for names in columns for name in names}
-    for name in (*wish.renames, *(wish.columns or ())):
+    for name in (*request.renames, *(request.chosen or ())):
         if name not in known:
             raise InvalidInputError(
                 f"no source has a column {name!r}; there are {', '.join(sorted(known))}", column=name
             )
 
 
-def fit(names: Sequence[str], table: Sequence[DataField], keys: Collection[str], wish: Wish, *, name: str) -> Fit:
-    """Match the columns of one source to those of a table; `keys` are what a delete needs, `name` is the table's."""
-    given = _chosen(names, wish, name)
-    targets = _targets(given, [f.name for f in table], wish, name)
-    kinds = kind_column(given, [f.name for f in table], table=name) if keys else None
-    extra = [column for column in given if column not in targets and column != kinds]
-    changes = [Change(RENAMED, target, f"was {column!r}") for column, target in targets.items() if column != target]
+def map_columns(
+    names: Sequence[str], table: Sequence[DataField], keys: Collection[str], request: ColumnRequest, *, name: str
+) -> ColumnMapping:
+    """Map the columns of one source to those of the table `name`; `keys` are the columns that a delete needs."""
+    chosen = _chosen_columns(names, request, name)
+    targets = _targets(chosen, [f.name for f in table], request, name)
+    kinds = kind_column(chosen, [f.name for f in table], table=name) if keys else None
+    extra = [column for column in chosen if column not in targets and column != kinds]
+    changes = [
+        ColumnChange(RENAMED, target, f"was {column!r}") for column, target in targets.items() if column != target
+    ]
     pairs = dict(targets) if kinds is None else {**targets, kinds: kinds}
-    if extra and not (wish.ignore_extra or wish.add_extra):
+    if extra and not (request.ignore_extra or request.add_extra):
         raise InvalidInputError(
             f"table {name}: the source has the column {extra[0]!r}, which the table lacks (its columns: "
             f"{', '.join(f.name for f in table)}); rename it, ignore it or merge the schema "
@@ -79,19 +83,19 @@ def fit(names: Sequence[str], table: Sequence[DataField], keys: Collection[str],
             column=extra[0],
         )
     for column in extra:
-        if wish.add_extra and not wish.ignore_extra:
+        if request.add_extra and not request.ignore_extra:
             pairs[column] = column
-            changes.append(Change(ADDED, column, "new column of the table"))
+            changes.append(ColumnChange(ADDED, column, "new column of the table"))
         else:
-            changes.append(Change(IGNORED, column, "the table has no such column"))
-    there = set(pairs.values())
-    filled = [_filled(column, keys, wish, name) for column in table if column.name not in there]
-    changes += [change for change in filled if change is not None]
-    constants = {column: value for column, value in wish.constants.items() if column not in there}
-    return Fit(tuple(pairs.items()), constants, tuple(changes))
+            changes.append(ColumnChange(IGNORED, column, "the table has no such column"))
+    mapped = set(pairs.values())
+    fills = [_fill_change(column, keys, request, name) for column in table if column.name not in mapped]
+    changes += [change for change in fills if change is not None]
+    constants = {column: value for column, value in request.constants.items() if column not in mapped}
+    return ColumnMapping(tuple(pairs.items()), constants, tuple(changes))
 
 
-def _chosen(names: Sequence[str], wish: Wish, table: str) -> list[str]:
+def _chosen_columns(names: Sequence[str], request: ColumnRequest, table: str) -> list[str]:
     twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidInputError(
@@ -99,15 +103,15 @@ def _chosen(names: Sequence[str], wish: Wish, table: str) -> list[str]:
             table=table,
             column=twice[0],
         )
-    return [column for column in names if wish.columns is None or column in wish.columns]
+    return [column for column in names if request.chosen is None or column in request.chosen]
 
 
-def _targets(given: Sequence[str], known: Sequence[str], wish: Wish, table: str) -> dict[str, str]:
-    """Return which column of the table each column of the source is, in the order of the table."""
-    found: dict[str, str] = {}
-    for column in given:
-        target = wish.renames.get(column)
-        if target is not None and target not in known and not wish.add_extra:
+def _targets(chosen: Sequence[str], known: Sequence[str], request: ColumnRequest, table: str) -> dict[str, str]:
+    """Return the column of the table for each column of the source, in the order of the table."""
+    targets: dict[str, str] = {}
+    for column in chosen:
+        target = request.renames.get(column)
+        if target is not None and target not in known and not request.add_extra:
             raise InvalidInputError(
                 f"table {table}: {column!r} cannot become {target!r}, which is no column; the table has "
                 f"{', '.join(known)}",
@@ -115,21 +119,21 @@ def _targets(given: Sequence[str], known: Sequence[str], wish: Wish, table: str)
                 column=target,
             )
         if target is not None:
-            _take(found, column, target, table)
-    for column in given:
-        if column in known and column not in found and column not in found.values():
-            _take(found, column, column, table)
+            _add_target(targets, column, target, table)
+    for column in chosen:
+        if column in known and column not in targets and column not in targets.values():
+            _add_target(targets, column, column, table)
     for target in known:
-        alike = [c for c in given if c not in found and c.casefold() == target.casefold()]
-        if target not in found.values() and alike:
+        alike = [c for c in chosen if c not in targets and c.casefold() == target.casefold()]
+        if target not in targets.values() and alike:
             for column in alike:
-                _take(found, column, target, table)
+                _add_target(targets, column, target, table)
     order = {target: number for number, target in enumerate(known)}
-    return dict(sorted(found.items(), key=lambda pair: order.get(pair[1], len(order))))
+    return dict(sorted(targets.items(), key=lambda pair: order.get(pair[1], len(order))))
 
 
-def _take(found: dict[str, str], column: str, target: str, table: str) -> None:
-    other = next((taken for taken, of in found.items() if of == target), None)
+def _add_target(targets: dict[str, str], column: str, target: str, table: str) -> None:
+    other = next((taken for taken, of in targets.items() if of == target), None)
     if other is not None:
         raise InvalidInputError(
             f"table {table}: the columns {other!r} and {column!r} of the source would both become {target!r}; choose "
@@ -137,19 +141,19 @@ def _take(found: dict[str, str], column: str, target: str, table: str) -> None:
             table=table,
             column=target,
         )
-    found[column] = target
+    targets[column] = target
 
 
-def _filled(column: DataField, keys: Collection[str], wish: Wish, table: str) -> Change | None:
-    """Say what a column gets that the source lacks; None: nobody will look at it."""
-    if column.name in wish.constants:
-        return Change(FILLED, column.name, f"with {wish.constants[column.name]!r} for every row")
-    if wish.keys_only and column.name not in keys:
+def _fill_change(column: DataField, keys: Collection[str], request: ColumnRequest, table: str) -> ColumnChange | None:
+    """Return what a column is filled with that the source lacks; None: its values are not used."""
+    if column.name in request.constants:
+        return ColumnChange(FILLED, column.name, f"with {request.constants[column.name]!r} for every row")
+    if request.keys_only and column.name not in keys:
         return None
     if column.default_value is not None or column.type.nullable:
         value = "null" if column.default_value is None else f"its default {column.default_value!r}"
-        kept = Change(KEPT, column.name, f"as it is; {value} in new rows")
-        return kept if wish.keeps else Change(FILLED, column.name, f"with {value}")
+        kept = ColumnChange(KEPT, column.name, f"as it is; {value} in new rows")
+        return kept if request.keeps_missing else ColumnChange(FILLED, column.name, f"with {value}")
     raise InvalidInputError(
         f"table {table}: the source lacks the column {column.name!r} ({column.type}), which has no default and may not "
         "be null; add it, or rename the column that holds it",

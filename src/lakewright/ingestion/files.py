@@ -1,7 +1,7 @@
-"""Local files to batches: csv and json as texts, parquet and orc as they are, a part of a file at a time.
+"""Local files in, batches out: csv and json as texts, parquet and orc with their types, a block of a file at a time.
 
-Every record of a file has a number, counted from zero over the records that could be read. Where one of them is bad,
-the file is looked at again for its line and its text; that costs nothing while all is well.
+Every record of a file has a number, counted from zero over the records that could be read. Only if one of them is bad,
+the file is read again to find its line and its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lakewright.errors import InvalidInputError
-from lakewright.ingestion.rows import SetAside
+from lakewright.ingestion.rows import BadRecord
 from lakewright.ingestion.sources import LocalFile, Source, part_of
 from lakewright.ingestion.text import guess
 from lakewright.spec.arrow import from_arrow_schema
@@ -32,9 +32,8 @@ Loads: TypeAlias = Callable[..., Any]
 
 BLOCK_BYTES = 8 << 20
 ROWS = 64 << 10  # of parquet at a time
-PACKED = frozenset({"gz", "bz2", "zst", "lz4"})  # what pyarrow unpacks
-_UNPACKED = frozenset({"snappy", "deflate", "xz"})
-# Of Spark's reader, by the names that it has for them.
+_SPARK_COMPRESSIONS = frozenset({"snappy", "deflate", "xz"})  # pyarrow does not decompress files with these endings
+# Options of Spark's readers that this process follows as well.
 CSV_OPTIONS = frozenset(
     {"sep", "delimiter", "quote", "escape", "encoding", "charset", "nullValue", "multiLine", "header"}
     | {"dateFormat", "timestampFormat", "timestampNTZFormat"}
@@ -44,7 +43,7 @@ JSON_OPTIONS = frozenset({"multiLine", "encoding", "charset", "dateFormat", "tim
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How a text file is written."""
+    """How a text file is laid out: separators, quotes, encoding, header."""
 
     sep: str = ","
     quote: str = '"'
@@ -52,11 +51,11 @@ class TextFormat:
     encoding: str = "utf-8"
     null: str = ""
     header: bool = True
-    lines: bool = False  # a json file has a record per line; otherwise its first line tells
+    lines: bool = False  # a json file has one record per line; False: its first line decides
 
     @classmethod
     def of_options(cls, options: Mapping[str, str], *, header: bool) -> TextFormat:
-        """Read the options of a reader; the names are those of Spark's."""
+        """Read the options of a reader, which have the names of Spark's."""
         escape = options.get("escape")
         quote = options.get("quote", '"')
         return cls(
@@ -71,39 +70,40 @@ class TextFormat:
 
     @property
     def python_encoding(self) -> str:
-        """The encoding, with a mark at the beginning left out."""
+        """The encoding as Python names it; a byte order mark at the beginning is left out."""
         return "utf-8-sig" if self.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else self.encoding
 
 
-def why_not_here(source: Source, options: Mapping[str, str]) -> str | None:
-    """Say why only Spark can read a source, None where this process can."""
+def why_spark_is_needed(source: Source, options: Mapping[str, str]) -> str | None:
+    """Return why only Spark can read a source; None: this process can read it."""
     if source.format == "frame" or (source.table is None and not source.local):
         return f"{source.name} is not on this machine's disk"
     known = {"csv": CSV_OPTIONS, "json": JSON_OPTIONS}.get(source.format, frozenset())
     unknown = sorted(set(options) - known)
     if unknown and source.table is None:
         return f"{unknown[0]!r} is an option of Spark's reader of {source.format}"
-    packed = next((f.path for f in source.local if f.path.rsplit(".", 1)[-1].lower() in _UNPACKED), None)
-    return None if packed is None else f"{packed} is compressed in a way that only Spark reads"
+    endings = {f.path: f.path.rsplit(".", 1)[-1].lower() for f in source.local}
+    compressed = next((path for path, ending in endings.items() if ending in _SPARK_COMPRESSIONS), None)
+    return None if compressed is None else f"{compressed} is compressed in a way that only Spark reads"
 
 
 def _opened(path: str) -> pa.NativeFile:
     return pa.input_stream(path, compression="detect")
 
 
-def _lines(path: str, form: TextFormat) -> io.TextIOWrapper:
-    return io.TextIOWrapper(_opened(path), encoding=form.python_encoding, newline="")
+def _lines(path: str, text_format: TextFormat) -> io.TextIOWrapper:
+    return io.TextIOWrapper(_opened(path), encoding=text_format.python_encoding, newline="")
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 
-def parts_of(source: Source, form: TextFormat) -> list[tuple[Source, tuple[str, ...]]]:
-    """Split a source of csv, parquet or orc files into those with the same columns; with the names of csv columns."""
+def parts_of(source: Source, text_format: TextFormat) -> list[tuple[Source, tuple[str, ...]]]:
+    """Split a source of csv, parquet or orc files into sources whose files have equal columns; return csv names too."""
     groups: dict[object, list[LocalFile]] = {}
     names: dict[object, tuple[str, ...]] = {}
     for file in source.local:
-        header = _header(file.path, form) if source.format == "csv" else ()
+        header = _header(file.path, text_format) if source.format == "csv" else ()
         key: object = header if source.format == "csv" else arrow_schema(file.path, source.format)
         if source.format == "csv" and not header:
             continue  # an empty file has no rows either
@@ -116,47 +116,46 @@ def parts_of(source: Source, form: TextFormat) -> list[tuple[Source, tuple[str, 
     return [(part_of(source, files), names[key]) for key, files in groups.items()]
 
 
-def _header(path: str, form: TextFormat) -> tuple[str, ...]:
-    """Return the first record of a csv file; where it is no header, numbers in its place (c0, c1, ...)."""
+def _header(path: str, text_format: TextFormat) -> tuple[str, ...]:
+    """Return the names of a csv file's columns: its first record, or c0, c1, ... if the file has no header."""
     try:
-        with _lines(path, form) as lines:
-            first = next((row for row in _records(lines, form) if row), None)
+        with _lines(path, text_format) as lines:
+            first = next((row for row in _records(lines, text_format) if row), None)
     except UnicodeError as error:
-        raise _not_encoded(path, form, error) from None
+        raise _not_encoded(path, text_format, error) from None
     if first is None:
         return ()
-    if not form.header:
+    if not text_format.header:
         return tuple(f"c{i}" for i in range(len(first)))
     return tuple(name if name.strip() else f"_c{i}" for i, name in enumerate(first))
 
 
-def _records(lines: Iterable[str], form: TextFormat) -> Iterator[list[str]]:
+def _records(lines: Iterable[str], text_format: TextFormat) -> Iterator[list[str]]:
     return csv.reader(
         lines,
-        delimiter=form.sep,
-        quotechar=form.quote or None,
-        escapechar=form.escape,
-        doublequote=form.escape is None,
-        quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
+        delimiter=text_format.sep,
+        quotechar=text_format.quote or None,
+        escapechar=text_format.escape,
+        doublequote=text_format.escape is None,
+        quoting=csv.QUOTE_MINIMAL if text_format.quote else csv.QUOTE_NONE,
     )
 
 
-def _not_encoded(path: str, form: TextFormat, error: Exception) -> InvalidInputError:
+def _not_encoded(path: str, text_format: TextFormat, error: Exception) -> InvalidInputError:
     return InvalidInputError(
-        f"{path}: the text is not {form.encoding} ({error}); say how it is encoded with the reader option 'encoding', "
-        "such as encoding=latin1",
+        f"{path}: the text is not {text_format.encoding} ({error}); say how it is encoded with the reader option "
+        "'encoding', such as encoding=latin1",
         source=path,
     )
 
 
 def header_warnings(names: Sequence[str]) -> tuple[str, ...]:
-    """Say what makes a header look like data."""
-    odd = [name for name in names if guess(pa.array([name.strip()])).type.root not in {"VARCHAR", "BOOLEAN"}]
+    """Return warnings about a header that looks like data, or that has a column without a name."""
+    values = [name for name in names if guess(pa.array([name.strip()])).type.root not in {"VARCHAR", "BOOLEAN"}]
     empty = [name for i, name in enumerate(names) if name == f"_c{i}"]
-    if odd:
-        return (
-            f"the header looks like data ({odd[0]!r} is a value, no name); if it is data, say that there is no header",
-        )
+    if values:
+        warning = f"the header looks like data ({values[0]!r} is a value, no name); if it is data"
+        return (f"{warning}, say that there is no header",)
     return (f"a column has no name in the header and is called {empty[0]!r}",) if empty else ()
 
 
@@ -170,7 +169,7 @@ def arrow_schema(path: str, format: str) -> pa.Schema:  # noqa: A002 - what ever
 
 
 def nullable_fields(schema: pa.Schema) -> tuple[DataField, ...]:
-    """Return Arrow columns as columns of a table, which may all be null."""
+    """Return Arrow columns as nullable columns of a table."""
     return from_arrow_schema(pa.schema([f.with_nullable(True) for f in schema]))  # noqa: FBT003 - Arrow's own argument
 
 
@@ -179,20 +178,20 @@ def nullable_fields(schema: pa.Schema) -> tuple[DataField, ...]:
 
 @dataclass(slots=True)
 class Skipped:
-    """What a reader could not make records of, noted while it goes on."""
+    """What a reader could not read as records and skipped: a count for csv, the bad records for json."""
 
     rows: int = 0
-    bad: list[SetAside] = field(default_factory=list)
+    bad: list[BadRecord] = field(default_factory=list)
 
 
-def csv_batches(path: str, names: Sequence[str], form: TextFormat, skipped: Skipped) -> Iterator[pa.RecordBatch]:
+def csv_batches(path: str, names: Sequence[str], text_format: TextFormat, skipped: Skipped) -> Iterator[pa.RecordBatch]:
     """Yield the texts of a csv file; records with too many or too few fields are left out and counted."""
 
     def skip(_row: object) -> str:
         skipped.rows += 1
         return "skip"
 
-    header = 1 if form.header else 0
+    header = 1 if text_format.header else 0
     with _opened(path) as raw:
         try:
             reader = pacsv.open_csv(
@@ -202,13 +201,13 @@ def csv_batches(path: str, names: Sequence[str], form: TextFormat, skipped: Skip
                     block_size=BLOCK_BYTES,
                     column_names=[f"{i}" for i in range(len(names))],
                     skip_rows_after_names=header,
-                    encoding=form.encoding,
+                    encoding=text_format.encoding,
                 ),
                 parse_options=pacsv.ParseOptions(
-                    delimiter=form.sep,
-                    quote_char=form.quote or False,
-                    double_quote=form.escape is None,
-                    escape_char=form.escape or False,
+                    delimiter=text_format.sep,
+                    quote_char=text_format.quote or False,
+                    double_quote=text_format.escape is None,
+                    escape_char=text_format.escape or False,
                     newlines_in_values=True,
                     invalid_row_handler=skip,
                 ),
@@ -216,7 +215,7 @@ def csv_batches(path: str, names: Sequence[str], form: TextFormat, skipped: Skip
                     column_types={f"{i}": pa.string() for i in range(len(names))},
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
-                    null_values=[form.null],
+                    null_values=[text_format.null],
                 ),
             )
             for batch in reader:
@@ -224,22 +223,22 @@ def csv_batches(path: str, names: Sequence[str], form: TextFormat, skipped: Skip
         except (pa.ArrowInvalid, UnicodeError) as error:
             if "Empty CSV" in str(error):
                 return
-            raise _not_encoded(path, form, error) from error
+            raise _not_encoded(path, text_format, error) from error
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """A record of a csv file with its place: its number among the well-formed ones (None: it is not), line and text."""
+class CsvRecord:
+    """A record of a csv file, with the line where it begins and its text."""
 
-    number: int | None
+    number: int | None  # among the records with the right number of fields; None: it has another number of fields
     line: int
     text: str
     width: int  # how many fields it has
 
 
-def locate_csv(path: str, form: TextFormat, width: int, wanted: Collection[int]) -> Iterator[Located]:
-    """Yield the records with some numbers, and all that have not `width` fields."""
-    with _lines(path, form) as raw:
+def find_csv_records(path: str, text_format: TextFormat, width: int, numbers: Collection[int]) -> Iterator[CsvRecord]:
+    """Yield the records with the given numbers, and all that do not have `width` fields."""
+    with _lines(path, text_format) as raw:
         seen: list[str] = []
 
         def remembered() -> Iterator[str]:
@@ -247,8 +246,8 @@ def locate_csv(path: str, form: TextFormat, width: int, wanted: Collection[int])
                 seen.append(line)
                 yield line
 
-        number, at, in_header = -1, 1, form.header
-        for record in _records(remembered(), form):
+        number, at, in_header = -1, 1, text_format.header
+        for record in _records(remembered(), text_format):
             line, text = at, "".join(seen).rstrip("\r\n")
             at += len(seen)
             seen.clear()
@@ -257,8 +256,8 @@ def locate_csv(path: str, form: TextFormat, width: int, wanted: Collection[int])
                 in_header = in_header and not record
                 continue
             number += fits
-            if not fits or number in wanted:
-                yield Located(number if fits else None, line, text, len(record))
+            if not fits or number in numbers:
+                yield CsvRecord(number if fits else None, line, text, len(record))
 
 
 # ---- json ------------------------------------------------------------------------------------------------------------
@@ -266,26 +265,26 @@ def locate_csv(path: str, form: TextFormat, width: int, wanted: Collection[int])
 
 @dataclass(frozen=True, slots=True)
 class JsonBlock:
-    """Some records of a json file, with their lines (None: a document) and their texts."""
+    """Some records of a json file, with their lines and texts (None: the file is one document over several lines)."""
 
     records: list[Record]
     lines: list[int | None]
     texts: Sequence[bytes] | None
 
     def text(self, at: int) -> object:
-        """Return a record as it stands in the file, or as values."""
+        """Return the text of a record, or its values where the file is one document."""
         return self.records[at] if self.texts is None else self.texts[at].decode(errors="replace").strip()
 
 
-def json_blocks(path: str, form: TextFormat, *, exact: bool, skipped: Skipped) -> Iterator[JsonBlock]:
-    """Yield the records of a json file, numbers as their texts (`exact`) or as numbers."""
+def json_blocks(path: str, text_format: TextFormat, *, exact: bool, skipped: Skipped) -> Iterator[JsonBlock]:
+    """Yield the records of a json file; with `exact`, numbers are texts with every digit of the file."""
     loads = partial(json.loads, parse_int=_Number, parse_float=_Number, parse_constant=_Number) if exact else json.loads
     with _opened(path) as raw:
         stream = io.BufferedReader(raw, BLOCK_BYTES)
         first = 1
         while lines := stream.readlines(BLOCK_BYTES):
-            if first == 1 and not form.lines and _is_document(lines):
-                yield _document(path, b"".join([*lines, stream.read()]), form, loads)
+            if first == 1 and not text_format.lines and _is_document(lines):
+                yield _document(path, b"".join([*lines, stream.read()]), text_format, loads)
                 return
             yield _block(path, lines, first, loads, skipped)
             first += len(lines)
@@ -296,12 +295,12 @@ def _is_document(lines: Sequence[bytes]) -> bool:
     return head[:1] + head[-1:] != b"{}"
 
 
-def _document(path: str, data: bytes, form: TextFormat, loads: Loads) -> JsonBlock:
+def _document(path: str, data: bytes, text_format: TextFormat, loads: Loads) -> JsonBlock:
     try:
-        found = loads(data.decode(form.python_encoding))
+        document = loads(data.decode(text_format.python_encoding))
     except ValueError as error:
         raise InvalidInputError(f"{path}: it is no json ({error})", source=path) from None
-    records = found if isinstance(found, list) else [found]
+    records = document if isinstance(document, list) else [document]
     bad = next((record for record in records if not isinstance(record, dict)), None)
     if bad is not None:
         raise InvalidInputError(f"{path}: a record is an object, not {json.dumps(bad)[:80]}", source=path)
@@ -329,29 +328,29 @@ def _block(path: str, lines: Sequence[bytes], first: int, loads: Loads, skipped:
             record, reason = None, f"the line is no json: {error}"
         if reason:
             shown = text.decode(errors="replace").strip()
-            skipped.bad.append(SetAside(path, numbers[at], shown, None, None, reason))
+            skipped.bad.append(BadRecord(path, numbers[at], shown, None, None, reason))
             continue
         records.append(record)
         good.append(at)
     return JsonBlock(records, [numbers[at] for at in good], [texts[at] for at in good])
 
 
-def json_fields(paths: Sequence[str], form: TextFormat) -> tuple[DataField, ...]:
-    """Return the columns of json files with the types that the values show."""
-    found: dict[str, pa.DataType] = {}
+def json_fields(paths: Sequence[str], text_format: TextFormat) -> tuple[DataField, ...]:
+    """Return the columns of json files, with types that hold all their values."""
+    types: dict[str, pa.DataType] = {}
     first: list[str] = []
-    for block in chain.from_iterable(json_blocks(path, form, exact=False, skipped=Skipped()) for path in paths):
+    for block in chain.from_iterable(json_blocks(path, text_format, exact=False, skipped=Skipped()) for path in paths):
         first = first or list(next(iter(block.records), {}))
         for name in dict.fromkeys(chain.from_iterable(block.records)):
             kind = _kind_of([record.get(name) for record in block.records])
-            found[name] = _common(found.get(name, pa.null()), kind)
-    order = [*first, *sorted(set(found) - set(first))]
-    return nullable_fields(pa.schema([(name, _settled(found[name])) for name in order]))
+            types[name] = _common(types.get(name, pa.null()), kind)
+    order = [*first, *sorted(set(types) - set(first))]
+    return nullable_fields(pa.schema([(name, _column_type(types[name])) for name in order]))
 
 
-def first_keys(path: str, form: TextFormat) -> list[str]:
+def first_keys(path: str, text_format: TextFormat) -> list[str]:
     """Return the names in the first record of a json file, in its order."""
-    blocks = json_blocks(path, form, exact=False, skipped=Skipped())
+    blocks = json_blocks(path, text_format, exact=False, skipped=Skipped())
     return list(next((record for block in blocks for record in block.records), {}))
 
 
@@ -377,7 +376,7 @@ def _kind(value: object) -> pa.DataType:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the kind of two values of one column; what has nothing in common is text."""
+    """Return a type that holds the values of two types; text if they have nothing in common."""
     kinds = pa.types
     if one.equals(other) or kinds.is_null(other):
         return one
@@ -395,62 +394,62 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return pa.string()
 
 
-def _settled(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column: text where nothing was seen, or numbers that no column holds."""
+def _column_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column for the type of its values: text if all are null, or too large for a number type."""
     if pa.types.is_struct(kind):
-        return pa.struct(sorted((f.name, _settled(f.type)) for f in kind)) if kind.num_fields else pa.string()
+        return pa.struct(sorted((f.name, _column_type(f.type)) for f in kind)) if kind.num_fields else pa.string()
     if pa.types.is_list(kind):
-        return pa.list_(_settled(kind.value_type))
+        return pa.list_(_column_type(kind.value_type))
     return kind if kind in {pa.int64(), pa.float64(), pa.bool_()} else pa.string()
 
 
 def json_texts(
-    path: str, block: JsonBlock, wanted: Mapping[str, pa.DataType]
-) -> tuple[JsonBlock, pa.RecordBatch, list[SetAside]]:
-    """Return records as columns of texts in the shape of the given types, and those that have another shape."""
-    odd: dict[int, SetAside] = {}
+    path: str, block: JsonBlock, shapes: Mapping[str, pa.DataType]
+) -> tuple[JsonBlock, pa.RecordBatch, list[BadRecord]]:
+    """Return the records that have the given shapes, these as columns of texts, and the records of other shapes."""
+    bad: dict[int, BadRecord] = {}
     arrays = []
-    for name, kind in wanted.items():
+    for name, kind in shapes.items():
         values = [record.get(name) for record in block.records]
-        texts, strange = _shaped(values, kind)
+        texts, expected = _shaped(values, kind)
         arrays.append(texts)
-        for at, shape in strange.items():
+        for at, shape in expected.items():
             shown = _json(values[at])[:80]
-            said = f"the column {name!r} cannot take {shown}: it should be {shape}"
-            odd[at] = SetAside(path, block.lines[at], block.text(at), name, shown, said)
-    batch = pa.RecordBatch.from_arrays(arrays, names=list(wanted))
-    if not odd:
+            reason = f"the column {name!r} cannot take {shown}: it should be {shape}"
+            bad[at] = BadRecord(path, block.lines[at], block.text(at), name, shown, reason)
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(shapes))
+    if not bad:
         return block, batch, []
-    good = [at for at in range(len(block.records)) if at not in odd]
-    left = JsonBlock(
+    good = [at for at in range(len(block.records)) if at not in bad]
+    fitting = JsonBlock(
         [block.records[at] for at in good],
         [block.lines[at] for at in good],
         None if block.texts is None else [block.texts[at] for at in good],
     )
-    return left, batch.take(pa.array(good, pa.int64())), list(odd.values())
+    return fitting, batch.take(pa.array(good, pa.int64())), list(bad.values())
 
 
 def _shaped(values: list[object], kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """Return values as texts, and by their places the shapes that others should have."""
+    """Return values as texts; values of another shape are null, and the shape they should have is returned."""
     try:
         return pa.array(values, kind), {}
     except (pa.ArrowException, TypeError, ValueError):
         texts = [_as_text(value, kind) for value in values]
-        strange = {at: text.wanted for at, text in enumerate(texts) if isinstance(text, _Odd)}
-        return pa.array([None if at in strange else text for at, text in enumerate(texts)], kind), strange
+        expected = {at: text.expected for at, text in enumerate(texts) if isinstance(text, _WrongShape)}
+        return pa.array([None if at in expected else text for at, text in enumerate(texts)], kind), expected
 
 
 class _Number(str):
-    """A number of a json file, as it stands there."""
+    """The text of a number in a json file."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Odd:
-    """A value that has another shape than its column."""
+class _WrongShape:
+    """Stands in place of a value whose shape differs from that of its column."""
 
-    wanted: str
+    expected: str  # the shape of the column, in words
 
 
 def _as_text(value: object, kind: pa.DataType) -> object:
@@ -459,27 +458,27 @@ def _as_text(value: object, kind: pa.DataType) -> object:
         case None:
             return None
         case dict() if pa.types.is_struct(kind):
-            return _first_odd({f.name: _as_text(value.get(f.name), f.type) for f in kind})
+            return _first_wrong_shape({f.name: _as_text(value.get(f.name), f.type) for f in kind})
         case dict() if pa.types.is_map(kind):
-            inside = _first_odd({name: _as_text(inner, kind.item_type) for name, inner in value.items()})
+            inside = _first_wrong_shape({name: _as_text(inner, kind.item_type) for name, inner in value.items()})
             return list(inside.items()) if isinstance(inside, dict) else inside
         case list() if pa.types.is_list(kind):
-            inside = _first_odd({at: _as_text(inner, kind.value_type) for at, inner in enumerate(value)})
+            inside = _first_wrong_shape({at: _as_text(inner, kind.value_type) for at, inner in enumerate(value)})
             return list(inside.values()) if isinstance(inside, dict) else inside
         case _ if not pa.types.is_string(kind):
-            return _Odd("a list" if pa.types.is_list(kind) else "an object")
+            return _WrongShape("a list" if pa.types.is_list(kind) else "an object")
         case str():
             return value
         case _:
             return _json(value)
 
 
-def _first_odd(inside: dict[object, object]) -> object:
-    return next((inner for inner in inside.values() if isinstance(inner, _Odd)), inside)
+def _first_wrong_shape(inside: dict[object, object]) -> object:
+    return next((inner for inner in inside.values() if isinstance(inner, _WrongShape)), inside)
 
 
 def _json(value: object) -> str:
-    """Return a value as json, numbers as they stand in the file."""
+    """Return a value as json, numbers with every digit of the file."""
     match value:
         case _Number():
             return str(value)

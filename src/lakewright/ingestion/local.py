@@ -1,10 +1,12 @@
-"""The embedded engine: local files and tables, read a part at a time and written by this process."""
+"""The embedded engine of ingest: local files and tables in, one commit out.
+
+Sources are read a batch at a time and written by this process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -12,27 +14,27 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lakewright.calls import ProgressCallback, write_table
-from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
 from lakewright.errors import UnsupportedError
 from lakewright.ingestion import files
 from lakewright.ingestion.files import JsonBlock, Skipped, TextFormat
-from lakewright.ingestion.plan import Call, IngestResult, Target, find_target, make_call
-from lakewright.ingestion.rows import BadRow, BadRows, Conversion, SetAside
-from lakewright.ingestion.run import Opened, Written, run
-from lakewright.ingestion.sources import Given, LocalFile, Source, find_sources
-from lakewright.ingestion.text import STRING, Guess, TextForms, as_text, guess
+from lakewright.ingestion.plan import Call, IngestResult, Target
+from lakewright.ingestion.rows import BadRecord, BadRow, BadRowSink, Conversion
+from lakewright.ingestion.run import EngineResult, OpenedSource, run_call
+from lakewright.ingestion.sources import LocalFile, Source, SourceInput
+from lakewright.ingestion.text import STRING, Guess, ParseSettings, as_text, guess
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField, DataType
 from lakewright.table.table import FileStoreTable
 
 _WAY = "by this process"
-LOCAL_BYTES_MAX = 64 << 20  # of sources that are ingested without Spark unless the caller says otherwise
+LOCAL_BYTES_MAX = 64 << 20  # the command line ingests sources up to this size without Spark
 
 
 def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
-    source: Given | Sequence[Given],
+    source: SourceInput | Sequence[SourceInput],
     table: FileStoreTable | str,
     *,
     mode: str = "append",
@@ -69,28 +71,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     >>> [str(field.type) for field in catalog.get_table("d.t").fields]
     ['BIGINT NOT NULL', 'STRING', 'DECIMAL(18, 2)']
     """
-    call = make_call(
-        mode=mode,
-        reader_options=reader_options,
-        header=header,
-        columns=columns,
-        renames=renames,
-        ignore_extra=ignore_extra,
-        partitions=partitions,
-        create=create,
-        primary_key=primary_key,
-        partition_by=partition_by,
-        types=types,
-        options=options,
-        schema_mode=schema_mode,
-        bad_rows=bad_rows,
-        job_id=job_id,
-        dry_run=dry_run,
-        say=say,
-    )
-    where = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
-    find = partial(find_sources, source, format=format, catalog=where)
-    return run(LocalEngine(progress), find_target(table, where, create=create), call, find)
+    return run_call(LocalEngine(progress), locals())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,68 +81,72 @@ class LocalEngine:
     progress: bool | ProgressCallback | None = None
     compactions: RunTasks | None = None
 
-    def open(self, source: Source, call: Call) -> Sequence[Opened]:
+    def open(self, source: Source, call: Call) -> Sequence[OpenedSource]:
         """Open a source; one whose files differ in their columns becomes several."""
         options = {**source.reader_options, **call.reader_options}
-        reason = files.why_not_here(source, options)
+        reason = files.why_spark_is_needed(source, options)
         if reason is not None:
             raise UnsupportedError(f"{reason}: ingest it with Spark (--engine spark, lakewright.spark.ingest)")
-        form = TextFormat.of_options(options, header=call.header)
-        forms = TextForms.of_options(options, binary=source.format != "json")
+        text_format = TextFormat.of_options(options, header=call.header)
+        parse_settings = ParseSettings.of_options(options, binary=source.format != "json")
         if source.table is not None:
-            return [LocalOpened(source, tuple(source.table.fields), form, forms)]
+            return [LocalSource(source, tuple(source.table.fields), text_format, parse_settings)]
         directories = [DataField(0, name, STRING) for name in source.partition_columns]
         if source.format == "json":
-            fields = (*files.json_fields([f.path for f in source.local], form), *directories)
-            return [LocalOpened(source, fields, form, forms, frozenset(f.name for f in fields))]
+            fields = (*files.json_fields([f.path for f in source.local], text_format), *directories)
+            return [LocalSource(source, fields, text_format, parse_settings, frozenset(f.name for f in fields))]
         out = []
-        for part, names in files.parts_of(source, form):
+        for part, names in files.parts_of(source, text_format):
             if source.format == "csv":
-                found = (*(DataField(0, name, STRING) for name in names), *directories)
-                text = frozenset(f.name for f in found)
-                odd = files.header_warnings(names) if call.header else ()
-                out.append(LocalOpened(part, found, form, forms, text, odd))
+                fields = (*(DataField(0, name, STRING) for name in names), *directories)
+                text = frozenset(f.name for f in fields)
+                warnings = files.header_warnings(names) if call.header else ()
+                out.append(LocalSource(part, fields, text_format, parse_settings, text, warnings))
                 continue
             schema = files.arrow_schema(part.local[0].path, part.format)
-            found = (*(f for f in files.nullable_fields(schema) if f.name not in part.partition_columns), *directories)
-            out.append(LocalOpened(part, found, form, forms, frozenset(part.partition_columns)))
+            fields = (*(f for f in files.nullable_fields(schema) if f.name not in part.partition_columns), *directories)
+            out.append(LocalSource(part, fields, text_format, parse_settings, frozenset(part.partition_columns)))
         return out
 
-    def way(self, _target: Target, _parts: Sequence[tuple[Opened, Conversion]], _call: Call) -> str:
-        """Say how the rows would be written."""
+    def describe_write(self, _target: Target, _parts: Sequence[tuple[OpenedSource, Conversion]], _call: Call) -> str:
+        """Return in words how the rows would be written."""
         return _WAY
 
     def write(
-        self, table: FileStoreTable, parts: Sequence[tuple[Opened, Conversion]], call: Call, bad: BadRows
-    ) -> Written:
+        self, table: FileStoreTable, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, bad: BadRowSink
+    ) -> EngineResult:
         """Write the rows of all sources and commit them once."""
-        whole = pa.unify_schemas([conversion.schema for _, conversion in parts])
-        keys = Keys(table.primary_keys)
+        schema = pa.unify_schemas([conversion.schema for _, conversion in parts])
+        keys = KeyCounter(table.primary_keys)
         rows = chain.from_iterable(_rows(opened, conversion, bad) for opened, conversion in parts)
-        noted = (batch for part in rows for batch in keys.note(_filled(part, whole)).to_batches())
-        reader = pa.RecordBatchReader.from_batches(whole, noted)
-        done = write_table(
-            reader, table, call.mode, partitions=call.replaced, job_id=call.job_id, progress=self.progress
+        batches = (batch for part in rows for batch in keys.count(_with_all_columns(part, schema)).to_batches())
+        result = write_table(
+            pa.RecordBatchReader.from_batches(schema, batches),
+            table,
+            call.mode,
+            partitions=call.overwritten_partition,
+            job_id=call.job_id,
+            progress=self.progress,
         )
-        return Written(WriteResult(**asdict(done), tasks=1, way=_WAY), keys.duplicates())
+        return EngineResult(WriteResult(**asdict(result), tasks=1, way=_WAY), keys.duplicates())
 
 
-def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of all sources, null where their own lacks one."""
-    there = set(rows.column_names)
-    columns = [rows.column(f.name) if f.name in there else pa.nulls(rows.num_rows, f.type) for f in schema]
+def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the columns of all sources; those that their own source lacks are null."""
+    names = set(rows.column_names)
+    columns = [rows.column(f.name) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-class Keys:
-    """The keys of the rows that went by, to count those that came more than once."""
+class KeyCounter:
+    """Keeps the keys of rows, to count those that an earlier row had."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
         self._seen: list[pa.Table] = []
 
-    def note(self, rows: pa.Table) -> pa.Table:
-        """Note the keys of some rows, and return these."""
+    def count(self, rows: pa.Table) -> pa.Table:
+        """Keep the keys of some rows, and return the rows."""
         if self._names and set(self._names) <= set(rows.column_names):
             self._seen.append(rows.select(self._names))
         return rows
@@ -181,50 +166,50 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalOpened:
+class LocalSource:
     """Local files with the same columns, or a table."""
 
     source: Source
     fields: tuple[DataField, ...]
-    form: TextFormat
-    forms: TextForms
+    text_format: TextFormat
+    parse_settings: ParseSettings
     text: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
 
-    def guess(self, names: Collection[str]) -> Mapping[str, DataType]:
-        """Return the types that the values of some columns show."""
+    def guess_types(self, names: Collection[str]) -> Mapping[str, DataType]:
+        """Return the types of some columns; csv files are read for this."""
         types = {f.name: f.type for f in self.fields if f.name in names}
-        wanted = [n for n in types if n not in self.source.partition_columns] if self.source.format == "csv" else []
-        found = dict.fromkeys(wanted, Guess())
-        for batch in self._texts() if wanted else ():
-            found = {name: found[name] + guess(batch.column(name)) for name in wanted}
-        return types | {name: seen.type for name, seen in found.items()}
+        columns = [n for n in types if n not in self.source.partition_columns] if self.source.format == "csv" else []
+        guesses = dict.fromkeys(columns, Guess())
+        for batch in self._texts() if columns else ():
+            guesses = {name: guesses[name] + guess(batch.column(name)) for name in columns}
+        return types | {name: one.type for name, one in guesses.items()}
 
     def _texts(self) -> Iterator[pa.RecordBatch]:
         for file in self.source.local:
-            yield from files.csv_batches(file.path, self.csv_names, self.form, Skipped())
+            yield from files.csv_batches(file.path, self.csv_names, self.text_format, Skipped())
 
     @property
     def csv_names(self) -> list[str]:
-        """The columns of the files themselves."""
+        """The columns that stand in the files, without those of directory names."""
         return [f.name for f in self.fields if f.name not in self.source.partition_columns]
 
-    def named(self, names: Sequence[str]) -> LocalOpened:
+    def with_column_names(self, names: Sequence[str]) -> LocalSource:
         """Return the source with other names for its columns."""
         directories = [f for f in self.fields if f.name in self.source.partition_columns]
         fields = (*(DataField(0, name, STRING) for name in names), *directories)
         return replace(self, fields=fields, text=frozenset(f.name for f in fields))
 
 
-def _rows(opened: Opened, conversion: Conversion, bad: BadRows) -> Iterator[pa.Table]:
-    """Yield the rows of a source as the table takes them; bad ones are set aside, file by file."""
-    if not isinstance(opened, LocalOpened):
+def _rows(opened: OpenedSource, conversion: Conversion, bad: BadRowSink) -> Iterator[pa.Table]:
+    """Yield the rows of a source that fit the table, file by file; the others go to `bad`."""
+    if not isinstance(opened, LocalSource):
         return
     if opened.source.table is not None:
         read = opened.source.table.new_read_builder().with_projection([name for name, _ in conversion.pairs])
         for batch in read.new_read().to_arrow_batch_reader():
-            rows, misfits = conversion.rows(batch)
-            bad.take([_set_aside(opened.source.name, one, batch.slice(one.row, 1)) for one in misfits])
+            rows, misfits = conversion.convert_rows(batch)
+            bad.add([_bad_record(opened.source.name, one, batch.slice(one.row, 1)) for one in misfits])
             yield rows
         return
     reader = {"csv": _csv_rows, "json": _json_rows}.get(opened.source.format, _typed_rows)
@@ -232,69 +217,69 @@ def _rows(opened: Opened, conversion: Conversion, bad: BadRows) -> Iterator[pa.T
         yield from reader(file, opened, conversion, bad)
 
 
-def _set_aside(name: str, one: BadRow, row: pa.RecordBatch) -> SetAside:
-    return SetAside(name, None, row.to_pylist()[0], one.column, one.value, one.reason)
+def _bad_record(name: str, one: BadRow, row: pa.RecordBatch) -> BadRecord:
+    return BadRecord(name, None, row.to_pylist()[0], one.column, one.value, one.reason)
 
 
-def _csv_rows(file: LocalFile, opened: LocalOpened, conversion: Conversion, bad: BadRows) -> Iterator[pa.Table]:
+def _csv_rows(file: LocalFile, opened: LocalSource, conversion: Conversion, bad: BadRowSink) -> Iterator[pa.Table]:
     names = opened.csv_names
     skipped = Skipped()
-    misfits: dict[int, BadRow] = {}
+    misfits: dict[int, BadRow] = {}  # by the number of the record
     first = 0
-    for batch in files.csv_batches(file.path, names, opened.form, skipped):
-        rows, found = conversion.rows(_with_values(batch, file))
-        misfits |= {first + one.row: one for one in found}
+    for batch in files.csv_batches(file.path, names, opened.text_format, skipped):
+        rows, bad_rows = conversion.convert_rows(_with_values(batch, file))
+        misfits |= {first + one.row: one for one in bad_rows}
         first += batch.num_rows
-        if bad.stops and (misfits or skipped.rows):
+        if bad.raises and (misfits or skipped.rows):
             break
         yield rows
     if misfits or skipped.rows:
-        bad.take(_located(file, opened, misfits))
+        bad.add(_csv_bad_records(file, opened, misfits))
 
 
-def _located(file: LocalFile, opened: LocalOpened, misfits: Mapping[int, BadRow]) -> list[SetAside]:
-    """Return the bad rows of a csv file with their lines."""
+def _csv_bad_records(file: LocalFile, opened: LocalSource, misfits: Mapping[int, BadRow]) -> list[BadRecord]:
+    """Return the bad records of a csv file with their lines; the file is read again for them."""
     width = len(opened.csv_names)
     out = []
-    for found in files.locate_csv(file.path, opened.form, width, misfits.keys()):
-        if found.number is None:
-            said = f"the line has {found.width} fields, not {width}"
-            out.append(SetAside(file.path, found.line, found.text, None, None, said))
+    for record in files.find_csv_records(file.path, opened.text_format, width, misfits.keys()):
+        if record.number is None:
+            reason = f"the line has {record.width} fields, not {width}"
+            out.append(BadRecord(file.path, record.line, record.text, None, None, reason))
         else:
-            one = misfits[found.number]
-            out.append(SetAside(file.path, found.line, found.text, one.column, one.value, one.reason))
+            one = misfits[record.number]
+            out.append(BadRecord(file.path, record.line, record.text, one.column, one.value, one.reason))
     return out
 
 
-def _json_rows(file: LocalFile, opened: LocalOpened, conversion: Conversion, bad: BadRows) -> Iterator[pa.Table]:
+def _json_rows(file: LocalFile, opened: LocalSource, conversion: Conversion, bad: BadRowSink) -> Iterator[pa.Table]:
     known = {f.name: f.type for f in conversion.fields}
-    wanted = {
+    shapes = {
         name: to_arrow_type(as_text(known[to])) if to in known else pa.string()
         for name, to in conversion.pairs
         if name not in dict(file.values)
     }
     skipped = Skipped()
-    for found in files.json_blocks(file.path, opened.form, exact=True, skipped=skipped):
-        bad.take(skipped.bad)
+    for read in files.json_blocks(file.path, opened.text_format, exact=True, skipped=skipped):
+        bad.add(skipped.bad)
         skipped.bad.clear()
-        block, batch, odd = files.json_texts(file.path, found, wanted)
-        bad.take(odd)
-        rows, misfits = conversion.rows(_with_values(batch, file))
-        bad.take([_json_set_aside(file.path, block, one) for one in misfits])
+        block, batch, wrong_shapes = files.json_texts(file.path, read, shapes)
+        bad.add(wrong_shapes)
+        rows, misfits = conversion.convert_rows(_with_values(batch, file))
+        bad.add([_json_bad_record(file.path, block, one) for one in misfits])
         yield rows
-    bad.take(skipped.bad)
+    bad.add(skipped.bad)
 
 
-def _json_set_aside(path: str, block: JsonBlock, one: BadRow) -> SetAside:
-    return SetAside(path, block.lines[one.row], block.text(one.row), one.column, one.value, one.reason)
+def _json_bad_record(path: str, block: JsonBlock, one: BadRow) -> BadRecord:
+    return BadRecord(path, block.lines[one.row], block.text(one.row), one.column, one.value, one.reason)
 
 
-def _typed_rows(file: LocalFile, opened: LocalOpened, conversion: Conversion, bad: BadRows) -> Iterator[pa.Table]:
+def _typed_rows(file: LocalFile, opened: LocalSource, conversion: Conversion, bad: BadRowSink) -> Iterator[pa.Table]:
     columns = [name for name, _ in conversion.pairs if name not in dict(file.values)]
     first = 0
     for batch in _typed_batches(file.path, opened.source.format, columns):
-        rows, misfits = conversion.rows(_with_values(batch, file))
-        bad.take([_set_aside(f"{file.path}, row {first + one.row}", one, batch.slice(one.row, 1)) for one in misfits])
+        rows, misfits = conversion.convert_rows(_with_values(batch, file))
+        bad.add([_bad_record(f"{file.path}, row {first + one.row}", one, batch.slice(one.row, 1)) for one in misfits])
         first += batch.num_rows
         yield rows
 
@@ -310,7 +295,7 @@ def _typed_batches(path: str, format: str, columns: Sequence[str]) -> Iterator[p
 
 
 def _with_values(batch: pa.RecordBatch, file: LocalFile) -> pa.RecordBatch:
-    """Return the batch with the values that its directories name."""
+    """Return the batch with a column for each directory of the file that is named column=value."""
     for name, text in file.values:
         batch = batch.append_column(name, pa.array([text] * batch.num_rows, pa.string()))
     return batch

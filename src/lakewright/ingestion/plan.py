@@ -1,4 +1,7 @@
-"""What an ingest is told and what it says: the call as values, the table or its place, the plan and the result."""
+"""The values of an ingest: the arguments of the call, the plan, the result, and the table or the place for a new one.
+
+Arguments and a table's name in, frozen values out. Nothing is created or written but by `Target.create_if_missing`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import WriteResult
 from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
-from lakewright.ingestion.columns import Change, Wish
+from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
@@ -25,7 +28,7 @@ from lakewright.table.table import FileStoreTable
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """How a table is made that is not there."""
+    """How a table is created that does not exist."""
 
     primary_key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
@@ -34,86 +37,69 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Everything that a call says besides sources and table."""
+    """The arguments of an ingest besides sources and table, checked."""
 
     mode: str = "append"
-    wish: Wish = field(default_factory=Wish)
+    column_request: ColumnRequest = field(default_factory=ColumnRequest)
     creation: Creation = field(default_factory=Creation)
-    types: Mapping[str, str] = field(default_factory=dict)  # of new columns; the data shows the others
+    types: Mapping[str, str] = field(default_factory=dict)  # of new columns; the others are guessed from the data
     reader_options: Mapping[str, str] = field(default_factory=dict)
     header: bool = True  # the first line of a csv file names the columns
     schema_mode: str | None = None
     bad_rows: str | None = None  # the directory for rows that cannot be read; None: the first one is an error
     job_id: str | None = None
     dry_run: bool = False
-    say: Callable[[str], None] | None = None  # gets the report; None: only warnings are given, as Python's
+    say: Callable[[str], None] | None = None  # gets the lines of the report; None: only warnings, as Python's
 
     def report(self, plan: IngestPlan) -> None:
-        """Say what is about to be done."""
+        """Hand the plan to `say`, line by line; without `say`, issue its warnings as Python warnings."""
         if self.say is None:
             for warning in (f"{one.name}: {text}" for one in plan.sources for text in one.warnings):
-                warnings.warn(warning, LakewrightWarning, stacklevel=4)
+                warnings.warn(warning, LakewrightWarning, stacklevel=5)  # at the caller of `ingest`
             return
         for line in plan.lines():
             self.say(line)
 
     @property
-    def replaced(self) -> Mapping[str, object] | None:
-        """The partition that an overwrite replaces; None: those that get rows."""
-        return self.wish.constants if self.mode == "overwrite" and self.wish.constants else None
+    def overwritten_partition(self) -> Mapping[str, object] | None:
+        """The partition that an overwrite replaces; None: every partition that gets rows."""
+        constants = self.column_request.constants
+        return constants if self.mode == "overwrite" and constants else None
 
 
-def make_call(  # noqa: PLR0913 - each argument is one choice of the caller
-    *,
-    mode: str = "append",
-    reader_options: Mapping[str, str] | None = None,
-    header: bool = True,
-    columns: Sequence[str] | None = None,
-    renames: Mapping[str, str] | None = None,
-    ignore_extra: bool = False,
-    partitions: Mapping[str, str] | None = None,
-    create: bool = False,
-    primary_key: Sequence[str] = (),
-    partition_by: Sequence[str] = (),
-    types: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-    schema_mode: str | None = None,
-    bad_rows: str | None = None,
-    job_id: str | None = None,
-    dry_run: bool = False,
-    say: Callable[[str], None] | None = None,
-) -> Call:
-    """Return the choices of a caller as one value, with types that are types."""
-    said = _texts("types", types)
-    for dtype in said.values():
+def make_call(given: Mapping[str, object]) -> Call:
+    """Check the arguments of `ingest`, given by name, and return them as one value. Other names are ignored."""
+    types = _texts("types", given["types"])
+    for dtype in types.values():
         parse_type(dtype)
-    given = _texts("reader_options", reader_options)
-    no_header = given.pop("header", "true").lower() == "false"
-    wish = Wish(
-        columns=arguments.optional(arguments.names, "columns", columns),
-        renames=_texts("renames", renames),
-        constants=_texts("partitions", partitions),
-        ignore_extra=arguments.flag("ignore_extra", ignore_extra),
+    reader_options = _texts("reader_options", given["reader_options"])
+    has_header = reader_options.pop("header", "true").lower() != "false"
+    mode, schema_mode, say = given["mode"], given["schema_mode"], given["say"]
+    request = ColumnRequest(
+        chosen=arguments.optional(arguments.names, "columns", given["columns"]),
+        renames=_texts("renames", given["renames"]),
+        constants=_texts("partitions", given["partitions"]),
+        ignore_extra=arguments.flag("ignore_extra", given["ignore_extra"]),
         add_extra=schema_mode == "merge",
         keys_only=mode == "delete",
-        keeps=mode == "upsert",
+        keeps_missing=mode == "upsert",
     )
     creation = Creation(
-        arguments.names("primary_key", primary_key),
-        arguments.names("partition_by", partition_by),
-        _texts("options", options),
+        arguments.names("primary_key", given["primary_key"]),
+        arguments.names("partition_by", given["partition_by"]),
+        _texts("options", given["options"]),
     )
     return Call(
-        mode,
-        wish,
-        creation if arguments.flag("create", create) else Creation(),
-        said,
-        given,
-        arguments.flag("header", header) and not no_header,
-        schema_mode,
-        arguments.optional(arguments.path, "bad_rows", bad_rows),
-        arguments.optional(arguments.text, "job_id", job_id),
-        arguments.flag("dry_run", dry_run),
+        cast("str", mode),  # `check_mode` refuses what is no mode
+        request,
+        creation if arguments.flag("create", given["create"]) else Creation(),
+        types,
+        reader_options,
+        arguments.flag("header", given["header"]) and has_header,
+        cast("str | None", schema_mode),
+        arguments.optional(arguments.path, "bad_rows", given["bad_rows"]),
+        arguments.optional(arguments.text, "job_id", given["job_id"]),
+        arguments.flag("dry_run", given["dry_run"]),
         None if say is None else cast("Callable[[str], None]", arguments.function("say", say)),
     )
 
@@ -127,13 +113,13 @@ def _texts(argument: str, value: object) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """One source: how much it is, and what happens to its columns."""
+    """One source: its size, and what happens to its columns."""
 
     name: str
     format: str
-    files: int | None  # None: nobody counted
+    files: int | None  # None: not counted
     bytes: int | None
-    changes: tuple[Change, ...]
+    changes: tuple[ColumnChange, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -145,18 +131,18 @@ def _size(source: SourceReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IngestPlan:
-    """What an ingest is about to do."""
+    """What an ingest will do, before anything is written."""
 
     table: str
     mode: str
-    creates: bool  # the table is not there yet
+    creates: bool  # the table does not exist yet
     columns: Mapping[str, str]  # names and types of the table
     primary_keys: tuple[str, ...]
     partition_keys: tuple[str, ...]
     partitions: Mapping[str, str] | None  # the partition that is replaced
     sources: tuple[SourceReport, ...]
     job_id: str | None = None
-    way: str | None = None  # how the rows will reach the tasks that write them; only a dry run asks
+    way: str | None = None  # how rows reach the tasks that write them; only a dry run sets it
 
     def lines(self) -> list[str]:
         """Return the plan as text."""
@@ -184,13 +170,13 @@ class IngestResult:
     plan: IngestPlan
     written: WriteResult | None  # None: a dry run
     seconds: float
-    bad_rows: int = 0  # rows that were set aside
-    bad_rows_file: str | None = None  # where they are
-    duplicates: int | None = None  # rows whose key an earlier row of the same sources had; None: nobody counted
+    bad_rows: int = 0  # rows that do not fit the table and were left out
+    bad_rows_file: str | None = None  # the file that holds them
+    duplicates: int | None = None  # rows whose key an earlier row of the same sources had; None: not counted
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing was meant to be written."""
+        """Whether only the plan was asked for."""
         return self.written is None
 
     @property
@@ -247,52 +233,55 @@ class IngestResult:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The table, or the place where it will be made."""
+    """The table that rows go to, or the place where it will be created."""
 
     name: str
     table: FileStoreTable | None
     identifier: Identifier | None = None
     catalog: FileSystemCatalog | None = None
-    schema: TableSchema | None = None  # of a table that is not there yet
+    new_schema: TableSchema | None = None  # of a table that does not exist yet
     declared: Schema | None = field(default=None, repr=False)
 
     @property
-    def known(self) -> TableSchema:
-        """The columns, of the table that is there or of the one that will be."""
-        found = self.table.schema if self.table is not None else self.schema
-        if found is None:
+    def table_schema(self) -> TableSchema:
+        """The schema of the table, or of the one that will be created."""
+        schema = self.table.schema if self.table is not None else self.new_schema
+        if schema is None:
             raise InvalidInputError(f"the columns of {self.name} are not known yet", table=self.name)
-        return found
+        return schema
 
     @property
     def primary_keys(self) -> Sequence[str]:
-        """The primary key columns, of the table that is there or of the one that will be."""
-        return self.known.primary_keys
+        """The primary key columns of the table, or of the one that will be created."""
+        return self.table_schema.primary_keys
 
     @property
     def store(self) -> TableStore:
-        """The table as a value, of the one that is there or of the one that will be."""
+        """The store of the table, or of the one that will be created."""
         if self.table is not None:
             return self.table.store
         if self.catalog is None or self.identifier is None:
-            raise InvalidInputError(f"{self.name} cannot be made without a catalog", table=self.name)
+            raise self._no_catalog()
         database = database_directory(self.catalog.warehouse, self.identifier.get_database_name())
         layout = Layout(f"{database}/{self.identifier.get_table_name()}")
-        return TableStore(self.name, self.catalog.storage, layout, self.known)
+        return TableStore(self.name, self.catalog.storage, layout, self.table_schema)
 
-    def made(self) -> FileStoreTable:
-        """Return the table, which is there from now on."""
+    def _no_catalog(self) -> InvalidInputError:
+        return InvalidInputError(f"{self.name} cannot be made without a catalog", table=self.name)
+
+    def create_if_missing(self) -> FileStoreTable:
+        """Create the table, and its database, unless they exist; return the table."""
         if self.table is not None:
             return self.table
         if self.catalog is None or self.identifier is None or self.declared is None:
-            raise InvalidInputError(f"{self.name} cannot be made without a catalog", table=self.name)
+            raise self._no_catalog()
         self.catalog.create_database(self.identifier.get_database_name(), ignore_if_exists=True)
         self.catalog.create_table(self.identifier, self.declared, ignore_if_exists=True)
         return self.catalog.get_table(self.identifier)
 
 
 def find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, *, create: bool) -> Target:
-    """Return the table that a call names, or with `create` the place for it."""
+    """Return the table that a call names, or with `create` the place where it will be created."""
     if isinstance(table, FileStoreTable):
         return Target(table.name, table)
     table = arguments.path("table", table)
@@ -302,7 +291,7 @@ def find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, 
         except NotFoundError:
             if not create:
                 raise
-        return _place_of(table, catalog)
+        return _new_table_at(table, catalog)
     name = Identifier.from_string(table)
     try:
         return Target(name.get_full_name(), catalog.get_table(name), name, catalog)
@@ -312,8 +301,8 @@ def find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, 
         raise type(error)(f"{error}; create it first, or ask for it (create)", **error.facts) from None
 
 
-def _place_of(path: str, catalog: FileSystemCatalog | None) -> Target:
-    """Read `<warehouse>/<database>.db/<table>` as a table of a catalog, so that it can be made."""
+def _new_table_at(path: str, catalog: FileSystemCatalog | None) -> Target:
+    """Return the place for a new table at `<warehouse>/<database>.db/<table>`, with a catalog of that warehouse."""
     warehouse, _, rest = path.rstrip("/").rpartition("/")
     warehouse, _, database = warehouse.rpartition("/")
     if not database.endswith(".db"):
@@ -323,21 +312,21 @@ def _place_of(path: str, catalog: FileSystemCatalog | None) -> Target:
             table=path,
         )
     options = {} if catalog is None else dict(catalog.options)
-    made = CatalogFactory.create({**options, "warehouse": warehouse or "."})
+    owner = CatalogFactory.create({**options, "warehouse": warehouse or "."})
     name = Identifier.create(database.removesuffix(".db"), rest)
-    return Target(name.get_full_name(), None, name, made)
+    return Target(name.get_full_name(), None, name, owner)
 
 
-def check_same(table: FileStoreTable, creation: Creation, types: Mapping[str, str]) -> None:
-    """Refuse a call that describes the table otherwise than it is."""
+def check_matches_table(table: FileStoreTable, creation: Creation, types: Mapping[str, str]) -> None:
+    """Raise InvalidInputError if the call describes keys, options or types that an existing table does not have."""
     stored = table.options.to_map()
     known = {f.name: f.type for f in table.fields}
-    for column, wanted in types.items():
-        if column in known and with_nullable(parse_type(wanted), nullable=True) != with_nullable(
+    for column, dtype in types.items():
+        if column in known and with_nullable(parse_type(dtype), nullable=True) != with_nullable(
             known[column], nullable=True
         ):
             raise InvalidInputError(
-                f"table {table.name} has the column {column!r} already, as {known[column]}, not {wanted}; leave the "
+                f"table {table.name} has the column {column!r} already, as {known[column]}, not {dtype}; leave the "
                 "type out, or alter the table first",
                 table=table.name,
                 column=column,
@@ -347,10 +336,10 @@ def check_same(table: FileStoreTable, creation: Creation, types: Mapping[str, st
         ("partition", list(creation.partition_by), table.partition_keys),
         *((f"option {key!r}", value, stored.get(key)) for key, value in creation.options.items()),
     ]
-    for what, asked, there in described:
-        if asked and asked != there:
+    for what, asked, actual in described:
+        if asked and asked != actual:
             raise InvalidInputError(
-                f"table {table.name} exists, and its {what} is {there!r}, not {asked!r}; leave that out, or use "
+                f"table {table.name} exists, and its {what} is {actual!r}, not {asked!r}; leave that out, or use "
                 "another name",
                 table=table.name,
             )

@@ -1,7 +1,7 @@
-"""Batches of a source in, rows of the table out, and which rows cannot be: the one place where this is decided.
+"""Batches of a source in, rows of the table and bad rows out; every engine decides here which rows are bad.
 
-A `Conversion` is a value that every engine ships to wherever the batches are. Rows that do not fit are found without
-looking at each: first by the characters of texts, then by halving what is left.
+A `Conversion` is a value that an engine ships to the workers that hold the batches. Bad rows are found without looking
+at each row: first by the characters of texts, then by converting halves of the batch, and halves of bad halves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
-from lakewright.ingestion.text import TextForms, misshapen, parse
+from lakewright.ingestion.text import ParseSettings, has_wrong_shape, parse
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField
 from lakewright.spec.values import cast_text, to_array
@@ -28,9 +28,9 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """One row that cannot be a row of the table: which column, what it holds, and why not."""
+    """One row that does not fit the table: which column, its value there, and why it does not fit."""
 
-    row: int  # of the batch
+    row: int  # its position in the batch
     column: str
     value: str | None
     reason: str
@@ -44,9 +44,9 @@ class Conversion:
     source: str
     fields: tuple[DataField, ...]  # of the table, with those that are new
     pairs: tuple[tuple[str, str], ...]  # (name in the source, name in the table)
-    text: frozenset[str] = frozenset()  # columns of the source that hold texts for values
+    text: frozenset[str] = frozenset()  # columns of the source whose values are texts that must be parsed
     constants: Mapping[str, str] = field(default_factory=dict)
-    forms: TextForms = field(default_factory=TextForms)
+    parse_settings: ParseSettings = field(default_factory=ParseSettings)
 
     @cached_property
     def _known(self) -> dict[str, DataField]:
@@ -54,25 +54,25 @@ class Conversion:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns that come out; one that the table does not know tells the kinds of rows."""
+        """The columns that come out; one that the table lacks holds the row kinds."""
         names = [target for _, target in self.pairs] + list(self.constants)
         known = self._known
         return pa.schema([(name, to_arrow_type(known[name].type) if name in known else pa.string()) for name in names])
 
     def check(self, given: pa.Schema) -> None:
-        """Refuse columns of which no value can ever fit."""
-        self.rows(given.empty_table())
+        """Raise InvalidInputError if a column has a type none of whose values can fit."""
+        self.convert_rows(given.empty_table())
 
-    def rows(self, batch: pa.Table | pa.RecordBatch) -> tuple[pa.Table, list[BadRow]]:
+    def convert_rows(self, batch: pa.Table | pa.RecordBatch) -> tuple[pa.Table, list[BadRow]]:
         """Return the rows that fit, and why the others do not."""
         try:
             return self._converted(batch), []
-        except _Refused:
+        except _ColumnRefused:
             pass
-        bad = {found.row: found for found in self._misshapen(batch)}
-        places = [row for row in range(batch.num_rows) if row not in bad]
-        rest = batch.take(pa.array(places, pa.int64()))
-        bad |= {places[found.row]: found for found in self._halved(rest, 0)}
+        bad = {one.row: one for one in self._wrong_shapes(batch)}
+        positions = [row for row in range(batch.num_rows) if row not in bad]
+        rest = batch.take(pa.array(positions, pa.int64()))
+        bad |= {positions[one.row]: one for one in self._bisect(rest, 0)}
         kept = pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64())
         misfits = [BadRow(row, one.column, one.value, one.reason) for row, one in sorted(bad.items())]
         return self._converted(batch.take(kept)), misfits
@@ -87,52 +87,52 @@ class Conversion:
 
     def _column(self, batch: pa.Table | pa.RecordBatch, name: str, target: str) -> pa.Array | pa.ChunkedArray:
         column = batch.column(name)
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        wanted = self._known.get(target)
-        if wanted is None:
-            return whole.cast(pa.string())
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        field_ = self._known.get(target)
+        if field_ is None:
+            return array.cast(pa.string())
         try:
-            made = parse(whole, wanted.type, self.forms) if name in self.text else whole
-            made = convert(made, wanted.type)
-            if is_constrained(wanted.type) and wanted.default_value is None:
-                check(made, wanted.type)
+            values = parse(array, field_.type, self.parse_settings) if name in self.text else array
+            values = convert(values, field_.type)
+            if is_constrained(field_.type) and field_.default_value is None:
+                check(values, field_.type)
         except (Misfit, pa.ArrowInvalid) as error:
-            raise _Refused(name, target, str(error)) from None
+            raise _ColumnRefused(name, target, str(error)) from None
         except (Mismatch, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(
-                f"table {self.table}: the column {target!r} is {wanted.type}, and {self.source} cannot fill it: "
+                f"table {self.table}: the column {target!r} is {field_.type}, and {self.source} cannot fill it: "
                 f"{error}",
                 table=self.table,
                 column=target,
             ) from None
-        return made
+        return values
 
-    def _misshapen(self, batch: pa.Table | pa.RecordBatch) -> list[BadRow]:
-        """Return the rows with a text that by its characters alone is no value."""
-        found: dict[int, BadRow] = {}
+    def _wrong_shapes(self, batch: pa.Table | pa.RecordBatch) -> list[BadRow]:
+        """Return the rows with a text whose characters alone show that it is no value of the column."""
+        bad: dict[int, BadRow] = {}
         for name, target in self.pairs:
             if name not in self.text or target not in self._known:
                 continue
             column = batch.column(name)
-            whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-            flags = misshapen(whole, self._known[target].type, self.forms)
+            array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            flags = has_wrong_shape(array, self._known[target].type, self.parse_settings)
             for row in pc.indices_nonzero(flags).to_pylist():
-                found.setdefault(row, self._bad(batch, row, _Refused(name, target, "")))
-        return list(found.values())
+                bad.setdefault(row, self._bad(batch, row, _ColumnRefused(name, target, "")))
+        return list(bad.values())
 
-    def _halved(self, batch: pa.Table | pa.RecordBatch, first: int) -> list[BadRow]:
+    def _bisect(self, batch: pa.Table | pa.RecordBatch, first: int) -> list[BadRow]:
         """Return the rows of a batch that do not fit, numbered from `first`."""
         try:
             self._converted(batch)
-        except _Refused as refused:
+        except _ColumnRefused as refused:
             if batch.num_rows == 1:
                 return [self._bad(batch, 0, refused, number=first)]
             half = batch.num_rows // 2
-            return self._halved(batch.slice(0, half), first) + self._halved(batch.slice(half), first + half)
+            return self._bisect(batch.slice(0, half), first) + self._bisect(batch.slice(half), first + half)
         return []
 
     def _bad(
-        self, batch: pa.Table | pa.RecordBatch, row: int, refused: _Refused, *, number: int | None = None
+        self, batch: pa.Table | pa.RecordBatch, row: int, refused: _ColumnRefused, *, number: int | None = None
     ) -> BadRow:
         value = batch.column(refused.name)[row].as_py()
         dtype = self._known[refused.target].type
@@ -140,14 +140,14 @@ class Conversion:
         if not reason:
             try:
                 self._column(batch.slice(row, 1), refused.name, refused.target)
-            except _Refused as again:
+            except _ColumnRefused as again:
                 reason = again.reason
         shown = None if value is None else str(value)[:_SHOWN_CHARACTERS]
-        said = f"the column {refused.target!r} cannot take {shown!r} as {dtype}: {reason}"
-        return BadRow(row if number is None else number, refused.target, shown, said)
+        message = f"the column {refused.target!r} cannot take {shown!r} as {dtype}: {reason}"
+        return BadRow(row if number is None else number, refused.target, shown, message)
 
 
-class _Refused(Exception):  # noqa: N818 - a reason that stays in this module
+class _ColumnRefused(Exception):  # noqa: N818 - a reason that stays in this module
     """At least one value of a column does not fit."""
 
     def __init__(self, name: str, target: str, reason: str) -> None:
@@ -155,12 +155,12 @@ class _Refused(Exception):  # noqa: N818 - a reason that stays in this module
         self.name, self.target, self.reason = name, target, reason
 
 
-# ---- rows that are set aside -----------------------------------------------------------------------------------------
+# ---- bad records -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """A bad row with where it came from."""
+class BadRecord:
+    """One record of a source that does not fit the table, with its file and line."""
 
     file: str
     line: int | None
@@ -180,8 +180,8 @@ def _shown(record: object) -> str:
     return text.strip()[:_SHOWN_CHARACTERS]
 
 
-class BadRows:
-    """What happens to bad rows: the first is an error, or all go to a file of JSON lines in a directory."""
+class BadRowSink:
+    """Where bad records go: to a file of JSON lines in a directory, or without one to an error for the first."""
 
     def __init__(self, directory: str | None, *, remedy: str = "") -> None:
         self._directory = directory
@@ -190,26 +190,26 @@ class BadRows:
         self.file: str | None = None
 
     @property
-    def stops(self) -> bool:
-        """Whether the first bad row is an error."""
+    def raises(self) -> bool:
+        """Whether the first bad record is an error."""
         return self._directory is None
 
-    def take(self, rows: Sequence[SetAside]) -> None:
-        """Set rows aside, or raise an error for the first of them."""
-        if not rows:
+    def add(self, records: Sequence[BadRecord]) -> None:
+        """Append records to the file, or raise InvalidInputError for the first of them."""
+        if not records:
             return
         if self._directory is None:
-            first = rows[0]
+            first = records[0]
             facts = {"source": first.file, "line": first.line, "column": first.column, "value": first.value}
             raise InvalidInputError(f"{first}{self.remedy}", **facts)
-        self.count += len(rows)
+        self.count += len(records)
         directory = Path(self._directory)
         directory.mkdir(parents=True, exist_ok=True)
         self.file = self.file or str(directory / f"bad-rows-{uuid.uuid4()}.jsonl")
         with Path(self.file).open("a", encoding="utf-8") as out:
-            out.writelines(json.dumps(asdict(row), default=str, ensure_ascii=False) + "\n" for row in rows)
+            out.writelines(json.dumps(asdict(record), default=str, ensure_ascii=False) + "\n" for record in records)
 
-    def forget(self) -> None:
-        """Remove what was set aside: nothing was committed."""
+    def remove_file(self) -> None:
+        """Remove the file of bad records."""
         if self.file is not None:
             Path(self.file).unlink(missing_ok=True)

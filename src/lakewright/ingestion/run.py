@@ -1,9 +1,9 @@
 """The steps of an ingest, for any engine: from a call to a snapshot.
 
-    look for the job's own commit -> find the sources -> open them -> settle the columns of the table -> fit the columns
-    of each source -> [dry run ends here] -> make or evolve the table -> the engine writes and commits
+    look for an earlier commit of the job -> find the sources -> open them -> decide the schema of a new table -> map
+    the columns of each source -> [a dry run ends here] -> create or evolve the table -> the engine writes and commits
 
-What names and types can tell is checked before anything is written or created.
+Everything that names and types decide is checked before anything is written or created.
 """
 
 from __future__ import annotations
@@ -11,21 +11,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from lakewright.calls import check_mode, merged_table
+from lakewright.catalog.filesystem import CatalogFactory
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
 from lakewright.distributed.protocol import committed_job
 from lakewright.errors import InvalidInputError, naming
-from lakewright.ingestion.columns import ADDED, WIDENED, Change, Fit, Wish, check_renames, fit
-from lakewright.ingestion.plan import Call, IngestPlan, IngestResult, SourceReport, Target, check_same
-from lakewright.ingestion.rows import BadRows, Conversion
-from lakewright.ingestion.sources import Source
-from lakewright.ingestion.text import STRING, TextForms, as_text, common_type
+from lakewright.ingestion.columns import (
+    ADDED,
+    WIDENED,
+    ColumnChange,
+    ColumnMapping,
+    ColumnRequest,
+    check_renames,
+    map_columns,
+)
+from lakewright.ingestion.plan import (
+    Call,
+    IngestPlan,
+    IngestResult,
+    SourceReport,
+    Target,
+    check_matches_table,
+    find_target,
+    make_call,
+)
+from lakewright.ingestion.rows import BadRowSink, Conversion
+from lakewright.ingestion.sources import Source, find_sources
+from lakewright.ingestion.text import STRING, ParseSettings, as_text, common_type
 from lakewright.spec.arrow import to_arrow_field
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
@@ -45,42 +64,42 @@ from lakewright.spec.values import cast_text
 from lakewright.table.table import FileStoreTable
 
 
-class Opened(Protocol):
-    """One source, opened by an engine far enough to know its columns."""
+class OpenedSource(Protocol):
+    """One source whose columns an engine knows."""
 
     @property
     def source(self) -> Source:
-        """What was opened."""
+        """The source that was opened."""
 
     @property
     def fields(self) -> Sequence[DataField]:
-        """The columns; those that hold text for values are STRING, or what a json file shows."""
+        """The columns; those that hold texts are STRING, or in json the type that the values have."""
 
     @property
     def text(self) -> frozenset[str]:
-        """The columns that hold texts for values."""
+        """The columns whose values are texts that must be parsed."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should look at."""
+        """What looks wrong in the source, for the report."""
 
     @property
-    def forms(self) -> TextForms:
-        """How texts stand for values."""
+    def parse_settings(self) -> ParseSettings:
+        """How texts are parsed."""
 
-    def guess(self, names: Collection[str]) -> Mapping[str, DataType]:
-        """Return the types that the values of some columns show."""
+    def guess_types(self, names: Collection[str]) -> Mapping[str, DataType]:
+        """Return the types of some columns, those of texts guessed from all values."""
 
-    def named(self, names: Sequence[str]) -> Opened:
+    def with_column_names(self, names: Sequence[str]) -> OpenedSource:
         """Return the source with other names for its columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What an engine brought into the table."""
+class EngineResult:
+    """What an engine wrote: the committed write, and how many rows had the key of an earlier row."""
 
     result: WriteResult
-    duplicates: int | None = None
+    duplicates: int | None = None  # None: not counted
 
 
 class Engine(Protocol):
@@ -88,22 +107,30 @@ class Engine(Protocol):
 
     @property
     def compactions(self) -> RunTasks | None:
-        """What runs compactions; None: this process."""
+        """Runs the tasks of compactions; None: this process does."""
 
-    def open(self, source: Source, call: Call) -> Sequence[Opened]:
+    def open(self, source: Source, call: Call) -> Sequence[OpenedSource]:
         """Open a source; one whose files differ in their columns becomes several."""
 
-    def way(self, target: Target, parts: Sequence[tuple[Opened, Conversion]], call: Call, /) -> str:
-        """Say how the rows would be written."""
+    def describe_write(self, target: Target, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, /) -> str:
+        """Return in words how the rows would be written."""
 
     def write(
-        self, table: FileStoreTable, parts: Sequence[tuple[Opened, Conversion]], call: Call, bad: BadRows
-    ) -> Written:
+        self, table: FileStoreTable, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, bad: BadRowSink
+    ) -> EngineResult:
         """Write the rows of all sources and commit them once."""
 
 
+def run_call(engine: Engine, given: Mapping[str, Any]) -> IngestResult:
+    """Run an ingest on an engine; `given` are the arguments of the engine's public `ingest` by name."""
+    call = make_call(given)
+    catalog = CatalogFactory.create(given["catalog"]) if isinstance(given["catalog"], Mapping) else given["catalog"]
+    find = partial(find_sources, given["source"], format=given["format"], catalog=catalog)
+    return run(engine, find_target(given["table"], catalog, create=given["create"]), call, find)
+
+
 def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[Source]]) -> IngestResult:
-    """Go from sources, which are looked for only if nobody has done the job, to a snapshot."""
+    """Ingest the sources that `find` returns; it is not called if the job was committed before."""
     started = time.monotonic()
     if call.job_id is not None and target.table is not None:
         earlier = committed_job(target.table, call.job_id, run=engine.compactions)
@@ -112,34 +139,34 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     sources = find()
     opened = [one for source in sources for one in engine.open(source, call)]
     opened = _without_headers(opened, target, call)
-    target = _settled(target, opened, call)
+    target = _with_schema(target, opened, call)
     check_mode(target, call.mode, call.schema_mode)
     with naming(target.name):
-        check_supported_for_write(target.known)
-    _check_constants(target.name, target.known, call.wish)
-    check_renames([[f.name for f in one.fields] for one in opened], call.wish)
-    fits = [_fit(one, target, call.wish) for one in opened]
-    _check_alike(target, fits, call)
-    added = _added(opened, fits, call)
-    fields = (*target.known.fields, *added)
-    parts = [(one, _conversion(one, found, fields, target, call)) for one, found in zip(opened, fits, strict=True)]
-    reports = [_report(one, found, fields) for one, found in zip(opened, fits, strict=True)]
+        check_supported_for_write(target.table_schema)
+    _check_constants(target.name, target.table_schema, call.column_request)
+    check_renames([[f.name for f in one.fields] for one in opened], call.column_request)
+    mappings = [_mapping_of(one, target, call.column_request) for one in opened]
+    _check_same_columns(target, mappings, call)
+    added = _added(opened, mappings, call)
+    fields = (*target.table_schema.fields, *added)
+    mapped = list(zip(opened, mappings, strict=True))
+    parts = [(one, _conversion(one, mapping, fields, target, call)) for one, mapping in mapped]
+    reports = [_report(one, mapping, fields) for one, mapping in mapped]
     plan = _plan(target, tuple(reports), call, added)
     if call.dry_run:
-        plan = replace(plan, way=engine.way(target, parts, call))
+        plan = replace(plan, way=engine.describe_write(target, parts, call))
     call.report(plan)
     if call.dry_run:
         return IngestResult(plan, None, time.monotonic() - started)
-    table = _ready(target, parts, call)
-    parts = [
-        (one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts
-    ]  # types may be wider now
+    table = _create_or_evolve(target, parts, call)
+    # Evolving the table may have widened the types of its columns.
+    parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
     remedy = "" if call.bad_rows else "; correct it, or set bad rows aside (bad_rows, --bad-rows)"
-    bad = BadRows(call.bad_rows, remedy=remedy)
+    bad = BadRowSink(call.bad_rows, remedy=remedy)
     try:
         written = engine.write(table, parts, call, bad)
     except BaseException:
-        bad.forget()
+        bad.remove_file()  # nothing was committed
         raise
     return IngestResult(plan, written.result, time.monotonic() - started, bad.count, bad.file, written.duplicates)
 
@@ -147,14 +174,14 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
 # ---- the columns of the table ----------------------------------------------------------------------------------------
 
 
-def _without_headers(opened: Sequence[Opened], target: Target, call: Call) -> list[Opened]:
-    """Name the columns of csv files without a header after those of the table that is there, by their order."""
+def _without_headers(opened: Sequence[OpenedSource], target: Target, call: Call) -> list[OpenedSource]:
+    """Name the columns of csv files without a header after those of an existing table, in its order."""
     if call.header or target.table is None:
         return list(opened)
     out = []
     for one in opened:
         directories = set(one.source.partition_columns)
-        names = [f.name for f in target.table.fields if f.name not in {*directories, *call.wish.constants}]
+        names = [f.name for f in target.table.fields if f.name not in {*directories, *call.column_request.constants}]
         own = [f.name for f in one.fields if f.name not in directories]
         if one.source.format == "csv" and len(own) != len(names):
             raise InvalidInputError(
@@ -162,32 +189,32 @@ def _without_headers(opened: Sequence[Opened], target: Target, call: Call) -> li
                 f"{len(own)} fields; without a header there must be one for each column",
                 table=target.name,
             )
-        out.append(one.named(names) if one.source.format == "csv" else one)
+        out.append(one.with_column_names(names) if one.source.format == "csv" else one)
     return out
 
 
-def _settled(target: Target, opened: Sequence[Opened], call: Call) -> Target:
-    """Return the target with the columns of a new table, or check that the table there is what was asked for."""
+def _with_schema(target: Target, opened: Sequence[OpenedSource], call: Call) -> Target:
+    """Return the target with the schema of a new table; check that an existing table is as the call describes it."""
     if target.table is not None:
-        check_same(target.table, call.creation, call.types)
+        check_matches_table(target.table, call.creation, call.types)
         return target
-    fields = _new_fields(opened, call)
+    fields = _fields_of_new_table(opened, call)
     creation = call.creation
     declared = Schema(fields, list(creation.partition_by), list(creation.primary_key), dict(creation.options))
     with naming(target.name):
-        made = new_table_schema(declared, time_millis=int(time.time() * 1000))
-    return Target(target.name, None, target.identifier, target.catalog, made, declared)
+        new_schema = new_table_schema(declared, time_millis=int(time.time() * 1000))
+    return Target(target.name, None, target.identifier, target.catalog, new_schema, declared)
 
 
-def _new_fields(opened: Sequence[Opened], call: Call) -> list[DataField]:
-    """Return the columns of a new table: those of all sources, with the types that were said or that the data shows."""
-    wish = call.wish
+def _fields_of_new_table(opened: Sequence[OpenedSource], call: Call) -> list[DataField]:
+    """Return the columns of a new table: those of all sources, with the types that were given or guessed."""
+    request = call.column_request
     types: dict[str, DataType] = {}
     for one in opened:
-        chosen = [f.name for f in one.fields if wish.columns is None or f.name in wish.columns]
-        targets = {name: _alike(wish.renames.get(name, name), types) for name in chosen}
+        chosen = [f.name for f in one.fields if request.chosen is None or f.name in request.chosen]
+        targets = {name: _known_spelling(request.renames.get(name, name), types) for name in chosen}
         _add_types(types, one, targets, call.types)
-    for name in wish.constants:
+    for name in request.constants:
         types.setdefault(name, parse_type(call.types[name]) if name in call.types else STRING)
     unknown = [name for name in call.types if name not in types]
     if unknown:
@@ -198,14 +225,16 @@ def _new_fields(opened: Sequence[Opened], call: Call) -> list[DataField]:
     return list(numbered_fields([DataField(0, name, dtype) for name, dtype in types.items()], count()))
 
 
-def _alike(name: str, known: Collection[str]) -> str:
-    """Return a name that is known, where it differs from this one only in case."""
+def _known_spelling(name: str, known: Collection[str]) -> str:
+    """Return a known name that differs from this one only in case, otherwise the name itself."""
     return next((other for other in known if name not in known and other.casefold() == name.casefold()), name)
 
 
-def _add_types(types: dict[str, DataType], one: Opened, targets: Mapping[str, str], given: Mapping[str, str]) -> None:
+def _add_types(
+    types: dict[str, DataType], one: OpenedSource, targets: Mapping[str, str], given: Mapping[str, str]
+) -> None:
     """Add the types of a source's columns, by their names in the table."""
-    guessed = one.guess([name for name, target in targets.items() if target not in given])
+    guessed = one.guess_types([name for name, target in targets.items() if target not in given])
     for name, target in targets.items():
         if target in given:
             types[target] = parse_type(given[target])
@@ -215,34 +244,35 @@ def _add_types(types: dict[str, DataType], one: Opened, targets: Mapping[str, st
             types[target] = guessed[name]
 
 
-def _common(known: DataType, found: DataType, column: str, one: Opened, *, text: bool) -> DataType:
-    if known == found:
+def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *, text: bool) -> DataType:
+    """Return a type that holds the values of a column in the sources so far (`known`) and in one more."""
+    if known == other:
         return known
-    if isinstance(known, AtomicType) and isinstance(found, AtomicType):
+    if isinstance(known, AtomicType) and isinstance(other, AtomicType):
         for order in WIDENED_BY_KIND:
-            if known.root in order and found.root in order:
-                return max(known, found, key=lambda dtype: order.index(dtype.root))
+            if known.root in order and other.root in order:
+                return max(known, other, key=lambda dtype: order.index(dtype.root))
         if text:
-            return common_type([known, found])
+            return common_type([known, other])
     raise InvalidInputError(
-        f"the sources disagree about the column {column!r}: {found} in {one.source.name!r}, {known} before; give it a "
+        f"the sources disagree about the column {column!r}: {other} in {one.source.name!r}, {known} before; give it a "
         "type, or ingest them one after the other",
         column=column,
     )
 
 
-def _added(opened: Sequence[Opened], fits: Sequence[Fit], call: Call) -> list[DataField]:
-    """Return the columns that the table takes up, with their types."""
+def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], call: Call) -> list[DataField]:
+    """Return the columns that are added to the table, with their types."""
     types: dict[str, DataType] = {}
-    for one, found in zip(opened, fits, strict=True):
-        new = {change.column for change in found.changes if change.kind == ADDED}
-        _add_types(types, one, {name: target for name, target in found.pairs if target in new}, call.types)
+    for one, mapping in zip(opened, mappings, strict=True):
+        new = {change.column for change in mapping.changes if change.kind == ADDED}
+        _add_types(types, one, {name: target for name, target in mapping.pairs if target in new}, call.types)
     return [DataField(-1, name, with_nullable(dtype, nullable=True)) for name, dtype in types.items()]
 
 
-def _ready(target: Target, parts: Sequence[tuple[Opened, Conversion]], call: Call) -> FileStoreTable:
-    """Return the table, made or evolved as was asked for."""
-    table = target.made()
+def _create_or_evolve(target: Target, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call) -> FileStoreTable:
+    """Create the table if it does not exist, or evolve its schema if the call asks for it; return the table."""
+    table = target.create_if_missing()
     if call.schema_mode != "merge":
         return table
     known = {f.name for f in table.fields}
@@ -258,15 +288,18 @@ def _ready(target: Target, parts: Sequence[tuple[Opened, Conversion]], call: Cal
 # ---- the columns of a source -----------------------------------------------------------------------------------------
 
 
-def _fit(one: Opened, target: Target, wish: Wish) -> Fit:
-    schema = target.known
+def _mapping_of(one: OpenedSource, target: Target, request: ColumnRequest) -> ColumnMapping:
+    schema = target.table_schema
     keys = {*schema.primary_keys, *schema.partition_keys} if schema.primary_keys else set[str]()
-    return fit([f.name for f in one.fields], schema.fields, keys, wish, name=target.name)
+    return map_columns([f.name for f in one.fields], schema.fields, keys, request, name=target.name)
 
 
-def _check_alike(target: Target, fits: Sequence[Fit], call: Call) -> None:
-    """Refuse sources of an upsert that differ in their columns: a column that a row lacks stays as it is."""
-    columns = [{*(to for _, to in one.pairs), *one.constants} for one in fits]
+def _check_same_columns(target: Target, mappings: Sequence[ColumnMapping], call: Call) -> None:
+    """Refuse an upsert of sources that differ in their columns.
+
+    An upsert keeps the columns that its rows lack, so rows that lack different columns need upserts of their own.
+    """
+    columns = [{*(to for _, to in one.pairs), *one.constants} for one in mappings]
     if call.mode == "upsert" and any(one != columns[0] for one in columns):
         raise InvalidInputError(
             f"{target.name}: the sources differ in their columns, and an upsert leaves those that a row lacks as they "
@@ -275,73 +308,78 @@ def _check_alike(target: Target, fits: Sequence[Fit], call: Call) -> None:
         )
 
 
-def _conversion(one: Opened, found: Fit, fields: Sequence[DataField], target: Target, call: Call) -> Conversion:
-    """Return how the rows of a source are made, checked as far as types tell."""
+def _conversion(
+    one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataField], target: Target, call: Call
+) -> Conversion:
+    """Return how batches of a source become rows, after checking that the types allow it."""
     known = {f.name: f.type for f in fields}
     own = {f.name: f for f in one.fields}
-    for name, to in found.pairs:
+    for name, to in mapping.pairs:
         if name in one.text and to in known:
-            _check_inside(to, own[name].type, known[to])
-    constants = {name: str(value) for name, value in found.constants.items()}
-    made = Conversion(target.name, one.source.name, tuple(fields), found.pairs, one.text, constants, one.forms)
-    if not call.wish.add_extra:  # the table's types may change otherwise
-        made.check(pa.schema([to_arrow_field(_as_read(one, own[name], known.get(to))) for name, to in found.pairs]))
-    return made
+            _check_nested_fields(to, own[name].type, known[to])
+    constants = {name: str(value) for name, value in mapping.constants.items()}
+    conversion = Conversion(
+        target.name, one.source.name, tuple(fields), mapping.pairs, one.text, constants, one.parse_settings
+    )
+    if not call.column_request.add_extra:  # otherwise the types of the table may still change
+        read = [to_arrow_field(_as_read(one, own[name], known.get(to))) for name, to in mapping.pairs]
+        conversion.check(pa.schema(read))
+    return conversion
 
 
-def _as_read(one: Opened, own: DataField, wanted: DataType | None) -> DataField:
+def _as_read(one: OpenedSource, own: DataField, target_type: DataType | None) -> DataField:
     """Return a column as it is read: json in the shape of the table's column, other texts as texts."""
-    if own.name not in one.text or wanted is None:
+    if own.name not in one.text or target_type is None:
         return own
-    inside = one.source.format == "json" and own.name not in one.source.partition_columns
-    return replace(own, type=as_text(wanted) if inside else STRING)
+    is_json = one.source.format == "json" and own.name not in one.source.partition_columns
+    return replace(own, type=as_text(target_type) if is_json else STRING)
 
 
-def _check_inside(name: str, found: DataType, wanted: DataType) -> None:
-    """Refuse fields inside of json objects that the table's type lacks: they would be left out in silence."""
-    match found, wanted:
+def _check_nested_fields(name: str, own: DataType, target: DataType) -> None:
+    """Refuse json objects with fields that the table's type lacks: the values would be dropped without a word."""
+    match own, target:
         case RowType(), RowType():
-            inside = {f.name: f.type for f in wanted.fields}
-            for one in found.fields:
-                if one.name not in inside:
+            types = {f.name: f.type for f in target.fields}
+            for one in own.fields:
+                if one.name not in types:
                     raise InvalidInputError(
                         f"the source has the field {one.name!r} in the column {name!r}, which the table lacks "
-                        f"({wanted}); add it to the table or take it out",
+                        f"({target}); add it to the table or take it out",
                         column=name,
                     )
-                _check_inside(f"{name}.{one.name}", one.type, inside[one.name])
+                _check_nested_fields(f"{name}.{one.name}", one.type, types[one.name])
         case ArrayType(), ArrayType():
-            _check_inside(f"{name}.element", found.element, wanted.element)
+            _check_nested_fields(f"{name}.element", own.element, target.element)
         case RowType(), MapType():
-            for one in found.fields:
-                _check_inside(f"{name}.{one.name}", one.type, wanted.value)
+            for one in own.fields:
+                _check_nested_fields(f"{name}.{one.name}", one.type, target.value)
         case _:
             pass
 
 
-def _report(one: Opened, found: Fit, fields: Sequence[DataField]) -> SourceReport:
+def _report(one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataField]) -> SourceReport:
     source = one.source
     known = {f.name: f.type for f in fields}
     own = {f.name: f.type for f in one.fields}
-    changes = [_typed(change, known) for change in found.changes]
-    for name, to in found.pairs:
-        if name not in one.text and to in known and _plain(own[name]) != _plain(known[to]):
-            changes.append(Change(WIDENED, to, f"{_plain(own[name])} to {_plain(known[to])}"))
+    changes = [_with_type(change, known) for change in mapping.changes]
+    for name, to in mapping.pairs:
+        if name not in one.text and to in known and _type_text(own[name]) != _type_text(known[to]):
+            changes.append(ColumnChange(WIDENED, to, f"{_type_text(own[name])} to {_type_text(known[to])}"))
     return SourceReport(source.name, source.format, source.files, source.bytes, tuple(changes), one.warnings)
 
 
-def _typed(change: Change, known: Mapping[str, DataType]) -> Change:
+def _with_type(change: ColumnChange, known: Mapping[str, DataType]) -> ColumnChange:
     if change.kind != ADDED:
         return change
     return replace(change, detail=f"{change.detail}, {known[change.column]}")
 
 
-def _plain(dtype: DataType) -> str:
+def _type_text(dtype: DataType) -> str:
     return str(with_nullable(dtype, nullable=True))
 
 
 def _plan(target: Target, sources: tuple[SourceReport, ...], call: Call, added: Sequence[DataField] = ()) -> IngestPlan:
-    schema = target.known
+    schema, partition = target.table_schema, call.overwritten_partition
     return IngestPlan(
         target.name,
         call.mode,
@@ -349,14 +387,14 @@ def _plan(target: Target, sources: tuple[SourceReport, ...], call: Call, added: 
         {f.name: str(f.type) for f in (*schema.fields, *added)},
         tuple(schema.primary_keys),
         tuple(schema.partition_keys),
-        None if call.replaced is None else {name: str(value) for name, value in call.replaced.items()},
+        None if partition is None else {name: str(value) for name, value in partition.items()},
         sources,
         call.job_id,
     )
 
 
-def _check_constants(table: str, schema: TableSchema, wish: Wish) -> None:
-    for name, value in wish.constants.items():
+def _check_constants(table: str, schema: TableSchema, request: ColumnRequest) -> None:
+    for name, value in request.constants.items():
         if name not in schema.partition_keys:
             raise InvalidInputError(
                 f"table {table}: {name!r} is no partition column; it has {', '.join(schema.partition_keys) or 'none'}",

@@ -1,8 +1,8 @@
-"""What to ingest: paths, patterns, table names and frames in, checked sources out, before any job starts.
+"""The sources of an ingest: paths, patterns, table names and frames in, checked sources out, before any job starts.
 
-A local source is listed here, so that a missing file, an empty directory or a mixture of formats is an error that names
-it, and so that nothing is left out in silence: Spark reads neither nested directories nor names that begin with `_` or
-`.`. A source elsewhere is listed by Spark when it is loaded.
+Files on this machine are listed here, so that a missing file, an empty directory or a mixture of formats is an error
+that names it, and so that no file is skipped without a word: Spark reads neither nested directories nor names that
+begin with `_` or `.`. Files elsewhere are listed by Spark when it opens the source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMATS = ("parquet", "csv", "json", "orc", "table")
 FRAME = "frame"
 TABLE = "table"
 
-Given: TypeAlias = "FileStoreTable | str | os.PathLike[str] | Source"
+SourceInput: TypeAlias = "FileStoreTable | str | os.PathLike[str] | Source"
 
 _SUFFIXES = {
     "parquet": "parquet",
@@ -40,7 +40,7 @@ _SUFFIXES = {
     "ndjson": "json",
     "orc": "orc",
 }
-_PACKED = {"gz", "bz2", "zst", "snappy", "lz4", "deflate", "xz"}  # a.csv.gz is a csv file
+_COMPRESSIONS = {"gz", "bz2", "zst", "snappy", "lz4", "deflate", "xz"}  # a.csv.gz is a csv file
 _SPELLINGS = {"jsonl": "json", "ndjson": "json", "tsv": "csv", "lakewright": TABLE, "paimon": TABLE}
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
@@ -60,35 +60,35 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source, found: what to load, in which format, and how much it is."""
+    """One source: what to load, in which format, and its size."""
 
-    name: str  # as the caller said it
+    name: str  # as the caller gave it
     format: str
-    paths: tuple[str, ...] = ()  # as Spark takes them
-    files: int | None = None  # None: nobody counted
+    paths: tuple[str, ...] = ()  # escaped as Spark needs them
+    files: int | None = None  # None: not counted
     bytes: int | None = None
     partition_columns: tuple[str, ...] = ()  # from directories named column=value
-    reader_options: Mapping[str, str] = field(default_factory=dict)  # what the names of the files say
+    reader_options: Mapping[str, str] = field(default_factory=dict)  # implied by the names of the files
     table: FileStoreTable | None = None
     frame: object | None = field(default=None, repr=False)  # of an engine
-    local: tuple[LocalFile, ...] = ()  # the files, where they are on this machine
+    local: tuple[LocalFile, ...] = ()  # the files, if they are on this machine
 
 
 def find_sources(
-    given: Given | Sequence[Given],
+    given: SourceInput | Sequence[SourceInput],
     *,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
     catalog: FileSystemCatalog | None = None,
 ) -> list[Source]:
-    """Return the sources that a call names, or say which of them is not there."""
+    """Return the sources that a call names; raise InvalidInputError for one that does not exist."""
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not several:
         raise InvalidInputError("there is no source: give a file, a directory, a pattern, a table or a frame")
-    wanted = None if format is None else _known_format(arguments.text("format", format))
-    return [_find(one, wanted, catalog) for one in several]
+    file_format = None if format is None else _checked_format(arguments.text("format", format))
+    return [_find(one, file_format, catalog) for one in several]
 
 
-def _known_format(name: str) -> str:
+def _checked_format(name: str) -> str:
     known = _SPELLINGS.get(name.lower(), name.lower())
     if known not in FORMATS:
         raise InvalidInputError(
@@ -97,14 +97,14 @@ def _known_format(name: str) -> str:
     return known
 
 
-def _find(given: Given, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:
+def _find(given: SourceInput, file_format: str | None, catalog: FileSystemCatalog | None) -> Source:
     match given:
         case Source():
             return given
         case FileStoreTable():
             return Source(given.name, TABLE, table=given)
         case str() | os.PathLike():
-            return _find_text(arguments.path("source", given), wanted, catalog)
+            return _find_text(arguments.path("source", given), file_format, catalog)
         case _:
             raise InvalidInputError(
                 f"a {type(given).__name__} is no source: give a path, a pattern, a table or a Spark frame; write "
@@ -112,32 +112,32 @@ def _find(given: Given, wanted: str | None, catalog: FileSystemCatalog | None) -
             )
 
 
-def _find_text(text: str, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:
+def _find_text(text: str, file_format: str | None, catalog: FileSystemCatalog | None) -> Source:
     scheme = _SCHEME.match(text)
     if scheme and scheme[1] != "file":
-        return _remote(text, wanted, catalog)
+        return _remote(text, file_format, catalog)
     path = text.removeprefix("file://")
-    named = _named_table(text, catalog) if wanted in {None, TABLE} and not Path(path).exists() else None
+    named = _named_table(text, catalog) if file_format in {None, TABLE} and not Path(path).exists() else None
     if named is not None:
         return Source(text, TABLE, table=named)
     roots = [path] if Path(path).exists() else sorted(_matches(path))
     if not roots:
-        raise InvalidInputError(_nothing(text, catalog), source=text)
-    if wanted == TABLE or (wanted is None and len(roots) == 1 and _is_table(Path(roots[0]))):
+        raise InvalidInputError(_not_found(text, catalog), source=text)
+    if file_format == TABLE or (file_format is None and len(roots) == 1 and _is_table(Path(roots[0]))):
         return Source(text, TABLE, table=open_table(roots[0]))
-    return _files(text, roots, wanted)
+    return _files(text, roots, file_format)
 
 
 def _matches(path: str) -> Iterator[str]:
     if _PATTERN.search(path):
         yield from (
-            found
-            for found in glob.iglob(path, recursive=True)  # noqa: PTH207 - a pattern may be absolute
-            if not _hidden(Path(found).name)
+            match
+            for match in glob.iglob(path, recursive=True)  # noqa: PTH207 - a pattern may be absolute
+            if not _is_hidden(Path(match).name)
         )
 
 
-def _nothing(text: str, catalog: FileSystemCatalog | None) -> str:
+def _not_found(text: str, catalog: FileSystemCatalog | None) -> str:
     place = "" if catalog is None else f", and no table of that name in {catalog.warehouse}"
     return f"there is no file, directory or pattern with matches {text!r}{place}: check the path"
 
@@ -155,11 +155,11 @@ def _is_table(path: Path) -> bool:
     return path.is_dir() and any((path / "schema").glob("schema-[0-9]*"))
 
 
-def _remote(text: str, wanted: str | None, catalog: FileSystemCatalog | None) -> Source:
-    """Return a source that only Spark, or the storage of a table, can reach."""
-    guessed = wanted or _format_of(text.rstrip("/").rsplit("/", 1)[-1])
+def _remote(text: str, file_format: str | None, catalog: FileSystemCatalog | None) -> Source:
+    """Return a source on other storage: files that Spark reads, or a table."""
+    guessed = file_format or _format_of(text.rstrip("/").rsplit("/", 1)[-1])
     if guessed is not None and guessed != TABLE:
-        return Source(text, guessed, (text,), reader_options=_said_by([text]))
+        return Source(text, guessed, (text,), reader_options=_options_by_name([text]))
     try:
         return Source(text, TABLE, table=open_table(text, {} if catalog is None else catalog.options))
     except NotFoundError as error:
@@ -172,38 +172,38 @@ def _remote(text: str, wanted: str | None, catalog: FileSystemCatalog | None) ->
 # ---- local files -----------------------------------------------------------------------------------------------------
 
 
-def _files(text: str, roots: Sequence[str], wanted: str | None) -> Source:
-    named = [Path(root) for root in roots if not Path(root).is_dir()]
-    for path in named:
-        if _hidden(path.name):
+def _files(text: str, roots: Sequence[str], file_format: str | None) -> Source:
+    single = [Path(root) for root in roots if not Path(root).is_dir()]
+    for path in single:
+        if _is_hidden(path.name):
             raise InvalidInputError(
                 f"files whose names begin with '_' or '.' are taken for hidden ones, such as {path.name!r}: rename it",
                 source=text,
             )
     inside = {Path(root): sorted(_walk(Path(root))) for root in roots if Path(root).is_dir()}
-    found = [*named, *(path for paths in inside.values() for path in paths)]
-    if not found:
+    files = [*single, *(path for paths in inside.values() for path in paths)]
+    if not files:
         raise InvalidInputError(f"the directory {text!r} holds no files", source=text)
     bases, columns = _bases(text, inside)
-    local = tuple(_local(path) for path in named) + tuple(
+    local = tuple(_local(path) for path in single) + tuple(
         _local(path, path.parent.relative_to(root).parts, len(columns))
         for root, paths in inside.items()
         for path in paths
     )
     return Source(
         text,
-        wanted or _common_format(text, found),
-        tuple(_escaped(path) for path in (*named, *bases)),
-        len(found),
+        file_format or _common_format(text, files),
+        tuple(_escaped(path) for path in (*single, *bases)),
+        len(files),
         sum(one.bytes for one in local),
         columns,
-        _said_by([path.name for path in found]),
+        _options_by_name([path.name for path in files]),
         local=local,
     )
 
 
 def _local(path: Path, directories: Sequence[str] = (), values: int = 0) -> LocalFile:
-    """Return a file with the values that the last so many of its directories name."""
+    """Return a file with the values of its last `values` directories, which are named column=value."""
     pairs = [part.split("=", 1) for part in directories[len(directories) - values :]]
     named = tuple((name, None if text == _NO_VALUE else unquote(text)) for name, text in pairs)
     return LocalFile(str(path.absolute()), path.stat().st_size, named)
@@ -214,7 +214,9 @@ def part_of(source: Source, files: Sequence[LocalFile]) -> Source:
     names = [Path(file.path).name for file in files]
     return replace(
         source,
-        name=source.name if len(files) == len(source.local) else f"{source.name}: {names[0]}{_more(len(files) - 1)}",
+        name=source.name
+        if len(files) == len(source.local)
+        else f"{source.name}: {names[0]}{_and_more(len(files) - 1)}",
         paths=tuple(_escaped(Path(file.path)) for file in files),
         files=len(files),
         bytes=sum(file.bytes for file in files),
@@ -222,22 +224,22 @@ def part_of(source: Source, files: Sequence[LocalFile]) -> Source:
     )
 
 
-def _more(files: int) -> str:
+def _and_more(files: int) -> str:
     return "" if files == 0 else f" and {files:,} more"
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if not _hidden(name))
-        yield from (Path(directory, name) for name in files if not _hidden(name))
+        names[:] = sorted(name for name in names if not _is_hidden(name))
+        yield from (Path(directory, name) for name in files if not _is_hidden(name))
 
 
-def _hidden(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _bases(text: str, inside: Mapping[Path, Iterable[Path]]) -> tuple[list[Path], tuple[str, ...]]:
-    """Return the directories that hold files, less those named column=value, and the columns of the latter."""
+    """Return the directories with files, cut before those named column=value, and the columns that these name."""
     bases: set[Path] = set()
     columns: set[tuple[str, ...]] = set()
     for root, paths in inside.items():
@@ -270,7 +272,7 @@ def _format_of(name: str) -> str | None:
 
 def _suffix(name: str) -> str:
     parts = name.lower().split(".")
-    while len(parts) > 1 and parts[-1] in _PACKED:
+    while len(parts) > 1 and parts[-1] in _COMPRESSIONS:
         parts.pop()
     return parts[-1] if len(parts) > 1 else ""
 
@@ -294,7 +296,7 @@ def _common_format(text: str, paths: Iterable[Path]) -> str:
     )
 
 
-def _said_by(names: Iterable[str]) -> dict[str, str]:
+def _options_by_name(names: Iterable[str]) -> dict[str, str]:
     """Return the reader options that the names of files imply."""
     suffixes = {_suffix(name) for name in names}
     if suffixes == {"tsv"}:

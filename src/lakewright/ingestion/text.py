@@ -1,7 +1,7 @@
-"""Texts to values, and which type a column of texts has: what csv, json and names of directories need.
+"""Texts of csv files, json files and directory names in, values out; and which type a column of texts has.
 
-A text becomes a value exactly, or it is refused with a reason; it never becomes null. Space around a value that is no
-text does not count, and an empty text is null there.
+A text becomes a value exactly, or it is refused with a reason; it never becomes null. Only for types other than text,
+space around the value is ignored and an empty text is null.
 
 A type is guessed only where writing the value gives the text back, for every value of a column:
 
@@ -48,7 +48,7 @@ _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?"
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}"
 _CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?"
 _ZONE = r" ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?)"
-_SHAPES = {
+_TYPE_PATTERNS = {
     "BOOLEAN": r"(?i)(?:t|true|y|yes|1|f|false|n|no|0)",
     "DECIMAL": _NUMBER,
     "FLOAT": rf"(?i)(?:{_NUMBER}|[+-]?inf(?:inity)?|nan)",
@@ -59,7 +59,7 @@ _SHAPES = {
     "TIMESTAMP_LTZ": rf"{_DAY}(?:[T ]{_CLOCK}(?:{_ZONE})?)?",
     **dict.fromkeys(INTEGER_BITS, r"[+-]?\d+"),
 }
-_WANTED = {
+_EXPECTED = {
     "BOOLEAN": "true or false",
     "DATE": "a date such as 2026-01-31",
     "TIME": "a time such as 12:30:00",
@@ -73,16 +73,16 @@ _EXACT_DIGITS = {"FLOAT": 7, "DOUBLE": 15}  # every whole number of so many digi
 
 
 @dataclass(frozen=True, slots=True)
-class TextForms:
-    """How texts stand for values: the caller's patterns, and the zone of times that name none."""
+class ParseSettings:
+    """How texts are parsed: the caller's patterns, and the zone of times that name none."""
 
     zone: str = "UTC"
     date: str | None = None  # as strptime takes it
     timestamp: str | None = None
-    binary: bool = True  # whether the bytes of a text are a value of a binary type
+    binary: bool = True  # a text may fill a binary column, with its bytes
 
     @classmethod
-    def of_options(cls, options: Mapping[str, str], *, zone: str = "UTC", binary: bool = True) -> TextForms:
+    def of_options(cls, options: Mapping[str, str], *, zone: str = "UTC", binary: bool = True) -> ParseSettings:
         """Read the patterns from the options of a reader, under the names that Spark's has for them."""
         stamp = options.get("timestampNTZFormat", options.get("timestampFormat"))
         return cls(zone, _strptime(options.get("dateFormat")), _strptime(stamp), binary)
@@ -133,23 +133,24 @@ def as_text(dtype: DataType) -> DataType:
             return STRING
 
 
-def parse(array: pa.Array, dtype: DataType, forms: TextForms) -> pa.Array:
-    """Return texts as values of a type; `Misfit` says why one of them is none, `Mismatch` that none ever is."""
+def parse(array: pa.Array, dtype: DataType, settings: ParseSettings) -> pa.Array:
+    """Return texts as values of a type; `Misfit` if one of them is no such value, `Mismatch` if none can ever be."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     match dtype:
         case AtomicType():
-            return _atomic(array, dtype, forms)
+            return _atomic(array, dtype, settings)
         case ArrayType() if pa.types.is_list(array.type):
-            inside = parse(array.flatten(), dtype.element, forms)
+            inside = parse(array.flatten(), dtype.element, settings)
             return pa.ListArray.from_arrays(_packed_offsets(array), inside, mask=array.is_null())
         case MapType() if pa.types.is_map(array.type):
             offsets = _packed_offsets(array)
             keys, items = _map_parts(array)
-            made = pa.MapArray.from_arrays(offsets, parse(keys, dtype.key, forms), parse(items, dtype.value, forms))
-            return pc.if_else(array.is_valid(), made, pa.scalar(None, made.type)) if array.null_count else made
+            keys, items = parse(keys, dtype.key, settings), parse(items, dtype.value, settings)
+            maps = pa.MapArray.from_arrays(offsets, keys, items)
+            return pc.if_else(array.is_valid(), maps, pa.scalar(None, maps.type)) if array.null_count else maps
         case RowType() if pa.types.is_struct(array.type):
-            return _row(array, dtype, forms)
+            return _row(array, dtype, settings)
         case _:
             raise Mismatch(f"no text is a value of {dtype}; bring it in a json, parquet or orc file")
 
@@ -169,58 +170,58 @@ def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pairs.field(0), pairs.field(1)
 
 
-def _row(array: pa.Array, dtype: RowType, forms: TextForms) -> pa.Array:
-    there = {array.type.field(i).name: i for i in range(array.type.num_fields)}
+def _row(array: pa.Array, dtype: RowType, settings: ParseSettings) -> pa.Array:
+    positions = {array.type.field(i).name: i for i in range(array.type.num_fields)}
     valid = array.is_valid()
     columns = []
     for field in dtype.fields:
-        if field.name not in there:
+        if field.name not in positions:
             columns.append(pa.nulls(len(array), to_arrow_type(field.type)))
             continue
-        inside = array.field(there[field.name])
-        columns.append(parse(pc.if_else(valid, inside, pa.scalar(None, inside.type)), field.type, forms))
+        inside = array.field(positions[field.name])
+        columns.append(parse(pc.if_else(valid, inside, pa.scalar(None, inside.type)), field.type, settings))
     fields = [pa.field(f.name, c.type) for f, c in zip(dtype.fields, columns, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
 
 
-def misshapen(array: pa.Array, dtype: DataType, forms: TextForms) -> pa.Array:
-    """Say of each text whether its characters alone tell that it is no value of a type."""
+def has_wrong_shape(array: pa.Array, dtype: DataType, settings: ParseSettings) -> pa.Array:
+    """Return a flag for each text: True if its characters alone show that it is no value of the type."""
     root = dtype.root if isinstance(dtype, AtomicType) else ""
-    if not pa.types.is_string(array.type) or root not in _SHAPES or _pattern(root, forms) is not None:
+    if not pa.types.is_string(array.type) or root not in _TYPE_PATTERNS or _pattern(root, settings) is not None:
         return pa.repeat(pa.scalar(False), len(array))  # noqa: FBT003 - Arrow's own argument
-    return pc.fill_null(pc.invert(_matches(_trimmed(array), _SHAPES[root])), False)  # noqa: FBT003 - as above
+    return pc.fill_null(pc.invert(_matches(_trimmed(array), _TYPE_PATTERNS[root])), False)  # noqa: FBT003 - as above
 
 
-def _atomic(array: pa.Array, dtype: AtomicType, forms: TextForms) -> pa.Array:
+def _atomic(array: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.Array:
     root = dtype.root
     if not pa.types.is_string(array.type):
         raise Mismatch(f"the source holds {array.type} there")
     if root in TEXT_ROOTS:
         return array
-    if root in BYTES_ROOTS and forms.binary:
+    if root in BYTES_ROOTS and settings.binary:
         return array.cast(pa.binary())
-    if root not in _SHAPES:
+    if root not in _TYPE_PATTERNS:
         raise Mismatch(f"no text is a value of {dtype}; bring it in a parquet or orc file")
     texts = _trimmed(array)
-    pattern = _pattern(root, forms)
-    if pattern is None and not _all(_matches(texts, _SHAPES[root])):
-        raise Misfit(f"it is not {_WANTED.get(root, 'a number')}")
+    pattern = _pattern(root, settings)
+    if pattern is None and not _all(_matches(texts, _TYPE_PATTERNS[root])):
+        raise Misfit(f"it is not {_EXPECTED.get(root, 'a number')}")
     try:
-        return _by_pattern(texts, dtype, pattern, forms) if pattern else _value(texts, dtype, forms)
+        return _by_pattern(texts, dtype, pattern, settings) if pattern else _value(texts, dtype, settings)
     except pa.ArrowInvalid as error:
         raise Misfit(_reason(str(error), root)) from None
 
 
-def _reason(said: str, root: str) -> str:
-    if "data loss" in said or "would cause" in said or "precision" in said:
+def _reason(message: str, root: str) -> str:
+    if "data loss" in message or "would cause" in message or "precision" in message:
         return "digits would be lost"
     if root in INTEGER_BITS:
         return "it is out of range"
-    return f"it is not {_WANTED.get(root, 'a number of this type')}, or out of range"
+    return f"it is not {_EXPECTED.get(root, 'a number of this type')}, or out of range"
 
 
 def _trimmed(array: pa.Array) -> pa.Array:
-    """Return texts without the space around them; nothing but space is null."""
+    """Return texts without the space around them; a text of nothing but space is null."""
     texts = pc.utf8_trim_whitespace(array)
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
@@ -234,19 +235,19 @@ def _all(flags: pa.Array) -> bool:
     return pc.all(flags).as_py() is not False
 
 
-def _pattern(root: str, forms: TextForms) -> str | None:
-    return {"DATE": forms.date, "TIMESTAMP": forms.timestamp, "TIMESTAMP_LTZ": forms.timestamp}.get(root)
+def _pattern(root: str, settings: ParseSettings) -> str | None:
+    return {"DATE": settings.date, "TIMESTAMP": settings.timestamp, "TIMESTAMP_LTZ": settings.timestamp}.get(root)
 
 
-def _by_pattern(texts: pa.Array, dtype: AtomicType, pattern: str, forms: TextForms) -> pa.Array:
+def _by_pattern(texts: pa.Array, dtype: AtomicType, pattern: str, settings: ParseSettings) -> pa.Array:
     moments = pc.strptime(texts, format=pattern, unit="us")
     if dtype.root == "DATE":
         return moments.cast(pa.timestamp("s")).cast(pa.date32())
     plain = moments.cast(pa.timestamp(time_unit(dtype.precision)))
-    return plain if dtype.root == "TIMESTAMP" else _zoned(plain, forms.zone, dtype)
+    return plain if dtype.root == "TIMESTAMP" else _zoned(plain, settings.zone, dtype)
 
 
-def _value(texts: pa.Array, dtype: AtomicType, forms: TextForms) -> pa.Array:
+def _value(texts: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.Array:
     match dtype.root:
         case "BOOLEAN":
             return pc.if_else(texts.is_valid(), pc.is_in(pc.utf8_lower(texts), _TRUE), pa.scalar(None, pa.bool_()))
@@ -263,7 +264,7 @@ def _value(texts: pa.Array, dtype: AtomicType, forms: TextForms) -> pa.Array:
         case "TIMESTAMP":
             return _without_zeros(_padded(texts), _digits(dtype)).cast(pa.timestamp(time_unit(dtype.precision)))
         case "TIMESTAMP_LTZ":
-            return _with_zone(texts, dtype, forms.zone)
+            return _with_zone(texts, dtype, settings.zone)
         case _:
             return _plain_number(texts).cast(pa.int64()).cast(to_arrow_type(dtype))
 
@@ -273,7 +274,7 @@ def _plain_number(texts: pa.Array) -> pa.Array:
 
 
 def _float(texts: pa.Array, dtype: AtomicType) -> pa.Array:
-    """Return the nearest numbers; a whole number must be one of the type, and a finite one stays finite."""
+    """Return the nearest numbers; raise Misfit if digits of a whole number, or a finite number, would be lost."""
     plain = pc.replace_substring_regex(pc.utf8_lower(_plain_number(texts)), "infinity", "inf")
     values = plain.cast(pa.float64()).cast(to_arrow_type(dtype))
     if not _all(pc.or_(pc.is_finite(values), pc.match_substring_regex(plain, "inf|nan"))):
@@ -297,7 +298,7 @@ def _digits(dtype: AtomicType) -> int:
 
 
 def _without_zeros(texts: pa.Array, digits: int) -> pa.Array:
-    """Take zeros away behind as many digits of a second as the type has; other digits there stay, and are refused."""
+    """Remove zeros behind the digits of a second that the type has; the cast refuses other digits there."""
     cut = pc.replace_substring_regex(texts, rf"(\.\d{{{digits}}})0+($|[^0-9])", r"\1\2")
     return pc.replace_substring_regex(cut, r"\.($|[^0-9])", r"\1")
 
@@ -314,7 +315,7 @@ def _with_zone(texts: pa.Array, dtype: AtomicType, zone: str) -> pa.Array:
 
 
 def _zoned(moments: pa.Array, zone: str, dtype: AtomicType) -> pa.Array:
-    """Return times of a zone as instants; of a time that comes twice the first is meant."""
+    """Return times of a zone as instants; a time that occurs twice, when clocks go back, means the first."""
     zoned = pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
     return zoned.cast(pa.timestamp(time_unit(dtype.precision), "UTC"))
 
@@ -325,50 +326,50 @@ _WHOLE = r"-?[1-9]\d*|0"
 _SHORT = r"-?(?:[1-9]\d*|0)(?:\.\d*[1-9])?"
 _POINT = r"-?(?:[1-9]\d*|0)\.\d+"
 _STAMP = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?"
-_NINES = 38
+_DECIMAL_DIGITS_MAX = 38
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Which types the texts seen so far may have. Guesses of parts of a column add up to that of the whole."""
+    """Which types the texts seen so far may have. The sum of guesses for parts of a column is that of the column."""
 
-    seen: bool = False  # a value, at all
+    seen: bool = False  # at least one value was seen
     kinds: frozenset[str] = frozenset({"BOOLEAN", "BIGINT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ"})
-    forms: frozenset[str] = frozenset()  # of times: what stands between, and how many digits a second has
-    digits: tuple[int, int] = (0, 0)  # most before the point, most behind it
-    least: int = _NINES  # fewest digits behind the point
+    shapes: frozenset[str] = frozenset()  # of times, every digit as 0: separators and digits of a second
+    digits: tuple[int, int] = (0, 0)  # the most digits before the point, and the most behind it
+    least: int = _DECIMAL_DIGITS_MAX  # the fewest digits behind the point
 
     def __add__(self, other: Guess) -> Guess:
         if not (self.seen and other.seen):
             return self if self.seen else other
         digits = (max(self.digits[0], other.digits[0]), max(self.digits[1], other.digits[1]))
         least = min(self.least, other.least)
-        return Guess(True, self.kinds & other.kinds, self.forms | other.forms, digits, least)  # noqa: FBT003
+        return Guess(True, self.kinds & other.kinds, self.shapes | other.shapes, digits, least)  # noqa: FBT003
 
     def to_text(self) -> str:
-        """Return the guess as text, to be sent home by a worker."""
-        return json.dumps([self.seen, sorted(self.kinds), sorted(self.forms), self.digits, self.least])
+        """Return the guess as text, which a worker sends to the driver."""
+        return json.dumps([self.seen, sorted(self.kinds), sorted(self.shapes), self.digits, self.least])
 
     @classmethod
     def of_text(cls, text: str) -> Guess:
         """Read what `to_text` wrote."""
-        seen, kinds, forms, digits, least = json.loads(text)
-        return cls(seen, frozenset(kinds), frozenset(forms), (digits[0], digits[1]), least)
+        seen, kinds, shapes, digits, least = json.loads(text)
+        return cls(seen, frozenset(kinds), frozenset(shapes), (digits[0], digits[1]), least)
 
     @property
     def type(self) -> AtomicType:
-        """The narrowest type whose values give the texts back."""
+        """The narrowest type whose values, written as text, are the texts again."""
         kinds = self.kinds if self.seen else frozenset()
         stamp = next((kind for kind in ("TIMESTAMP", "TIMESTAMP_LTZ") if kind in kinds), None)
-        if "DECIMAL" in kinds - {"DOUBLE"} and self.least == self.digits[1] and sum(self.digits) <= _NINES:
-            return AtomicType(f"DECIMAL({18 if sum(self.digits) <= 18 else _NINES}, {self.least})")  # noqa: PLR2004
-        if stamp is not None and len(self.forms) == 1:
+        if "DECIMAL" in kinds - {"DOUBLE"} and self.least == self.digits[1] and sum(self.digits) <= _DECIMAL_DIGITS_MAX:
+            return AtomicType(f"DECIMAL({18 if sum(self.digits) <= 18 else _DECIMAL_DIGITS_MAX}, {self.least})")  # noqa: PLR2004
+        if stamp is not None and len(self.shapes) == 1:
             return AtomicType("TIMESTAMP(6)" if stamp == "TIMESTAMP" else "TIMESTAMP(6) WITH LOCAL TIME ZONE")
         return AtomicType(next((kind for kind in ("BOOLEAN", "BIGINT", "DOUBLE", "DATE") if kind in kinds), "STRING"))
 
 
 def guess(texts: pa.Array) -> Guess:
-    """Return what texts may be; nulls and empty texts say nothing.
+    """Return which types some texts may have; nulls and empty texts are ignored.
 
     >>> [str(guess(pa.array(texts)).type) for texts in (["1", "-20"], ["007"], ["9.50", "3.00"], ["1.5", "2"], ["1e5"])]
     ['BIGINT', 'STRING', 'DECIMAL(18, 2)', 'DOUBLE', 'STRING']
@@ -376,20 +377,20 @@ def guess(texts: pa.Array) -> Guess:
     texts = texts.filter(pc.not_equal(texts, ""))
     if not len(texts):
         return Guess()
-    kinds = {kind for kind, holds in _CHECKS.items() if holds(texts)}
-    forms = frozenset[str]()
+    kinds = {kind for kind, holds in _IS_TYPE.items() if holds(texts)}
+    shapes = frozenset[str]()
     if kinds & {"TIMESTAMP", "TIMESTAMP_LTZ"}:
-        forms = frozenset(pc.unique(pc.replace_substring_regex(texts, r"\d", "0")).to_pylist())
+        shapes = frozenset(pc.unique(pc.replace_substring_regex(texts, r"\d", "0")).to_pylist())
     digits, least = (0, 0), 0
     if "DECIMAL" in kinds:
         parts = pc.split_pattern(pc.utf8_ltrim(texts, characters="-"), ".")
         behind = pc.min_max(pc.utf8_length(pc.list_element(parts, 1)))
         digits = (pc.max(pc.utf8_length(pc.list_element(parts, 0))).as_py(), behind["max"].as_py())
         least = behind["min"].as_py()
-    return Guess(True, frozenset(kinds), forms, digits, least)  # noqa: FBT003 - a value was seen
+    return Guess(True, frozenset(kinds), shapes, digits, least)  # noqa: FBT003 - a value was seen
 
 
-def _reads(texts: pa.Array, arrow: pa.DataType) -> bool:
+def _can_cast(texts: pa.Array, arrow: pa.DataType) -> bool:
     try:
         texts.cast(arrow)
     except pa.ArrowInvalid:
@@ -397,24 +398,24 @@ def _reads(texts: pa.Array, arrow: pa.DataType) -> bool:
     return True
 
 
-def _few_digits(texts: pa.Array) -> bool:
+def _has_few_digits(texts: pa.Array) -> bool:
     digits = pc.utf8_length(pc.replace_substring_regex(texts, r"[^0-9]", ""))
     return bool(pc.max(digits).as_py() <= _EXACT_DIGITS["DOUBLE"])
 
 
-_CHECKS: dict[str, Callable[[pa.Array], bool]] = {
+_IS_TYPE: dict[str, Callable[[pa.Array], bool]] = {
     "BOOLEAN": lambda texts: _all(_matches(texts, "true|false")),
-    "BIGINT": lambda texts: _all(_matches(texts, _WHOLE)) and _reads(texts, pa.int64()),
-    "DOUBLE": lambda texts: _all(_matches(texts, _SHORT)) and _few_digits(texts),
+    "BIGINT": lambda texts: _all(_matches(texts, _WHOLE)) and _can_cast(texts, pa.int64()),
+    "DOUBLE": lambda texts: _all(_matches(texts, _SHORT)) and _has_few_digits(texts),
     "DECIMAL": lambda texts: _all(_matches(texts, _POINT)),
-    "DATE": lambda texts: _all(_matches(texts, r"\d{4}-\d{2}-\d{2}")) and _reads(texts, pa.date32()),
-    "TIMESTAMP": lambda texts: _all(_matches(texts, _STAMP)) and _reads(texts, pa.timestamp("us")),
-    "TIMESTAMP_LTZ": lambda texts: _all(_matches(texts, f"{_STAMP}Z")) and _reads(texts, pa.timestamp("us", "UTC")),
+    "DATE": lambda texts: _all(_matches(texts, r"\d{4}-\d{2}-\d{2}")) and _can_cast(texts, pa.date32()),
+    "TIMESTAMP": lambda texts: _all(_matches(texts, _STAMP)) and _can_cast(texts, pa.timestamp("us")),
+    "TIMESTAMP_LTZ": lambda texts: _all(_matches(texts, f"{_STAMP}Z")) and _can_cast(texts, pa.timestamp("us", "UTC")),
 }
 
 
 def common_type(types: Iterable[AtomicType]) -> AtomicType:
-    """Return the type of a column of which parts were guessed apart."""
+    """Return a type for a column whose parts were guessed one by one."""
     return reduce(_common, types)
 
 

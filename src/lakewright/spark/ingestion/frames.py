@@ -1,7 +1,7 @@
-"""Sources to frames of Spark: every column that holds texts is read as text, and no record is dropped or repaired.
+"""Sources in, Spark frames out: every column that holds texts is read as text, and no record is dropped or repaired.
 
-Spark finds the records, `lakewright.ingestion.rows` makes rows of them, on the workers: both engines refuse the same
-texts for the same reasons. A record that Spark cannot take apart arrives with its text in a column of its own.
+Spark splits files into records; `lakewright.ingestion.rows` converts them to rows, on the workers, so that both engines
+refuse the same texts for the same reasons. A record that Spark cannot split has its text in a column of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.ingestion import files
 from lakewright.ingestion.files import TextFormat
 from lakewright.ingestion.plan import Call
-from lakewright.ingestion.rows import BadRow, Conversion, SetAside
+from lakewright.ingestion.rows import BadRecord, BadRow, Conversion
 from lakewright.ingestion.sources import Source
-from lakewright.ingestion.text import STRING, Guess, TextForms, as_text, guess
+from lakewright.ingestion.text import STRING, Guess, ParseSettings, as_text, guess
 from lakewright.spark.jobs.types import fields_of, spark_schema, to_spark_batch
 from lakewright.spark.read.frame import read_table
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
@@ -61,31 +61,31 @@ _HEADER = re.compile(r"CSV header does not conform to the schema.*?CSV file: (\S
 
 
 @dataclass(frozen=True, slots=True)
-class SparkOpened:
-    """One source as a frame whose columns are known by name."""
+class SparkSource:
+    """One source as a frame, with its columns."""
 
     source: Source
     frame: DataFrame
     fields: tuple[DataField, ...]
-    forms: TextForms
+    parse_settings: ParseSettings
     text: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     options: Mapping[str, str] | None = None  # of the reader
 
-    def guess(self, names: Collection[str]) -> Mapping[str, DataType]:
-        """Return the types that the values of some columns show; text files are read for this."""
+    def guess_types(self, names: Collection[str]) -> Mapping[str, DataType]:
+        """Return the types of some columns; csv and json files are read for this."""
         types: dict[str, DataType] = {f.name: f.type for f in self.fields if f.name in names}
-        wanted = [name for name in types if name in self.text and name not in self.source.partition_columns]
-        if not wanted:
+        texts = [name for name in types if name in self.text and name not in self.source.partition_columns]
+        if not texts:
             return types
         with reading(self.source.name):
             if self.source.format == "csv":
-                return types | _guesses(self.frame.select(*map(column, wanted)))
-            shown = _reader(self.frame.sparkSession, self.options or {}).json(list(self.source.paths)).schema
-        found = {f.name: _json_type(f.type) for f in fields_of(shown)}
-        return types | {name: found[name] for name in wanted if name in found}
+                return types | _guesses(self.frame.select(*map(column, texts)))
+            schema = _reader(self.frame.sparkSession, self.options or {}).json(list(self.source.paths)).schema
+        guesses = {f.name: _json_type(f.type) for f in fields_of(schema)}
+        return types | {name: guesses[name] for name in texts if name in guesses}
 
-    def named(self, names: Sequence[str]) -> SparkOpened:
+    def with_column_names(self, names: Sequence[str]) -> SparkSource:
         """Return the source with other names for its columns."""
         own = [f.name for f in self.fields if f.name not in self.source.partition_columns]
         directories = [f for f in self.fields if f.name in self.source.partition_columns]
@@ -99,33 +99,33 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def open_source(spark: SparkSession, source: Source, call: Call) -> list[SparkOpened]:
-    """Open a source far enough to know its columns; one whose files differ in their columns becomes several."""
+def open_source(spark: SparkSession, source: Source, call: Call) -> list[SparkSource]:
+    """Open a source and read its columns; one whose files differ in their columns becomes several."""
     options = {**source.reader_options, **call.reader_options}
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    forms = TextForms.of_options(options, zone=zone, binary=source.format != "json")
-    form = TextFormat.of_options(options, header=call.header)
+    parse_settings = ParseSettings.of_options(options, zone=zone, binary=source.format != "json")
+    text_format = TextFormat.of_options(options, header=call.header)
     match source.format:
         case "csv" if source.local:
             return [
-                _open_csv(spark, part, names, options, forms, header=call.header)
-                for part, names in files.parts_of(source, form)
+                _open_csv(spark, part, names, options, parse_settings, header=call.header)
+                for part, names in files.parts_of(source, text_format)
             ]
         case "csv":
             first = _reader(spark, {"header": str(call.header).lower(), **_CSV, **options}).csv(list(source.paths))
             names = [name for name in first.columns if name not in _from_directories(source, first)]
-            return [_open_csv(spark, source, names, options, forms, header=call.header)]
+            return [_open_csv(spark, source, names, options, parse_settings, header=call.header)]
         case "json":
-            return [_open_json(spark, source, options, forms, form)]
+            return [_open_json(spark, source, options, parse_settings, text_format)]
         case "parquet" | "orc":
-            parts = [part for part, _ in files.parts_of(source, form)] if source.local else [source]
-            return [_open_typed(spark, part, options, forms) for part in parts]
+            parts = [part for part, _ in files.parts_of(source, text_format)] if source.local else [source]
+            return [_open_typed(spark, part, options, parse_settings) for part in parts]
         case _:
-            frame = _in_hand(spark, source)
-            return [SparkOpened(source, frame, tuple(fields_of(frame.schema)), forms)]
+            frame = _frame_of(spark, source)
+            return [SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings)]
 
 
-def _in_hand(spark: SparkSession, source: Source) -> DataFrame:
+def _frame_of(spark: SparkSession, source: Source) -> DataFrame:
     if source.table is not None:
         return read_table(spark, source.table)
     if not isinstance(source.frame, DataFrame):
@@ -137,8 +137,8 @@ def _reader(spark: SparkSession, options: Mapping[str, str]) -> DataFrameReader:
     return spark.read.options(**options)
 
 
-def _based(source: Source, options: Mapping[str, str]) -> dict[str, str]:
-    """Add where directories named column=value begin, for some files of a source."""
+def _with_base_path(source: Source, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with the directory below which directories are named column=value."""
     if not source.partition_columns or not source.local:
         return dict(options)
     depth = len(source.partition_columns) + 1
@@ -150,10 +150,10 @@ def _open_csv(
     source: Source,
     names: Sequence[str],
     given: Mapping[str, str],
-    forms: TextForms,
+    parse_settings: ParseSettings,
     *,
     header: bool,
-) -> SparkOpened:
+) -> SparkSource:
     if not names:
         raise InvalidInputError(f"the csv source {source.name!r} has no header line: it is empty", source=source.name)
     if twice := [name for name in names if list(names).count(name) > 1]:
@@ -168,7 +168,7 @@ def _open_csv(
         "enforceSchema": str(bool(source.local)).lower(),  # headers of files elsewhere are compared by Spark
         "multiLine": str(small).lower(),
         **_CSV,
-        **_based(source, given),
+        **_with_base_path(source, given),
     }
     schema = _texts([*names, RECORD])
     frame = _reader(spark, options).schema(schema).csv(list(source.paths))
@@ -176,8 +176,8 @@ def _open_csv(
     directories = [name for name in frame.columns if name not in {*names, RECORD}]
     frame = frame.select(*own, *map(column, directories), column(RECORD), F.input_file_name().alias(FILE))
     fields = tuple(DataField(0, name, STRING) for name in (*names, *directories))
-    odd = files.header_warnings(names) if header else ()
-    return SparkOpened(source, frame, fields, forms, frozenset(f.name for f in fields), odd, options)
+    warnings = files.header_warnings(names) if header else ()
+    return SparkSource(source, frame, fields, parse_settings, frozenset(f.name for f in fields), warnings, options)
 
 
 def _texts(names: Iterable[str]) -> sql.StructType:
@@ -185,32 +185,38 @@ def _texts(names: Iterable[str]) -> sql.StructType:
 
 
 def _open_json(
-    spark: SparkSession, source: Source, given: Mapping[str, str], forms: TextForms, form: TextFormat
-) -> SparkOpened:
+    spark: SparkSession,
+    source: Source,
+    given: Mapping[str, str],
+    parse_settings: ParseSettings,
+    text_format: TextFormat,
+) -> SparkSource:
     options = _BROKEN | dict(given)
     options.setdefault("multiLine", "true" if _is_document(spark, source) else "false")
     with reading(source.name):
         frame = _reader(spark, options | {"primitivesAsString": "true"}).json(list(source.paths))
-    first = files.first_keys(source.local[0].path, form) if source.local else []
-    there = {f.name: f for f in fields_of(frame.schema) if f.name != RECORD}
-    order = [name for name in first if name in there]
-    fields = tuple(there[name] for name in (*order, *(name for name in there if name not in order)))
-    return SparkOpened(source, frame, fields, forms, frozenset(there), (), options)
+    first = files.first_keys(source.local[0].path, text_format) if source.local else []
+    known = {f.name: f for f in fields_of(frame.schema) if f.name != RECORD}
+    order = [name for name in first if name in known]
+    fields = tuple(known[name] for name in (*order, *(name for name in known if name not in order)))
+    return SparkSource(source, frame, fields, parse_settings, frozenset(known), (), options)
 
 
 def _is_document(spark: SparkSession, source: Source) -> bool:
-    """Say whether json files are documents over several lines rather than one record per line."""
+    """Return whether json files are documents over several lines rather than one record per line."""
     lines = spark.read.text(source.paths[0]).where("trim(value) != ''").head(1)
     return bool(lines) and str(lines[0][0]).strip()[:1] + str(lines[0][0]).strip()[-1:] != "{}"
 
 
-def _open_typed(spark: SparkSession, source: Source, given: Mapping[str, str], forms: TextForms) -> SparkOpened:
-    # Files elsewhere may have columns of their own: without this, Spark looks at one file and drops what it lacks.
-    options = {"mergeSchema": "false" if source.local else "true", **_based(source, given)}
+def _open_typed(
+    spark: SparkSession, source: Source, given: Mapping[str, str], parse_settings: ParseSettings
+) -> SparkSource:
+    # Files elsewhere may differ in their columns: without this, Spark takes the columns of one file and drops others.
+    options = {"mergeSchema": "false" if source.local else "true", **_with_base_path(source, given)}
     with reading(source.name):
         frame = _reader(spark, options).format(source.format).load(list(source.paths))
     text = _from_directories(source, frame)
-    return SparkOpened(source, frame, tuple(fields_of(frame.schema)), forms, text, (), options)
+    return SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings, text, (), options)
 
 
 def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:
@@ -225,24 +231,25 @@ def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:
 
 
 def _guesses(frame: DataFrame) -> dict[str, DataType]:
-    """Look at all texts of a frame, and return which types its columns have."""
+    """Read all texts of a frame, and return the types of its columns."""
     names = frame.columns
 
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        seen = [Guess()] * len(names)
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        guesses = [Guess()] * len(names)
         for batch in batches:
-            seen = [one + guess(batch.column(at)) for at, one in enumerate(seen)]
-        yield pa.RecordBatch.from_pydict({"at": list(range(len(names))), "seen": [one.to_text() for one in seen]})
+            guesses = [one + guess(batch.column(at)) for at, one in enumerate(guesses)]
+        texts = [one.to_text() for one in guesses]
+        yield pa.RecordBatch.from_pydict({"at": list(range(len(names))), "guess": texts})
 
-    found = frame.mapInArrow(look, "at long, seen string").collect()
+    rows = frame.mapInArrow(task, "at long, guess string").collect()
     return {
-        name: reduce(add, (Guess.of_text(row["seen"]) for row in found if row["at"] == at), Guess()).type
+        name: reduce(add, (Guess.of_text(row["guess"]) for row in rows if row["at"] == at), Guess()).type
         for at, name in enumerate(names)
     }
 
 
 def _json_type(dtype: DataType) -> DataType:
-    """Return the type of a column for what Spark saw in json: numbers too long for BIGINT stay text."""
+    """Return the type of a column for the type that Spark infers from json: numbers too long for BIGINT stay text."""
     match dtype:
         case ArrayType():
             return ArrayType(dtype.nullable, _json_type(dtype.element))
@@ -257,8 +264,8 @@ def _json_type(dtype: DataType) -> DataType:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def read_again(opened: SparkOpened, conversion: Conversion) -> DataFrame:
-    """Return the frame that rows are made of; json is read with the shapes that the table's columns have."""
+def _frame_to_convert(opened: SparkSource, conversion: Conversion) -> DataFrame:
+    """Return the frame to convert; json is read again, as texts in the shapes of the table's columns."""
     if opened.source.format != "json":
         return opened.frame
     known = {f.name: f for f in conversion.fields}
@@ -278,8 +285,8 @@ def _nullable(one: DataField) -> DataField:
     return replace(one, type=with_nullable(one.type, nullable=True))
 
 
-def converted(opened: SparkOpened, conversion: Conversion, *, keep_bad: bool) -> DataFrame:
-    """Return the rows of a source as the table takes them; a bad one is an error, or left out for `bad_rows`."""
+def converted_rows(opened: SparkSource, conversion: Conversion, *, skip_bad: bool) -> DataFrame:
+    """Return the rows of a source that fit the table; a bad row is an error, or with `skip_bad` left out."""
     known = {f.name: f for f in conversion.fields}
     names = [to for _, to in conversion.pairs] + list(conversion.constants)
     fields = [_nullable(known.get(name, DataField(0, name, STRING))) for name in names]
@@ -287,72 +294,72 @@ def converted(opened: SparkOpened, conversion: Conversion, *, keep_bad: bool) ->
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows, bad = _split(batch, conversion)
-            if bad and not keep_bad:
+            if bad and not skip_bad:
                 raise RuntimeError(_marked(bad[0]))
             yield from (to_spark_batch(one, fields) for one in rows.to_batches())
 
     return _inputs(opened, conversion).mapInArrow(task, spark_schema(fields))
 
 
-def _marked(row: SetAside) -> str:
-    """Return a bad row as the text of an error that the driver finds in whatever Spark makes of it."""
+def _marked(row: BadRecord) -> str:
+    """Return a bad record between marks, so that the driver finds it in the text of Spark's error."""
     return f"[LAKEWRIGHT_BAD_ROW] {json.dumps(asdict(row), default=str)} [END]"
 
 
-def bad_rows(opened: SparkOpened, conversion: Conversion) -> Iterator[SetAside]:
-    """Yield the rows of a source that cannot be rows of the table."""
+def bad_records(opened: SparkSource, conversion: Conversion) -> Iterator[BadRecord]:
+    """Yield the records of a source that do not fit the table."""
     names = ("file", "record", "column", "value", "reason")
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             _, bad = _split(batch, conversion)
-            said = {name: [_text(getattr(one, name)) for one in bad] for name in names}
-            yield pa.RecordBatch.from_pydict(said, schema=pa.schema([(name, pa.string()) for name in names]))
+            texts = {name: [_text(getattr(one, name)) for one in bad] for name in names}
+            yield pa.RecordBatch.from_pydict(texts, schema=pa.schema([(name, pa.string()) for name in names]))
 
     for row in _inputs(opened, conversion).mapInArrow(task, _texts(names)).toLocalIterator():
-        yield SetAside(row["file"], None, row["record"], row["column"], row["value"], row["reason"])
+        yield BadRecord(row["file"], None, row["record"], row["column"], row["value"], row["reason"])
 
 
 def _text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _inputs(opened: SparkOpened, conversion: Conversion) -> DataFrame:
-    frame = read_again(opened, conversion)
+def _inputs(opened: SparkSource, conversion: Conversion) -> DataFrame:
+    frame = _frame_to_convert(opened, conversion)
     extra = [name for name in (RECORD, FILE) if name in frame.columns]
     frame = frame.select(*(column(name) for name, _ in conversion.pairs), *map(column, extra))
     return frame if FILE in extra else frame.withColumn(FILE, F.input_file_name())
 
 
-def _split(batch: pa.RecordBatch, conversion: Conversion) -> tuple[pa.Table, list[SetAside]]:
-    """Return the rows of a batch, and what cannot be one."""
+def _split(batch: pa.RecordBatch, conversion: Conversion) -> tuple[pa.Table, list[BadRecord]]:
+    """Return the rows of a batch that fit the table, and the records that do not."""
     files_of = batch.column(FILE)
-    bad: list[SetAside] = []
+    bad: list[BadRecord] = []
     if RECORD in batch.schema.names:
         broken = pc.is_valid(batch.column(RECORD))
         for at in pc.indices_nonzero(broken).to_pylist():
             text = batch.column(RECORD)[at].as_py()
-            bad.append(SetAside(_path(files_of[at].as_py()), None, text.rstrip(), None, None, _BROKEN_RECORD))
+            bad.append(BadRecord(_path(files_of[at].as_py()), None, text.rstrip(), None, None, _BROKEN_RECORD))
         batch = batch.filter(pc.invert(broken)) if bad else batch
-    rows, misfits = conversion.rows(batch)
+    rows, misfits = conversion.convert_rows(batch)
     plain = batch.drop_columns([name for name in (RECORD, FILE) if name in batch.schema.names])
-    return rows, bad + [_set_aside(plain, batch.column(FILE), one, conversion) for one in misfits]
+    return rows, bad + [_bad_record(plain, batch.column(FILE), one, conversion) for one in misfits]
 
 
 _BROKEN_RECORD = "the record cannot be read: it has too few or too many fields, or values of another shape"
 
 
-def _set_aside(plain: pa.RecordBatch, names: pa.Array, one: BadRow, conversion: Conversion) -> SetAside:
+def _bad_record(plain: pa.RecordBatch, names: pa.Array, one: BadRow, conversion: Conversion) -> BadRecord:
     record = plain.slice(one.row, 1).to_pylist()[0]
     file = _path(names[one.row].as_py()) or conversion.source
-    return SetAside(file, None, record, one.column, one.value, one.reason)
+    return BadRecord(file, None, record, one.column, one.value, one.reason)
 
 
 def _path(uri: str) -> str:
     return re.sub(r"^file:/+", "/", uri)
 
 
-def united(frames: Sequence[DataFrame]) -> DataFrame:
+def union_frames(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the rows of several frames, in their order."""
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
@@ -362,7 +369,7 @@ def united(frames: Sequence[DataFrame]) -> DataFrame:
 
 @contextmanager
 def reading(what: str, remedy: str = "") -> Iterator[None]:
-    """Turn what Spark says of bad files and records into an error of ours, one sentence long."""
+    """Turn Spark's errors about bad files and records into InvalidInputError, one sentence long."""
     try:
         yield
     except LakewrightError:
@@ -371,7 +378,7 @@ def reading(what: str, remedy: str = "") -> Iterator[None]:
         text = str(error)
         bad = _BAD.search(text)
         if bad is not None:
-            row = SetAside(**json.loads(bad[1]))
+            row = BadRecord(**json.loads(bad[1]))
             facts = {"source": row.file, "column": row.column, "value": row.value}
             raise InvalidInputError(f"{row}{remedy}", **facts) from error
         reason = _reason(text)
@@ -388,8 +395,8 @@ def _reason(text: str) -> str | None:
     file = _FILE.search(text)
     where = f" (in {file[1]})" if file else ""
     for condition in _REASONS:
-        found = re.search(rf"\[{condition}\] (.*?)(?:\s*SQLSTATE|\n\tat |$)", text, re.DOTALL)
-        if found:
-            said = " ".join(found[1].split())
-            return said if where == "" or "(in " in said else f"{said}{where}"
+        match = re.search(rf"\[{condition}\] (.*?)(?:\s*SQLSTATE|\n\tat |$)", text, re.DOTALL)
+        if match:
+            message = " ".join(match[1].split())
+            return message if where == "" or "(in " in message else f"{message}{where}"
     return None

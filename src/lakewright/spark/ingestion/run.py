@@ -1,37 +1,36 @@
 """Ingest on Spark: the steps are those of `lakewright.ingestion.run`; Spark's workers read, convert and write.
 
-A bad row is found by the task that meets it. Where bad rows are set aside, the sources are read twice: once for these
-rows, which come to the driver, and once for the others, which the workers write.
+The task that reads a bad row finds it. If the caller asks for a file of bad rows, the sources are read twice: once for
+these rows, which are sent to the driver, and once for the others, which the workers write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from lakewright.calls import ProgressCallback
-from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.compact.job import RunTasks
 from lakewright.ingestion.local import LOCAL_BYTES_MAX
-from lakewright.ingestion.plan import Call, IngestResult, Target, find_target, make_call
-from lakewright.ingestion.rows import BadRows, Conversion
-from lakewright.ingestion.run import Opened, Written, run
-from lakewright.ingestion.sources import FRAME, Given, Source, find_sources
+from lakewright.ingestion.plan import Call, IngestResult, Target
+from lakewright.ingestion.rows import BadRowSink, Conversion
+from lakewright.ingestion.run import EngineResult, OpenedSource, run_call
+from lakewright.ingestion.sources import FRAME, Source, SourceInput
 from lakewright.spark.calls import write_table
 from lakewright.spark.ingestion.frames import (
     LOAD_SETTINGS,
-    SparkOpened,
-    bad_rows,
+    SparkSource,
+    bad_records,
     column,
-    converted,
+    converted_rows,
     open_source,
     reading,
-    united,
+    union_frames,
 )
 from lakewright.spark.jobs.session import settings
 from lakewright.spark.write.compaction import compacting_on
@@ -54,61 +53,61 @@ class SparkEngine:
     progress: bool | ProgressCallback | None = None
     compactions: RunTasks | None = field(default=None)
 
-    def open(self, source: Source, call: Call) -> Sequence[Opened]:
+    def open(self, source: Source, call: Call) -> Sequence[OpenedSource]:
         """Open a source; one whose files differ in their columns becomes several."""
         with reading(source.name):
             return open_source(self.spark, source, call)
 
-    def way(self, target: Target, parts: Sequence[tuple[Opened, Conversion]], call: Call, /) -> str:
-        """Say how the rows would be written, without running anything."""
-        # A table that is not there has no identity yet, and what is only planned needs none.
+    def describe_write(self, target: Target, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, /) -> str:
+        """Return in words how the rows would be written, without running anything."""
+        # A table that does not exist has no identity yet, and a plan needs none.
         write = WriteJob(target.store, "", "", overwrite=call.mode == "overwrite", keys_only=call.mode == "delete")
         frame = _frame(parts, call)
         return cluster(frame, write, concurrency=self.concurrency, distribution=self.distribution).way
 
     def write(
-        self, table: FileStoreTable, parts: Sequence[tuple[Opened, Conversion]], call: Call, bad: BadRows
-    ) -> Written:
+        self, table: FileStoreTable, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, bad: BadRowSink
+    ) -> EngineResult:
         """Write the rows of all sources and commit them once."""
         frame = _frame(parts, call)
         with reading(" + ".join(dict.fromkeys(one.source.name for one, _ in parts)), bad.remedy):
-            if not bad.stops:
-                found = chain.from_iterable(bad_rows(_own(opened), conversion) for opened, conversion in parts)
-                while rows := list(islice(found, _BAD_AT_ONCE)):
-                    bad.take(rows)
+            if not bad.raises:
+                records = chain.from_iterable(bad_records(_own(opened), conversion) for opened, conversion in parts)
+                while some := list(islice(records, _BAD_AT_ONCE)):
+                    bad.add(some)
             result = write_table(
                 frame,
                 table,
                 call.mode,
-                partitions=call.replaced,
+                partitions=call.overwritten_partition,
                 concurrency=self.concurrency,
                 job_id=call.job_id,
                 progress=self.progress,
                 distribution=self.distribution,
             )
-        return Written(result, _duplicates(frame, table.primary_keys, parts))
+        return EngineResult(result, _duplicates(frame, table.primary_keys, parts))
 
 
-def _own(opened: Opened) -> SparkOpened:
-    if not isinstance(opened, SparkOpened):
+def _own(opened: OpenedSource) -> SparkSource:
+    if not isinstance(opened, SparkSource):
         raise TypeError(f"{type(opened).__name__} was not opened by Spark")
     return opened
 
 
-def _frame(parts: Sequence[tuple[Opened, Conversion]], call: Call) -> DataFrame:
+def _frame(parts: Sequence[tuple[OpenedSource, Conversion]], call: Call) -> DataFrame:
     """Return the rows of all sources under the names of the table."""
-    return united([_converted(_own(opened), conversion, call, len(parts)) for opened, conversion in parts])
+    return union_frames([_converted(_own(opened), conversion, call, len(parts)) for opened, conversion in parts])
 
 
-def _converted(opened: SparkOpened, conversion: Conversion, call: Call, parts: int) -> DataFrame:
+def _converted(opened: SparkSource, conversion: Conversion, call: Call, parts: int) -> DataFrame:
     if parts > 1 or opened.text or call.bad_rows is not None or conversion.constants:
-        return converted(opened, conversion, keep_bad=call.bad_rows is not None)
-    # Nothing has to be read as another type, so rows need not leave Spark before they are written.
+        return converted_rows(opened, conversion, skip_bad=call.bad_rows is not None)
+    # No column has to be parsed, so Spark itself renames the columns, without Python workers.
     return opened.frame.select(*(column(name).alias(to) for name, to in conversion.pairs))
 
 
-def _duplicates(frame: DataFrame, keys: Sequence[str], parts: Sequence[tuple[Opened, Conversion]]) -> int | None:
-    """Return how many rows had the key of another; None where nobody has a key, or counting would take too long."""
+def _duplicates(frame: DataFrame, keys: Sequence[str], parts: Sequence[tuple[OpenedSource, Conversion]]) -> int | None:
+    """Return how many rows had the key of another; None: there is no key, or counting would take too long."""
     sizes = [one.source.bytes for one, _ in parts]
     if not keys or not set(keys) <= set(frame.columns) or any(s is None or s > LOCAL_BYTES_MAX for s in sizes):
         return None
@@ -118,7 +117,7 @@ def _duplicates(frame: DataFrame, keys: Sequence[str], parts: Sequence[tuple[Ope
 
 def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     spark: SparkSession,
-    source: Given | DataFrame | Sequence[Given | DataFrame],
+    source: SourceInput | DataFrame | Sequence[SourceInput | DataFrame],
     table: FileStoreTable | str,
     *,
     mode: str = "append",
@@ -147,37 +146,16 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     """Load files, tables or frames, fit them to a table, write them with Spark's workers and commit once.
 
     `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), a frame, or several of
-    these; `table` is a table, its path, or `db.t` of `catalog`. With `create` a table that is not there is made with
-    the columns of the sources (`types` says otherwise of some), `primary_key`, `partition_by` and `options`.
+    these; `table` is a table, its path, or `db.t` of `catalog`. With `create` a table that does not exist is created
+    with the columns of the sources (`types` overrides some types), `primary_key`, `partition_by` and `options`.
     Columns are matched by name; `renames` come first. `ignore_extra` or `schema_mode="merge"` says what to do with
     those that the table lacks; `bad_rows` names a directory for rows that cannot be read; `say` gets the report.
     """
-    call = make_call(
-        mode=mode,
-        reader_options=reader_options,
-        header=header,
-        columns=columns,
-        renames=renames,
-        ignore_extra=ignore_extra,
-        partitions=partitions,
-        create=create,
-        primary_key=primary_key,
-        partition_by=partition_by,
-        types=types,
-        options=options,
-        schema_mode=schema_mode,
-        bad_rows=bad_rows,
-        job_id=job_id,
-        dry_run=dry_run,
-        say=say,
-    )
-    where = CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog
-    find = partial(find_sources, _with_frames(source), format=format, catalog=where)
+    given = locals() | {"source": _with_frames(source)}
     with settings(spark, _SETTINGS):
-        engine = SparkEngine(spark, concurrency, distribution, progress, compacting_on(spark))
-        return run(engine, find_target(table, where, create=create), call, find)
+        return run_call(SparkEngine(spark, concurrency, distribution, progress, compacting_on(spark)), given)
 
 
-def _with_frames(source: Given | DataFrame | Sequence[Given | DataFrame]) -> list[Given]:
+def _with_frames(source: SourceInput | DataFrame | Sequence[SourceInput | DataFrame]) -> list[SourceInput]:
     several = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
     return [Source("frame", FRAME, frame=one) if isinstance(one, DataFrame) else one for one in several]

@@ -1,1 +1,1 @@
-"""See the modules."""
+"""Catalogs: names of databases and tables in, tables and system tables out."""

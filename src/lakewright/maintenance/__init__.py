@@ -1,1 +1,1 @@
-"""See the modules."""
+"""Upkeep: expiry of snapshots, removal of orphans, and changes of a schema that must look at rows first."""

@@ -1,1 +1,1 @@
-"""See the modules."""
+"""The metadata of a table: schemas, snapshots, manifests, tags and consumers, read and written through the storage."""

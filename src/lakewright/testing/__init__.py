@@ -1,1 +1,1 @@
-"""See the modules."""
+"""For tests alone: storages with faults, contracts of storages and engines, and runs through every fault."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakewright.compact.changelog import changes
+from lakewright.lsm.changes import changelog_rows
 from lakewright.lsm.functions.groups import Groups
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.keyed_rows import LEVEL, VALUE_KIND
@@ -68,7 +68,7 @@ def fold_window(rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> FoldedWi
     changelog = None
     if rules.changelog:
         before = _select(plain, keys.old & touched).drop_columns([LEVEL.name])
-        changelog = changes(before, after, spec.key, deduplicate=rules.deduplicate)
+        changelog = changelog_rows(before, after, spec.key, deduplicate=rules.deduplicate)
     if not (folded & ~touched).any():
         return FoldedWindow(after, changelog, outdated)
     both = pa.concat_tables([after, spec.fold(_select(plain, folded & ~touched))])

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
-from lakewright.lsm.equality import equal_rows
+from lakewright.lsm.changes import key_changes
 from lakewright.lsm.functions.sameness import row_codes
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.merge import MergeSpec, drop_retracts
@@ -30,7 +30,7 @@ from lakewright.read.projection import plan_projection
 from lakewright.read.reader import SplitReader, Unit
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import TRUE, project
 
@@ -103,19 +103,10 @@ def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
 
     A column `_SIDE` tells which state a row is of, 0 before and 1 after; of each state a key has one row at most.
     """
-    side = rows.column(_SIDE).to_numpy()
     values = rows.drop_columns([_SIDE])
-    found = key.sorted(values)
-    order, new = found.order.copy(), found.new
-    first = np.flatnonzero(~new) - 1  # of each pair
-    turned = first[side[order[first]] > 0]  # pairs that begin with the row of the state after
-    order[turned], order[turned + 1] = order[turned + 1], order[turned]
-    same = equal_rows(values.take(pa.array(order[first])), values.take(pa.array(order[first + 1])))
-    kinds = np.where(side[order] > 0, INSERT, DELETE).astype(np.int8)
-    kinds[first], kinds[first + 1] = UPDATE_BEFORE, UPDATE_AFTER
-    keep = np.ones(len(order), np.bool_)
-    keep[first[same]] = keep[first[same] + 1] = False
-    return _with_kinds(values.take(pa.array(order[keep])), kinds[keep])
+    is_after = rows.column(_SIDE).to_numpy() > 0
+    order, kinds = key_changes(values, is_after, key, values.column_names)
+    return _with_kinds(values.take(pa.array(order)), kinds)
 
 
 def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:

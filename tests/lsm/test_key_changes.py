@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.compact.changelog import changes
+from lakewright.lsm.changes import changelog_rows
 from lakewright.lsm.keys import KeyOrder
 from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER
 from lakewright.spec.types import AtomicType, DataField
@@ -30,7 +30,8 @@ def test_every_change_has_its_kind() -> None:
     before = _keyed([(1, INSERT, 1, "a"), (2, INSERT, 2, "b"), (3, DELETE, 3, "c"), (4, INSERT, 4, "d")])
     after = _keyed([(9, UPDATE_AFTER, 1, "x"), (8, DELETE, 2, None), (7, INSERT, 3, "y"), (6, INSERT, 5, "z")])
     assert [
-        (KIND_NAMES[kind], seq, k, v) for seq, kind, k, v in _rows(changes(before, after, KEY, deduplicate=False))
+        (KIND_NAMES[kind], seq, k, v)
+        for seq, kind, k, v in _rows(changelog_rows(before, after, KEY, deduplicate=False))
     ] == [
         ("-U", 1, 1, "a"),
         ("+U", 9, 1, "x"),
@@ -44,15 +45,15 @@ def test_every_change_has_its_kind() -> None:
 def test_equal_rows_are_left_out_where_asked() -> None:
     before = _keyed([(1, INSERT, 1, "a"), (2, INSERT, 2, None), (3, INSERT, 3, "c")])
     after = _keyed([(9, UPDATE_AFTER, 1, "a"), (8, INSERT, 2, None), (7, INSERT, 3, None)])
-    assert [row[2] for row in _rows(changes(before, after, KEY, deduplicate=True))] == [3, 3]
-    assert len(changes(before, after, KEY, deduplicate=False)) == 6
+    assert [row[2] for row in _rows(changelog_rows(before, after, KEY, deduplicate=True))] == [3, 3]
+    assert len(changelog_rows(before, after, KEY, deduplicate=False)) == 6
 
 
 def test_nothing_changes_nothing() -> None:
     empty = _keyed([])
-    assert len(changes(empty, empty, KEY, deduplicate=True)) == 0
+    assert len(changelog_rows(empty, empty, KEY, deduplicate=True)) == 0
     gone = _keyed([(1, DELETE, 1, None)])
-    assert len(changes(gone, gone, KEY, deduplicate=False)) == 0
+    assert len(changelog_rows(gone, gone, KEY, deduplicate=False)) == 0
 
 
 values = st.one_of(st.none(), st.sampled_from(["a", "b"]))
@@ -65,7 +66,7 @@ def test_replaying_the_changes_on_the_old_rows_gives_the_new_ones(
 ) -> None:
     before, after = (_keyed([(n, kind, k, v) for n, (k, (kind, v)) in enumerate(side.items())]) for side in (old, new))
     state = {k: v for k, (kind, v) in old.items() if kind in {INSERT, UPDATE_AFTER}}
-    for _, kind, k, v in _rows(changes(before, after, KEY, deduplicate=deduplicate)):
+    for _, kind, k, v in _rows(changelog_rows(before, after, KEY, deduplicate=deduplicate)):
         if kind in {INSERT, UPDATE_AFTER}:
             assert kind == UPDATE_AFTER or k not in state
             state[k] = v

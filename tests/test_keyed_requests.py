@@ -419,7 +419,7 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
     "a delete by the key of an append table": (delete(rows({})), APPEND),
     "row kinds of an append table": (write(rows({}), row_kinds="-D"), APPEND),
     "an unknown mode": (
-        lambda t: lw.write_table(rows({}), t, mode="merge"),
+        lambda t: lw.write_table(rows({}), t, mode="merge"),  # type: ignore[arg-type]
         Refusal(("'merge'", "'upsert', 'delete'")),
     ),
     "another number of buckets": (
@@ -475,7 +475,7 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
         Refusal(("99",), lw.NotFoundError),
     ),
     "changes of an unknown mode": (
-        lambda t: lw.read_table(t, incremental=(0, 1), incremental_mode="all"),
+        lambda t: lw.read_table(t, incremental=(0, 1), incremental_mode="all"),  # type: ignore[arg-type]
         Refusal(("'all'", "delta")),
     ),
     "a changelog that nobody writes": (

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, GeneratorType
-from typing import NoReturn
+from typing import NoReturn, get_origin
 
 import pandas as pd
 import pyarrow as pa
@@ -330,7 +330,7 @@ def _calls() -> Iterator[Call]:
     for name in lw.__all__:
         public = getattr(lw, name)
         if not isinstance(public, type):
-            if callable(public):
+            if callable(public) and get_origin(public) is None:  # no name of a type, such as WriteMode
                 yield Call(name, _always(public), inspect.signature(public))
             continue
         if issubclass(public, BaseException | Enum):

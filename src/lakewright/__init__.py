@@ -38,6 +38,7 @@ from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.read.explain import ExplainResult
 from lakewright.read.splits.split import DataSplit
+from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
@@ -71,6 +72,7 @@ from lakewright.update.values import lit, source_col, target_col
 from lakewright.version import __version__
 
 __all__ = [
+    "Age",
     "AlreadyExistsError",
     "ArrayType",
     "AtomicType",
@@ -98,10 +100,12 @@ __all__ = [
     "DatabaseAlreadyExistException",
     "DatabaseNotEmptyException",
     "DatabaseNotExistException",
+    "Distribution",
     "ExplainResult",
     "FileStoreTable",
     "FileSystemCatalog",
     "Identifier",
+    "IncrementalMode",
     "IngestResult",
     "InvalidInputError",
     "InvalidMessageError",
@@ -110,6 +114,7 @@ __all__ = [
     "MapType",
     "MergeBuilder",
     "MergeEngine",
+    "Moment",
     "Move",
     "MultisetType",
     "NotFoundError",
@@ -125,6 +130,7 @@ __all__ = [
     "RowType",
     "Schema",
     "SchemaChange",
+    "SchemaMode",
     "ShardTableUpdator",
     "Snapshot",
     "StreamReadBuilder",
@@ -150,6 +156,7 @@ __all__ = [
     "UpdateResult",
     "WhenMatched",
     "WhenNotMatched",
+    "WriteMode",
     "__version__",
     "ingest",
     "lit",

@@ -7,19 +7,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
 from lakewright.catalog.open import opened, read_builder
+from lakewright.catalog.system import ReadableTable
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import CommitResult
 from lakewright.errors import InvalidInputError, UnsupportedError, counted, naming
 from lakewright.maintenance.alter import alter
-from lakewright.read.request import ReadRequest
+from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Moment, Path
+from lakewright.spec.arguments import IncrementalMode, Moment, Path, SchemaMode, WriteMode
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.evolution import SchemaChange
@@ -32,8 +33,6 @@ from lakewright.write.input.frames import RayDataset, engine_verb
 from lakewright.write.input.kinds import kind_column
 from lakewright.write.job_run import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
-
-_MODES = ("append", "overwrite", "upsert", "delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +50,16 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | Path,
+    table: ReadableTable | Path,
     *,
     filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: str | Sequence[str] | Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     limit: int | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
     timestamp: Moment | None = None,
-    incremental: str | tuple[int | str, int | str] | None = None,
-    incremental_mode: str | None = None,
+    incremental: SnapshotRange | None = None,
+    incremental_mode: IncrementalMode | None = None,
     row_kinds: bool = False,
 ) -> pa.Table:
     """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time is given.
@@ -101,10 +100,10 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     data: ArrowData | RayDataset,
     table: FileStoreTable | Path,
-    mode: str = "append",
+    mode: WriteMode = "append",
     *,
     partitions: Mapping[str, object] | None = None,
-    schema_mode: str | None = None,
+    schema_mode: SchemaMode | None = None,
     progress: bool | ProgressCallback | None = None,
     concurrency: int | None = None,
     job_id: str | None = None,
@@ -249,9 +248,9 @@ class HasKeys(Protocol):
 def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
     """Refuse a way of writing that there is not, or not for this table."""
     with naming(table.name):
-        arguments.one_of("mode", mode, _MODES)
+        arguments.one_of("mode", mode, get_args(WriteMode))
         if schema_mode is not None:
-            arguments.one_of("schema_mode", schema_mode, ("merge",))
+            arguments.one_of("schema_mode", schema_mode, get_args(SchemaMode))
     if mode in {"upsert", "delete"} and not table.primary_keys:
         raise UnsupportedError(
             f"{table.name} has no primary key, so mode {mode!r} cannot find rows: create the table with primary_keys, "

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from ray.exceptions import RayError
 
+import lakewright as lw
 from lakewright.compact.job import run_plan
 from lakewright.compact.task import plan_compaction
 from lakewright.ray import write, write_table
@@ -41,7 +42,7 @@ def _take_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("mode", "apart"), [("append", False), ("overwrite", False), ("upsert", True)])
 def test_a_worker_that_dies_with_open_files_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, apart: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: lw.WriteMode, apart: bool
 ) -> None:
     if apart:
         _take_apart(monkeypatch)
@@ -89,7 +90,7 @@ def test_a_worker_that_dies_in_the_compaction_is_replaced(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("mode", "apart"), [("append", False), ("upsert", True)])
 def test_a_disk_that_fails_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, apart: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: lw.WriteMode, apart: bool
 ) -> None:
     if apart:
         _take_apart(monkeypatch)
@@ -167,7 +168,7 @@ def test_an_interrupt_ends_the_tasks_and_leaves_nothing(tmp_path: Path, keys: li
 
 @pytest.mark.parametrize(("mode", "moment", "visible"), [("append", "before", False), ("upsert", "after", True)])
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
-    tmp_path: Path, mode: str, moment: str, visible: bool
+    tmp_path: Path, mode: lw.WriteMode, moment: str, visible: bool
 ) -> None:
     table, log = table_for(mode, tmp_path), tmp_path / "log"
     trap = {"call": "create", "name": "snapshot-", "moment": moment, "deed": "kill", "marks": str(tmp_path / "marks")}

@@ -224,11 +224,11 @@ def test_what_a_schema_tells_is_refused_before_anything_runs(tmp_path: Path, mon
         (_ROWS.drop_columns(["id"]), "delete", "lacks the column 'id'"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            write_table(_dataset(wrong), table, mode)
+            write_table(_dataset(wrong), table, cast("lw.WriteMode", mode))
     with pytest.raises(InvalidInputError, match=r"ray\.data\.from_arrow"):
         write_table(cast("Dataset", _ROWS), table)
     with pytest.raises(InvalidInputError, match=r"mode.*'merge'"):
-        write_table(_dataset(), table, "merge")
+        write_table(_dataset(), table, "merge")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="overwrite replaces"):
         write_table(_dataset(), table, partitions={"day": "x"})
     with pytest.raises(InvalidInputError, match="at least 1"):

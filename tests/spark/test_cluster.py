@@ -84,7 +84,7 @@ def latest(df: DataFrame) -> list[dict[str, object]]:
     return [found[key] for key in sorted(found)]
 
 
-KEYED_WAYS: Mapping[str, tuple[dict[str, object], str | None, str]] = {
+KEYED_WAYS: Mapping[str, tuple[dict[str, object], lw.Distribution | None, str]] = {
     "fixed": ({"bucket": 4}, None, "as blocks to 4 tasks, by bucket"),
     "in place": ({"bucket": 2}, "none", "in place as asked"),
     "partitions": ({"keys": ("k", "p"), "partitions": ("p",), "bucket": 2}, None, "as blocks to 4 tasks, by bucket"),
@@ -137,7 +137,7 @@ ENGINES: Mapping[str, dict[str, object]] = {
 @pytest.mark.parametrize("distribution", [None, "none"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines_that_look_at_the_order_see_that_of_the_frame(
-    spark: SparkSession, new_table: NewTable, engine: str, distribution: str | None
+    spark: SparkSession, new_table: NewTable, engine: str, distribution: lw.Distribution | None
 ) -> None:
     options = {"bucket": 2, **ENGINES[engine]}
     ours, embedded = new_table(**options), new_table(**options)
@@ -171,7 +171,11 @@ def test_blocks_make_one_run_per_bucket_and_tasks_in_place_one_each(spark: Spark
     ],
 )
 def test_append_tables_get_every_row_once(
-    spark: SparkSession, new_table: NewTable, options: dict[str, object], distribution: str | None, files: int
+    spark: SparkSession,
+    new_table: NewTable,
+    options: dict[str, object],
+    distribution: lw.Distribution | None,
+    files: int,
 ) -> None:
     table, frame = new_table(keys=(), **options), rows(spark)
     result = write_table(frame, table, distribution=distribution)
@@ -202,15 +206,16 @@ def test_concurrency_is_the_largest_number_of_tasks(
     spark: SparkSession, new_table: NewTable, many_writers: None
 ) -> None:
     del many_writers
+    asked: list[tuple[dict[str, object], lw.Distribution | None]] = [
+        ({"bucket": 4}, None),
+        ({"bucket": 4}, "none"),
+        ({"dynamic_bucket__initial_buckets": 4}, None),
+        ({"keys": (), "partitions": ("p",)}, "partition"),
+        ({"keys": ()}, None),
+    ]
     results = [
         write_table(rows(spark), new_table(**options), concurrency=1, distribution=distribution)
-        for options, distribution in (
-            ({"bucket": 4}, None),
-            ({"bucket": 4}, "none"),
-            ({"dynamic_bucket__initial_buckets": 4}, None),
-            ({"keys": (), "partitions": ("p",)}, "partition"),
-            ({"keys": ()}, None),
-        )
+        for options, distribution in asked
     ]
     assert [result.tasks for result in results] == [1] * 5
 
@@ -241,7 +246,7 @@ def test_what_cannot_be_written_is_refused_with_its_own_error(spark: SparkSessio
     with pytest.raises(InvalidInputError, match="must come together"):
         write_table(rows(spark), new_table(), distribution="none")
     with pytest.raises(InvalidInputError, match="auto, none, partition"):
-        write_table(rows(spark), table, distribution="hash")
+        write_table(rows(spark), table, distribution="hash")  # type: ignore[arg-type]
     assert content(table) == latest(rows(spark))
 
 

@@ -28,7 +28,9 @@ from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_tab
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
-def test_a_worker_that_dies_with_open_files_is_replaced(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_a_worker_that_dies_with_open_files_is_replaced(
+    spark: SparkSession, tmp_path: Path, mode: lw.WriteMode
+) -> None:
     table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, marks=str(tmp_path / "marks"))
     result = write_table(frame_of(spark), trapped(table, trap), mode)
@@ -57,7 +59,7 @@ def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: lw.WriteMode) -> None:
     table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, deed="fail", times=100, marks=str(tmp_path / "marks"))
     with pytest.raises(PySparkException, match="the disk is away"):
@@ -153,7 +155,7 @@ def test_what_a_snapshot_names_is_never_a_left_over(tmp_path: Path) -> None:
     [("append", "before", False), ("upsert", "before", False), ("overwrite", "after", True)],
 )
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
-    spark: SparkSession, tmp_path: Path, mode: str, moment: str, visible: bool
+    spark: SparkSession, tmp_path: Path, mode: lw.WriteMode, moment: str, visible: bool
 ) -> None:
     table, log = table_for(mode, tmp_path), tmp_path / "log"
     name = "manifest-" if mode == "append" else "snapshot-"  # after the data files, or after the manifests too

@@ -201,13 +201,13 @@ def test_what_a_schema_tells_is_refused_before_a_job_starts(
         (frame.selectExpr("*", "'+I' as _row_kind", "'+I' as row_kind"), "append", "both"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            write_table(wrong, table, mode)
+            write_table(wrong, table, cast("lw.WriteMode", mode))
     with pytest.raises(InvalidInputError, match="no Spark frame"):
         write_table(cast("DataFrame", _arrow(_ROWS)), table)
     with pytest.raises(InvalidInputError, match="write_stream"):
         write_table(spark.readStream.format("rate").load(), table)
     with pytest.raises(InvalidInputError, match=r"mode.*'merge'"):
-        write_table(frame, table, "merge")
+        write_table(frame, table, "merge")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="overwrite replaces"):
         write_table(frame, table, partitions={"day": "x"})
     with pytest.raises(InvalidInputError, match="at least 1"):
@@ -292,7 +292,7 @@ def test_a_job_id_commits_once(spark: SparkSession, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_of_two_drivers_with_one_job_id_one_commits(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: lw.WriteMode
 ) -> None:
     """Both look for the job before either has committed; the slower one finds the other's snapshot when it commits."""
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})

@@ -25,6 +25,7 @@ from lakewright.ingestion.rows import BadRecord, BadRow, BadRowSink, Conversion
 from lakewright.ingestion.run import EngineResult, OpenedSource, run_call
 from lakewright.ingestion.sources import LocalFile, Source, SourceInput
 from lakewright.ingestion.text import STRING, Guess, ParseSettings, as_text, guess
+from lakewright.spec.arguments import SchemaMode, WriteMode
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField, DataType
 from lakewright.table.table import FileStoreTable
@@ -37,7 +38,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     source: SourceInput | Sequence[SourceInput],
     table: FileStoreTable | str,
     *,
-    mode: str = "append",
+    mode: WriteMode = "append",
     catalog: FileSystemCatalog | Mapping[str, str] | None = None,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
     reader_options: Mapping[str, str] | None = None,
@@ -51,7 +52,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     partition_by: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
-    schema_mode: str | None = None,
+    schema_mode: SchemaMode | None = None,
     bad_rows: str | None = None,
     job_id: str | None = None,
     dry_run: bool = False,

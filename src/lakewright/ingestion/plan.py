@@ -17,6 +17,7 @@ from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundErro
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
+from lakewright.spec.arguments import SchemaMode, WriteMode
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.table_schema import Schema, TableSchema
 from lakewright.spec.types import parse_type, with_nullable
@@ -39,13 +40,13 @@ class Creation:
 class Call:
     """The arguments of an ingest besides sources and table, checked."""
 
-    mode: str = "append"
+    mode: WriteMode = "append"
     column_request: ColumnRequest = field(default_factory=ColumnRequest)
     creation: Creation = field(default_factory=Creation)
     types: Mapping[str, str] = field(default_factory=dict)  # of new columns; the others are guessed from the data
     reader_options: Mapping[str, str] = field(default_factory=dict)
     header: bool = True  # the first line of a csv file names the columns
-    schema_mode: str | None = None
+    schema_mode: SchemaMode | None = None
     bad_rows: str | None = None  # the directory for rows that cannot be read; None: the first one is an error
     job_id: str | None = None
     dry_run: bool = False
@@ -90,13 +91,13 @@ def make_call(given: Mapping[str, object]) -> Call:
         _texts("options", given["options"]),
     )
     return Call(
-        cast("str", mode),  # `check_mode` refuses what is no mode
+        cast("WriteMode", mode),  # `check_mode` refuses what is no mode
         request,
         creation if arguments.flag("create", given["create"]) else Creation(),
         types,
         reader_options,
         arguments.flag("header", given["header"]) and has_header,
-        cast("str | None", schema_mode),
+        cast("SchemaMode | None", schema_mode),
         arguments.optional(arguments.path, "bad_rows", given["bad_rows"]),
         arguments.optional(arguments.text, "job_id", given["job_id"]),
         arguments.flag("dry_run", given["dry_run"]),
@@ -134,7 +135,7 @@ class IngestPlan:
     """What an ingest will do, before anything is written."""
 
     table: str
-    mode: str
+    mode: WriteMode
     creates: bool  # the table does not exist yet
     columns: Mapping[str, str]  # names and types of the table
     primary_keys: tuple[str, ...]

@@ -19,14 +19,15 @@ from ray.data import Dataset, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from lakewright.catalog.open import read_builder
-from lakewright.catalog.system import AuditLog, SystemReadBuilder, SystemTable
+from lakewright.catalog.system import ReadableTable, SystemReadBuilder
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
-from lakewright.read.request import ReadRequest
+from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.read.splits.shares import Share, shares
 from lakewright.read.splits.split import DataSplit
-from lakewright.spec.predicate.predicate import TRUE, Predicate, assume
-from lakewright.table.table import FileStoreTable
+from lakewright.spec.arguments import IncrementalMode, Moment, Path
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.predicate.predicate import TRUE, assume
 
 _BLOCK_BYTES = 32 << 20  # in memory, where nobody says how many blocks there are to be
 _BLOCK_BYTES_MIN = 1 << 20  # blocks that are only there to keep every CPU busy are no smaller
@@ -36,22 +37,22 @@ _ITEMS = 4  # how many elements a list or a map has, where only its type is know
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
-    table: FileStoreTable | SystemTable | AuditLog | str,
+    table: ReadableTable | Path,
     *,
-    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: Columns | None = None,
     limit: int | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
-    timestamp: int | None = None,
-    incremental: str | tuple[int | str, int | str] | None = None,
-    incremental_mode: str | None = None,
+    timestamp: Moment | None = None,
+    incremental: SnapshotRange | None = None,
+    incremental_mode: IncrementalMode | None = None,
     row_kinds: bool = False,
     override_num_blocks: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
     concurrency: int | None = None,
 ) -> Dataset:
-    """Read a table, or a path, as a dataset; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
+    """Read a table, or a path, as a dataset; the newest snapshot unless an id, a tag or a time is given.
 
     The arguments are those of `lakewright.read_table`, and those of `TableRead.to_ray`. The snapshot is chosen now, not
     when the dataset runs.

@@ -41,7 +41,7 @@ class Manner:
     """How the tasks of a write run."""
 
     concurrency: int | None = None
-    remote_args: Mapping[str, Any] | None = None  # as `ray.remote` takes them
+    remote_args: Mapping[str, object] | None = None  # as `ray.remote` takes them
     progress: bool | ProgressCallback | None = None
 
     @property

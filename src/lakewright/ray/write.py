@@ -68,6 +68,7 @@ from lakewright.ray.tasks import (
     new_attempt,
     rows_of,
 )
+from lakewright.spec.arguments import Path, SchemaMode, WriteMode
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.table import FileStoreTable
@@ -86,13 +87,13 @@ _STARTING = threading.Lock()  # held while the settings of a dataset are not tho
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     dataset: Dataset,
-    table: FileStoreTable | str,
-    mode: str = "append",
+    table: FileStoreTable | Path,
+    mode: WriteMode = "append",
     *,
     partitions: Mapping[str, object] | None = None,
-    schema_mode: str | None = None,
+    schema_mode: SchemaMode | None = None,
     concurrency: int | None = None,
-    ray_remote_args: Mapping[str, Any] | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
     job_id: str | None = None,
     progress: bool | ProgressCallback | None = None,
 ) -> WriteResult:
@@ -131,7 +132,7 @@ def write_ray(
     *,
     overwrite: bool = False,
     concurrency: int | None = None,
-    ray_remote_args: Mapping[str, Any] | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
 ) -> WriteResult:
     """Write a dataset in the way that a builder has chosen, and commit it: what `TableWrite.write_ray` does."""
     _check_dataset(dataset)

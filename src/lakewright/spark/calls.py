@@ -22,6 +22,7 @@ from lakewright.spark.rows.primary_key_merge import preparing_lookup
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import Manner, check_frame, write_frame
 from lakewright.spark.write.shuffle import check_distribution
+from lakewright.spec.arguments import Distribution, Path, SchemaMode, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.upsert import needs_lookup
 from lakewright.update.run import change
@@ -30,15 +31,15 @@ from lakewright.write.job_run import JobRun
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     df: DataFrame,
-    table: FileStoreTable | str,
-    mode: str = "append",
+    table: FileStoreTable | Path,
+    mode: WriteMode = "append",
     *,
     partitions: Mapping[str, object] | None = None,
-    schema_mode: str | None = None,
+    schema_mode: SchemaMode | None = None,
     concurrency: int | None = None,
     job_id: str | None = None,
     progress: bool | ProgressCallback | None = None,
-    distribution: str | None = None,
+    distribution: Distribution | None = None,
 ) -> WriteResult:
     """Write a frame with Spark's workers and commit it in one snapshot.
 

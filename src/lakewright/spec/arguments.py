@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, timedelta
 from difflib import get_close_matches
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,12 @@ Moment: TypeAlias = int | str | datetime | date  # epoch milliseconds, ISO text,
 Age: TypeAlias = str | timedelta | int  # text such as `7 days`, a duration of Python, or milliseconds
 Path: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Iterable[str]  # one name stands for a list of one
+
+# The words that an argument takes. Whoever checks one reads them with `get_args`, so that they stand here alone.
+WriteMode: TypeAlias = Literal["append", "overwrite", "upsert", "delete"]
+SchemaMode: TypeAlias = Literal["merge"]
+IncrementalMode: TypeAlias = Literal["auto", "delta", "changelog", "diff"]
+Distribution: TypeAlias = Literal["auto", "none", "partition"]
 
 _SHOWN_MAX = 60
 _NAME_BYTES_MAX = 255

@@ -31,6 +31,8 @@ from lakewright.spark.datasource.stream_source import stream_read
 from lakewright.spark.jobs.session import in_session_zone
 from lakewright.spark.jobs.types import arrow_schema_of, spark_schema
 from lakewright.spark.write.frame import write_micro_batch
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Moment, WriteMode
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import Predicate, bind
 from lakewright.spec.predicate.text import parse_predicate
@@ -50,7 +52,7 @@ class BatchWriter:
 
     table: FileStoreTable
     checkpoint: str
-    mode: str = "append"
+    mode: WriteMode = "append"
     concurrency: int | None = None
     _query_id: str | None = field(default=None, init=False, repr=False)
 
@@ -63,7 +65,7 @@ class BatchWriter:
 
 
 def foreach_batch(
-    table: FileStoreTable | str, *, checkpoint: str, mode: str = "append", concurrency: int | None = None
+    table: FileStoreTable | str, *, checkpoint: str, mode: WriteMode = "append", concurrency: int | None = None
 ) -> BatchWriter:
     """Return a function for `writeStream.foreachBatch(...)` that writes every batch into a table, once.
 
@@ -90,7 +92,7 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     table: FileStoreTable | str,
     *,
     checkpoint: str,
-    mode: str = "append",
+    mode: WriteMode = "append",
     trigger: Mapping[str, str | bool] | None = None,
     output_mode: str | None = None,
     query_name: str | None = None,
@@ -125,7 +127,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     table: FileStoreTable | str,
     *,
     from_snapshot: int | None = None,
-    from_timestamp: int | None = None,
+    from_timestamp: Moment | None = None,
     latest: bool = False,
     filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
     columns: Sequence[str] | None = None,
@@ -139,7 +141,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     """Return a streaming frame of a table: what it holds, then what every new snapshot changes.
 
     `latest` leaves out what is there, `from_snapshot` begins with the changes of a snapshot, `from_timestamp` with the
-    first snapshot of that time (epoch ms) or later; the table's `scan.mode` knows more. `row_kinds` puts a column
+    first snapshot of that time or later; the table's `scan.mode` knows more. `row_kinds` puts a column
     `_row_kind` first, and only with it rows that go away are read. With a `consumer_id` the progress is recorded in the
     table, and snapshots that are still to be read do not expire. The limits of a batch need PySpark 4.2.
 
@@ -195,8 +197,9 @@ def _text(table: FileStoreTable, condition: Predicate | str | None) -> str | Non
     return text
 
 
-def _start(table: FileStoreTable, snapshot: int | None, millis: int | None, *, latest: bool) -> dict[str, str]:
+def _start(table: FileStoreTable, snapshot: int | None, moment: Moment | None, *, latest: bool) -> dict[str, str]:
     """Return where to begin in the words of the table's options."""
+    millis = arguments.optional(arguments.moment_millis, "from_timestamp", moment)
     ways = {
         "from-snapshot": (CoreOptions.SCAN_SNAPSHOT_ID, snapshot),
         "from-timestamp": (CoreOptions.SCAN_TIMESTAMP_MILLIS, millis),

@@ -35,6 +35,7 @@ from lakewright.spark.ingestion.frames import (
 from lakewright.spark.jobs.session import settings
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.shuffle import cluster
+from lakewright.spec.arguments import Distribution, SchemaMode, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.write.writer import WriteJob
 
@@ -49,7 +50,7 @@ class SparkEngine:
 
     spark: SparkSession
     concurrency: int | None = None
-    distribution: str | None = None
+    distribution: Distribution | None = None
     progress: bool | ProgressCallback | None = None
     compactions: RunTasks | None = field(default=None)
 
@@ -120,7 +121,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     source: SourceInput | DataFrame | Sequence[SourceInput | DataFrame],
     table: FileStoreTable | str,
     *,
-    mode: str = "append",
+    mode: WriteMode = "append",
     catalog: FileSystemCatalog | Mapping[str, str] | None = None,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
     reader_options: Mapping[str, str] | None = None,
@@ -134,10 +135,10 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     partition_by: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
-    schema_mode: str | None = None,
+    schema_mode: SchemaMode | None = None,
     bad_rows: str | None = None,
     concurrency: int | None = None,
-    distribution: str | None = None,
+    distribution: Distribution | None = None,
     job_id: str | None = None,
     dry_run: bool = False,
     progress: bool | ProgressCallback | None = None,

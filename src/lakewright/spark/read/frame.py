@@ -8,7 +8,7 @@ comes; the order of rows is not promised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from lakewright.catalog.open import read_builder, readable
 from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
-from lakewright.read.request import ReadRequest
+from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.session import heal_workers, in_session_zone
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
@@ -26,25 +26,25 @@ from lakewright.spark.read.core_reader import merged_scan
 from lakewright.spark.read.filters import to_column
 from lakewright.spark.read.losers import MergeWay, Parted, part_by_way
 from lakewright.spark.read.parquet_scan import native_scan, native_splits
-from lakewright.spec.predicate.predicate import Predicate
-from lakewright.table.table import FileStoreTable
+from lakewright.spec.arguments import IncrementalMode, Moment, Path
+from lakewright.spec.predicate.filters import Filter
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     spark: SparkSession,
-    table: FileStoreTable | SystemTable | AuditLog | str,
+    table: ReadableTable | Path,
     *,
-    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
-    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
+    columns: Columns | None = None,
     limit: int | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
-    timestamp: int | None = None,
-    incremental: str | tuple[int | str, int | str] | None = None,
-    incremental_mode: str | None = None,
+    timestamp: Moment | None = None,
+    incremental: SnapshotRange | None = None,
+    incremental_mode: IncrementalMode | None = None,
     row_kinds: bool = False,
 ) -> DataFrame:
-    """Read a table, or a path, as a frame; the newest snapshot unless an id, a tag or a time (epoch ms) is given.
+    """Read a table, or a path, as a frame; the newest snapshot unless an id, a tag or a time is given.
 
     The arguments are those of `lakewright.read_table`. The snapshot is chosen now, not when the frame runs. A filter
     keeps the rows that `.where` of the same text would: times without a zone are of the session's time zone.

@@ -42,6 +42,7 @@ from lakewright.spark.jobs.session import settings
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.shuffle import cluster
+from lakewright.spec.arguments import Distribution, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import TableWrite
 from lakewright.write.input.frames import refuse_pandas_on_spark
@@ -53,7 +54,7 @@ class Manner:
     """How the rows are brought to the table."""
 
     concurrency: int | None = None
-    distribution: str | None = None
+    distribution: Distribution | None = None
     progress: bool | ProgressCallback | None = None
     options: Mapping[str, str] | None = None  # of Spark, for the time of the write
 
@@ -87,7 +88,7 @@ def write_micro_batch(
     batch_id: int,
     *,
     commit_user: str,
-    mode: str = "append",
+    mode: WriteMode = "append",
     concurrency: int | None = None,
 ) -> WriteResult:
     """Write one batch of a stream and commit it under the stream's name and the batch's number, once.

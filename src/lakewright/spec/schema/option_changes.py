@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import get_args
 
 from lakewright.errors import InvalidInputError
+from lakewright.spec.arguments import IncrementalMode
 from lakewright.spec.options import KNOWN_OPTIONS, ChangelogProducer, ConfigOption, CoreOptions, MergeEngine
 
 _NEVER = {
@@ -71,7 +73,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     CoreOptions.MANIFEST_COMPRESSION.key(): CODECS["avro"],
     CoreOptions.BUCKET_FUNCTION_TYPE.key(): ("default", "mod", "hive"),
     CoreOptions.LOOKUP_COMPACT.key(): ("radical", "gentle"),
-    CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key(): ("auto", "delta", "changelog", "diff"),
+    CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key(): get_args(IncrementalMode),
 }
 _LEVEL_OPTIONS = (CoreOptions.FILE_FORMAT_PER_LEVEL, CoreOptions.FILE_COMPRESSION_PER_LEVEL)
 _PER_LEVEL = {

@@ -16,7 +16,7 @@ from lakewright.compact.job import compact_table
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.postpone import by_writer, distribute, postponed_rows
 from lakewright.compact.rescale import rescale
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import CommitContentionError, InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import EMPTY_ROW

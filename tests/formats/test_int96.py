@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.parquet.int96 import image_schema, image_table, int96_footer, int96_leaves
+from lakewright.formats.parquet.int96 import image_schema, image_table, int96_footer
+from lakewright.formats.parquet.leaves import nanosecond_leaves
 from lakewright.formats.parquet.thrift import Field, Items, Struct, read_struct
 from lakewright.spec.arrow import to_arrow_schema, with_field_ids
 from lakewright.spec.stats import ColumnStats
@@ -126,7 +127,7 @@ def test_an_empty_file() -> None:
 
 def test_large_files_are_streamed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_DECODED_BYTES", 50_000), ("_WHOLE_BYTES", 0), ("_TAIL_BYTES", 100)):
-        monkeypatch.setattr(f"lakewright.formats.parquet.files.{name}", value)
+        monkeypatch.setattr(f"lakewright.formats.parquet.reader.{name}", value)
     table = rows(TIMES * 300)
     data, _ = write("parquet", [table], FIELDS, options(FIELDS, page_bytes=2000))
     assert read("parquet", data, FIELDS)[0].equals(table)
@@ -195,7 +196,7 @@ def test_the_rest_of_the_footer_stays() -> None:
         writer.write_table(image_table(table, plain))
         writer.write_table(image_table(table.slice(3), plain))
     before = _footer(out.getvalue())
-    leaves = int96_leaves(SCHEMA)
+    leaves = nanosecond_leaves(SCHEMA)
     old, new = read_struct(before)[0], read_struct(int96_footer(before, leaves))[0]
     assert int96_footer(before, ()) == before
     assert {n: f for n, f in old.items() if n not in {2, 4}} == {n: f for n, f in new.items() if n not in {2, 4}}
@@ -258,7 +259,7 @@ def test_tables_without_nanoseconds_go_the_plain_way(monkeypatch: pytest.MonkeyP
         raise AssertionError("an INT96 function was called")
 
     for name in ("image_table", "image_schema", "int96_footer", "without_bounds"):
-        monkeypatch.setattr(f"lakewright.formats.parquet.files.{name}", refuse)
+        monkeypatch.setattr(f"lakewright.formats.parquet.writer.{name}", refuse)
     fields = [FIELDS[0], FIELDS[2], FIELDS[9]]
     table = rows(TIMES).select(["id", "micros", "text"])
     assert read("parquet", write("parquet", [table], fields)[0], fields)[0].equals(table)

@@ -16,7 +16,7 @@ import pytest
 
 from lakewright.errors import CorruptTableError, UnsupportedError
 from lakewright.formats.open import open_reader
-from lakewright.formats.parquet.files import dictionary_columns
+from lakewright.formats.parquet.leaves import dictionary_columns
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
@@ -91,9 +91,9 @@ def test_big_tables_become_several_row_groups() -> None:
 
 
 def test_large_row_groups_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakewright.formats.parquet.files._DECODED_BYTES", 50_000)
-    monkeypatch.setattr("lakewright.formats.parquet.files._WHOLE_BYTES", 0)
-    monkeypatch.setattr("lakewright.formats.parquet.files._TAIL_BYTES", 100)
+    monkeypatch.setattr("lakewright.formats.parquet.reader._DECODED_BYTES", 50_000)
+    monkeypatch.setattr("lakewright.formats.parquet.reader._WHOLE_BYTES", 0)
+    monkeypatch.setattr("lakewright.formats.parquet.reader._TAIL_BYTES", 100)
     rng = np.random.default_rng(1)
     table = pa.table({"id": pa.array(rng.integers(0, 1 << 30, 100_000), pa.int32())})
     data, _ = write("parquet", [table], [ID], options([ID], page_bytes=10_000))

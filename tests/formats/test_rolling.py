@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.catalog.open import open_table
-from lakewright.datafiles.rolling import FilePlan, FinishedFile, NewFile, RollingFile
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import FinishedFile, NewFile, RollingFile
 from lakewright.formats.base import file_format_of
 from lakewright.formats.open import open_reader
 from lakewright.metadata.store import TableStore

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakewright.datafiles.rolling import FilePlan, NewFile, RollingFile
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import NewFile, RollingFile
 from lakewright.formats.deletion_vectors import encode_deletion_vectors
 from lakewright.lsm.keys import KeyOrder
 from lakewright.metadata.store import TableStore

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage, snapshot_name
 from lakewright.compact.output import BucketOutput
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.datafiles.rolling import FilePlan, FinishedFile, NewFile, RollingFile
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import FinishedFile, NewFile, RollingFile
 from lakewright.errors import InvalidInputError
 from lakewright.formats.base import file_format_of
 from lakewright.formats.open import open_reader

@@ -25,7 +25,7 @@ from lakewright.commit.changes import Change, copy_name, origin_name
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
 from lakewright.commit.message.message import snapshot_name
 from lakewright.commit.plan import Intent, Plan
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import InvalidMessageError, NotFoundError, counted
 from lakewright.formats.base import FileReader, FileWriter, file_format_of
 from lakewright.formats.open import open_reader, open_writer

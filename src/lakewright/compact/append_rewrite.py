@@ -19,7 +19,8 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.task import CompactTask
 from lakewright.compact.vectors import deletions_of, write_vectors
-from lakewright.datafiles.rolling import FilePlan, SequenceNumbers
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import SequenceNumbers
 from lakewright.formats.deletion_vectors import Positions
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from lakewright.datafiles.rolling import FilePlan, NewFile, RollingFile, SequenceNumbers, wall_clock_ms
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import NewFile, RollingFile, SequenceNumbers, wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DataFile
 from lakewright.storage.layout import check_file_name

@@ -21,7 +21,7 @@ from lakewright.commit.plan import live_files_in, select_partitions
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import PartitionSpec, check_compactable, with_schema_of
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.metadata.store import TableStore

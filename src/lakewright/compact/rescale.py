@@ -23,7 +23,7 @@ from lakewright.compact.postpone import distribute, split_by_bucket
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
 from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, live_buckets, with_schema_of
 from lakewright.compact.vectors import deletions_of
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.runs import max_level, sections

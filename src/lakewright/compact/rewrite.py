@@ -20,7 +20,8 @@ from lakewright.compact.steps import Merge, Move, RewriteOptions, plan_steps
 from lakewright.compact.task import CompactTask, check_compactable, with_schema_of
 from lakewright.compact.vectors import BucketVectors, deletions_of
 from lakewright.compact.window import POSITION_BITS, FoldedWindow, Longs, WindowRules, fold_window
-from lakewright.datafiles.rolling import FilePlan, wall_clock_ms
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import merge_runs, windows
 from lakewright.metadata.store import TableStore

@@ -16,164 +16,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from lakewright.datafiles.file_plan import FilePlan, KeyedColumns
 from lakewright.errors import LakewrightError
-from lakewright.formats.base import Encoded, Encoder, FileWriter, Output, WriteOptions, WrittenFile
+from lakewright.formats.base import Encoded, Encoder, FileWriter, Output, WrittenFile
 from lakewright.formats.open import open_encoder, open_writer
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.datafile import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.keyed_rows import SEQUENCE_NUMBER, VALUE_KIND, stored_fields
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile
+from lakewright.spec.keyed_rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.table_schema import KEY_PREFIX, TableSchema
-from lakewright.spec.stats import COUNTS, FULL, NONE, ColumnStats, StatsMode, to_simple_stats, truncate
-from lakewright.spec.types import DataField
+from lakewright.spec.schema.table_schema import KEY_PREFIX
+from lakewright.spec.stats import ColumnStats, to_simple_stats
 from lakewright.spec.values import from_scalar
 
 _NEARLY_FULL = 0.95  # a file this close to its target is closed: one more row group would be tiny or too much
 _SHRINK_MIN = 0.02  # some formats write late; what they seem to save is not believed beyond this
-_ROWS_MAX = (1 << 63) - 1
-_EXTENSIONS = {"zstd": "zst", "zstandard": "zst", "gzip": "gz", "bzip2": "bz2"}
-
-
-_KEY_STATS = StatsMode("truncate", 128)  # whatever the options say of other columns
-
-
-@dataclass(frozen=True, slots=True)
-class FilePlan:
-    """What all data files of one writer have in common."""
-
-    fields: tuple[DataField, ...]  # of the files, in file order
-    file_format: str
-    options: WriteOptions
-    schema_id: int
-    file_bytes_max: int
-    file_rows_max: int
-    dense_stats: bool
-    numbered_at_commit: bool = False  # row tracking: the committer gives the sequence numbers
-    write_cols: tuple[str, ...] | None = None  # the columns of `fields` where these are not all of the table's
-    prefix: str = "data-"
-    suffix: str = ""
-    level: int = 0
-    source: int = APPEND
-    columns: KeyedColumns | None = None  # of a primary-key table
-
-    @classmethod
-    def of_schema(cls, schema: TableSchema, write_cols: tuple[str, ...] | None = None) -> FilePlan:
-        """Read the plan of an append table's files; `write_cols` names the columns of partial files."""
-        fields = schema.fields if write_cols is None else tuple(f for f in schema.fields if f.name in write_cols)
-        plan = cls._of_options(schema, tuple(fields), level=0)
-        return replace(plan, write_cols=None if write_cols is None else tuple(f.name for f in fields))
-
-    @classmethod
-    def moved(cls, schema: TableSchema, ids: Sequence[DataField] = (), *, source: int) -> FilePlan:
-        """Read the plan of files for rows of an append table that lay in other files before.
-
-        `ids` are the system columns that the rows bring along, without which row tracking would number them anew.
-        """
-        plan = cls._of_options(schema, (*schema.fields, *ids), level=0)
-        return replace(plan, write_cols=tuple(f.name for f in plan.fields) if ids else None, source=source)
-
-    @classmethod
-    def keyed(cls, schema: TableSchema, *, level: int, source: int = APPEND, changelog: bool = False) -> FilePlan:
-        """Read the plan of a primary-key table's data files of one level, or of its changelog files.
-
-        Files are thin unless the option says otherwise: every reader takes the key from the table's own columns, so
-        copies of the key would only cost time and space.
-        """
-        options = schema.core_options
-        fields = stored_fields(schema, thin=options.get(CoreOptions.DATA_FILE_THIN_MODE, default=True))
-        plan = cls._of_options(schema, fields, level=level, changelog=changelog)
-        modes = plan.options.stats[-len(schema.fields) :]
-        columns = KeyedColumns(schema.fields, schema.trimmed_primary_key_fields, modes)
-        return replace(
-            plan,
-            options=replace(plan.options, stats=tuple(columns.mode_of(field) for field in plan.fields)),
-            file_rows_max=plan.file_rows_max if source == APPEND else _ROWS_MAX,
-            source=source,
-            level=level,
-            columns=columns,
-        )
-
-    @classmethod
-    def _of_options(
-        cls, schema: TableSchema, fields: tuple[DataField, ...], *, level: int, changelog: bool = False
-    ) -> FilePlan:
-        options = schema.core_options
-        file_format = options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).get(level) or options.file_format()
-        prefix = options.get(CoreOptions.DATA_FILE_PREFIX)
-        write = WriteOptions.from_core_options(options, fields, level=level)
-        if changelog:
-            file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or file_format
-            prefix = options.get(CoreOptions.CHANGELOG_FILE_PREFIX)
-            write = replace(write, compression=options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or write.compression)
-        with_compression = options.get(CoreOptions.FILE_SUFFIX_INCLUDE_COMPRESSION)
-        return cls(
-            fields=fields,
-            file_format=file_format,
-            options=write,
-            schema_id=schema.id,
-            file_bytes_max=options.target_file_size(has_primary_key=bool(schema.primary_keys)),
-            file_rows_max=max(1, options.get(CoreOptions.TARGET_FILE_ROW_NUM)),
-            dense_stats=options.get(CoreOptions.METADATA_STATS_DENSE_STORE),
-            numbered_at_commit=options.row_tracking_enabled(),
-            prefix=prefix,
-            suffix=_suffix(file_format, write.compression, with_compression=with_compression),
-        )
-
-    def file_name(self, stem: str) -> str:
-        """Return the name of a file; the stem is what no other file has."""
-        return f"{self.prefix}{stem}{self.suffix}"
-
-
-def _suffix(file_format: str, compression: str, *, with_compression: bool) -> str:
-    if not with_compression or compression in {"none", "null", "uncompressed"}:
-        return f".{file_format}"
-    return f".{_EXTENSIONS.get(compression, compression)}.{file_format}"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedColumns:
-    """The columns of a primary-key table, and what its data files say of them."""
-
-    fields: tuple[DataField, ...]
-    key: tuple[DataField, ...]
-    modes: tuple[StatsMode, ...]  # of the value statistics, one per field
-
-    def mode_of(self, stored: DataField) -> StatsMode:
-        """Return what the encoder is to find out about a column of the file.
-
-        The bounds of key columns serve twice, cut to different lengths, so they are asked for in full.
-        """
-        if stored.name == SEQUENCE_NUMBER.name or stored in self.key:
-            return FULL
-        return self.modes[self.fields.index(stored)] if stored in self.fields else NONE
-
-    def key_stats(self, stats: Sequence[ColumnStats | None]) -> SimpleStats:
-        """Return the statistics of the key columns, from those of all columns of the table."""
-        found = [stats[self.fields.index(field)] for field in self.key]
-        return to_simple_stats([_cut(one, _KEY_STATS) for one in found], self.key, dense=False)[0]
-
-    def value_stats(
-        self, stats: Sequence[ColumnStats | None], *, dense: bool
-    ) -> tuple[SimpleStats, tuple[str, ...] | None]:
-        """Return the statistics of the columns of the table."""
-        cut = [_cut(one, mode) for one, mode in zip(stats, self.modes, strict=True)]
-        return to_simple_stats(cut, self.fields, dense=dense)
-
-
-def _cut(stats: ColumnStats | None, mode: StatsMode) -> ColumnStats | None:
-    """Return as much of the statistics as a mode asks for."""
-    if stats is None or mode == NONE:
-        return None
-    if mode == COUNTS:
-        return ColumnStats(None, None, stats.null_count)
-    return truncate(stats, mode.length) if mode.kind == "truncate" else stats
 
 
 class SequenceNumbers:

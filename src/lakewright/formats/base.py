@@ -7,9 +7,10 @@ decoded is a `CorruptTableError` naming it; an `OSError` is left to what the sto
 
 from __future__ import annotations
 
+import inspect
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -233,6 +234,12 @@ def codec_of(codecs: Mapping[str, str], compression: str, file_format: str) -> s
             value=compression,
         )
     return codecs[compression]
+
+
+def supported_options(function: Callable[..., object], options: dict[str, object]) -> dict[str, object]:
+    """Return the options that a function of the installed Arrow has; older releases lack some of them."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in options.items() if name in names}
 
 
 def read_at(source: Input, offset: int, length: int, path: str) -> bytes:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakewright.errors import UnsupportedError
-from lakewright.formats.avro.files import AvroEncoder, AvroFileReader, AvroFileWriter
+from lakewright.formats.avro.reader import AvroFileReader
+from lakewright.formats.avro.writer import AvroEncoder, AvroFileWriter
 from lakewright.formats.base import FORMATS, Encoder, FileReader, FileWriter, Input, Output, WriteOptions
-from lakewright.formats.orc.files import OrcEncoder, OrcFileReader, OrcFileWriter
-from lakewright.formats.parquet.files import ParquetEncoder, ParquetFileReader, ParquetFileWriter
+from lakewright.formats.orc.reader import OrcFileReader
+from lakewright.formats.orc.writer import OrcEncoder, OrcFileWriter
+from lakewright.formats.parquet.reader import ParquetFileReader
+from lakewright.formats.parquet.writer import ParquetEncoder, ParquetFileWriter
 from lakewright.spec.types import DataField
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.compact.output import BucketOutput
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import LakewrightError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import plan_projection

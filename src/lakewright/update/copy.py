@@ -19,7 +19,8 @@ import pyarrow as pa
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import cap_sequence_numbers, carried_fields
 from lakewright.compact.output import BucketOutput
-from lakewright.datafiles.rolling import FilePlan, SequenceNumbers
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import SequenceNumbers
 from lakewright.read.projection import ROW_ID, plan_projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas

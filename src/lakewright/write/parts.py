@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from lakewright.datafiles.rolling import FilePlan, RollingFile, SequenceNumbers
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import RollingFile, SequenceNumbers
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lakewright.datafiles.rolling import FilePlan, NewFile, wall_clock_ms
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import NewFile, wall_clock_ms
 from lakewright.metadata.store import TableStore
 from lakewright.storage.layout import check_file_name
 from lakewright.write.buckets.assign import Assigner

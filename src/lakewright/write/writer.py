@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import carried_fields
-from lakewright.datafiles.rolling import FilePlan, wall_clock_ms
+from lakewright.datafiles.file_plan import FilePlan
+from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.errors import InvalidInputError, LakewrightError, naming
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore

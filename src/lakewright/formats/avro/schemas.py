@@ -57,6 +57,11 @@ def parsed(schema: object) -> Any:  # noqa: ANN401 - fastavro's own kind of sche
         raise ValueError(str(error)) from error
 
 
+def block_schema(schema: FileSchema) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
+    """Return the schema by which fastavro codes a whole block: an array of records."""
+    return parsed({"type": "array", "items": schema.entry})
+
+
 def check_readable(record: object, expected: object, place: str = "") -> None:
     """Refuse a record schema that lacks a field we need, or has it with a type that we cannot read."""
     found = {str(member["name"]): member["type"] for member in _fields(record)}

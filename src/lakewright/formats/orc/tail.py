@@ -14,12 +14,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import zstandard
 
+from lakewright.errors import UnsupportedError
+
 MAGIC = b"ORC"
 TAIL_BYTES_MAX = 256 + 16 * 1024 * 1024  # of postscript, footer and metadata together
 _FOOTER_BYTES, _COMPRESSION, _BLOCK_BYTES, _METADATA_BYTES, _PS_MAGIC = 1, 2, 3, 5, 8000  # of the postscript
 _TYPES, _STATISTICS = 4, 7  # of the footer
 _SUBTYPES, _FIELD_NAMES = 2, 3  # of a type
 _TIMESTAMP_STATISTICS = 9  # of column statistics
+END_BYTES = 256  # a postscript is at most 255 bytes
+TIMESTAMP_MILLIS_MAX = 9_223_372_036_854 - 1000  # timestamp[ns] ends here, a second kept clear for roundings
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _HEAD_BYTES = 3
 
@@ -76,6 +80,16 @@ def timestamp_bounds(tail: bytes, postscript: Postscript) -> dict[str, tuple[int
         if found:
             out[name] = (min(low for low, _ in found), max(high for _, high in found))
     return out
+
+
+def timestamp_out_of_range(column: str, where: str, path: str | None = None) -> UnsupportedError:
+    """Return the error for timestamps that Arrow cannot decode; `where` says which rows or file has them."""
+    return UnsupportedError(
+        f"the column {column!r} of {where} has timestamps before 1677 or after 2262, which the ORC codec cannot hold; "
+        "use file.format=parquet for such a table, or leave the column out",
+        column=column,
+        path=path,
+    )
 
 
 def _type(message: bytes) -> tuple[list[int], list[str]]:

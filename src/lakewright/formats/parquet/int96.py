@@ -10,12 +10,13 @@ endian. Images have no order that readers agree on, so the columns have null cou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.formats.conform import rebuild_list, rebuild_struct
+from lakewright.formats.parquet.leaves import is_nanoseconds
 from lakewright.formats.parquet.thrift import I32, Field, Struct, read_struct, struct_of, structs_of, write_struct
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.stats import COUNTS, NONE, StatsMode
@@ -39,15 +40,9 @@ _INT96, _FIXED = Field(I32, 3), Field(I32, 7)
 def without_bounds(fields: Sequence[DataField], modes: Sequence[StatsMode]) -> tuple[StatsMode, ...]:
     """Return the statistics modes of columns, with null counts only for those that are stored as INT96."""
     return tuple(
-        COUNTS if mode != NONE and _is_nanos(to_arrow_type(field.type)) else mode
+        COUNTS if mode != NONE and is_nanoseconds(to_arrow_type(field.type)) else mode
         for field, mode in zip(fields, modes, strict=True)
     )
-
-
-def int96_leaves(schema: pa.Schema) -> frozenset[int]:
-    """Return which leaves of a schema, numbered depth first, are nanosecond timestamps."""
-    leaves = [leaf for field in schema for leaf in _leaf_types(field.type)]
-    return frozenset(number for number, leaf in enumerate(leaves) if _is_nanos(leaf))
 
 
 def image_schema(schema: pa.Schema) -> pa.Schema:
@@ -102,18 +97,6 @@ def _drop(fields: Struct, *numbers: int) -> None:
         fields.pop(number, None)
 
 
-def _is_nanos(arrow: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(arrow) and arrow.unit == "ns")
-
-
-def _leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
-    if not pa.types.is_nested(arrow):
-        yield arrow
-        return
-    for number in range(arrow.num_fields):
-        yield from _leaf_types(arrow.field(number).type)
-
-
 def _image_field(field: pa.Field) -> pa.Field:
     return field.with_type(_image_type(field.type))
 
@@ -126,7 +109,7 @@ def _image_type(arrow: pa.DataType) -> pa.DataType:
         return pa.map_(_image_field(arrow.key_field), _image_field(arrow.item_field))
     if kinds.is_list(arrow):
         return pa.list_(_image_field(arrow.value_field))
-    return _IMAGE_TYPE if _is_nanos(arrow) else arrow
+    return _IMAGE_TYPE if is_nanoseconds(arrow) else arrow
 
 
 def _images(array: pa.Array, target: pa.DataType) -> pa.Array:

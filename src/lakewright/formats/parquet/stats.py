@@ -1,7 +1,5 @@
 """What the statistics of a parquet row group say about its columns, as values of the format.
 
-A reader skips row groups by them, and a writer takes the bounds of text columns from them.
-
 Only bounds whose meaning is certain are used; everything else is unknown. Bounds may be cut short by the writer, which
 leaves them bounds. Bounds of floats leave NaN out, which `may_match` allows for.
 """
@@ -9,21 +7,17 @@ leaves them bounds. Bounds of floats leave NaN out, which `may_match` allows for
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakewright.formats.base import StatsCollector
 from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.stats import COUNTS, NONE, ColumnStats, StatsMode
+from lakewright.spec.stats import ColumnStats
 from lakewright.spec.types import AtomicType, DataField, Value
 
 _UNITS = {"milliseconds": ("ms", 1_000_000), "microseconds": ("us", 1_000), "nanoseconds": ("ns", 1)}
 _EXACT = Context(prec=80)
-_TOLD_BYTES_MAX = 1024  # encoders leave out the bounds of values beyond 4096 bytes
 _PLAIN = {
     "BOOLEAN": ("BOOLEAN", {"NONE"}),
     "FLOAT": ("FLOAT", {"NONE"}),
@@ -69,7 +63,7 @@ def _value(stats: pq.Statistics, raw: Value, dtype: AtomicType) -> Value:
             signed = logical.type == "NONE" or (logical.type == "INT" and details.get("isSigned") is True)
             return raw if physical in {"INT32", "INT64"} and signed else None
         case "CHAR" | "VARCHAR":
-            return _text(raw) if physical == "BYTE_ARRAY" and logical.type == "STRING" else None
+            return text_bound(raw) if physical == "BYTE_ARRAY" and logical.type == "STRING" else None
         case "DECIMAL":
             return _decimal(raw, dtype) if logical.type == "DECIMAL" and details.get("scale") == dtype.scale else None
         case "TIME" | "TIMESTAMP" | "TIMESTAMP_LTZ":
@@ -78,7 +72,8 @@ def _value(stats: pq.Statistics, raw: Value, dtype: AtomicType) -> Value:
             return None
 
 
-def _text(raw: Value) -> str | None:
+def text_bound(raw: Value) -> str | None:
+    """Return a bound as text, None if its bytes are no text."""
     try:
         return raw.decode() if isinstance(raw, bytes) else None
     except UnicodeDecodeError:
@@ -98,48 +93,3 @@ def _time(raw: Value, dtype: AtomicType, details: Mapping[str, object]) -> int |
     if details.get("Type") != kind:
         return None
     return raw if kind == "Time" else raw * nanos
-
-
-class TextBounds:
-    """Bounds of text and binary columns from the encoder, which has compared all values already.
-
-    It is not asked about columns with long values, because it leaves their bounds out.
-    """
-
-    def __init__(self, types: Sequence[pa.DataType], leaf_counts: Sequence[int], modes: Sequence[StatsMode]) -> None:
-        self._leaves: dict[int, int] = {}  # of each column that needs bounds its place among the leaves
-        leaf = 0
-        for index, (arrow, count, mode) in enumerate(zip(types, leaf_counts, modes, strict=True)):
-            if (pa.types.is_string(arrow) or pa.types.is_binary(arrow)) and mode not in {NONE, COUNTS}:
-                self._leaves[index] = leaf
-            leaf += count
-
-    def choose(self, table: pa.Table) -> frozenset[int]:
-        """Return the columns of some rows of which the encoder can tell the bounds."""
-        return frozenset(i for i in self._leaves if _longest(table.column(i)) <= _TOLD_BYTES_MAX)
-
-    def tell(self, metadata: pq.FileMetaData, told: Iterable[int], stats: StatsCollector) -> None:
-        """Hand over the bounds of these columns from the metadata of the encoded rows."""
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            for index in told:
-                found = group.column(self._leaves[index]).statistics
-                if (
-                    found is None
-                    or not found.has_null_count
-                    or (found.null_count < group.num_rows and not found.has_min_max)
-                ):
-                    stats.tell(index, None, None)
-                elif found.has_min_max:
-                    stats.tell(index, *_bounds(found))
-
-
-def _longest(column: pa.ChunkedArray) -> int:
-    return pc.max(pc.binary_length(column)).as_py() or 0
-
-
-def _bounds(stats: pq.Statistics) -> tuple[Value, Value]:
-    if stats.logical_type.type != "STRING":
-        return stats.min_raw, stats.max_raw
-    low, high = _text(stats.min_raw), _text(stats.max_raw)
-    return (None, None) if low is None or high is None else (low, high)

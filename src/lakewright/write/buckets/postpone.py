@@ -19,10 +19,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from lakewright.datafiles.rolling import FilePlan
+from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import UnsupportedError
 from lakewright.formats.avro.container import Codec
-from lakewright.formats.avro.files import avro_schema
+from lakewright.formats.avro.data_schema import avro_schema
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import POSTPONE

@@ -8,6 +8,7 @@ gets them in one go.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 from lakewright.formats.parquet.thrift import (
@@ -22,6 +23,9 @@ from lakewright.formats.parquet.thrift import (
     structs_of,
     write_struct,
 )
+
+MAGIC = b"PAR1"
+END = struct.Struct("<I4s")  # the length of the footer and the magic: the last eight bytes of a file
 
 # Fields of parquet's structs that hold an offset into the file, or count rows.
 _NUM_ROWS, _ROW_GROUPS = 3, 4  # of FileMetaData

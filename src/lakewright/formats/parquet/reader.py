@@ -1,270 +1,47 @@
-"""Parquet data files.
+"""Parquet data files in, batches of the requested columns out.
 
-Written as Java writes them where Arrow can: field ids on every level, integers for small decimals, data pages of
-version 1. Every page has a checksum, and a seal before the footer covers the footer itself, so every byte that decides
-a value is checked: pages by the decoder, the footer by us. A sealed file must hold every column that is asked for; in a
-file of somebody else a missing column reads as null.
+In a sealed file every byte that decides a value is checked: the pages by Arrow's decoder, their headers and the footer
+here. A sealed file must hold every requested column; in a file of another writer a missing column reads as null.
 """
 
 from __future__ import annotations
 
-import inspect
-import math
-import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakewright.errors import UnsupportedError, counted
 from lakewright.formats.base import (
-    Encoded,
     Input,
-    Output,
-    StatsCollector,
-    WriteOptions,
-    WrittenFile,
-    check_rows,
-    codec_of,
     corrupt,
     decoding,
     empty_batch,
     read_at,
     scalar_types,
+    supported_options,
 )
 from lakewright.formats.conform import Missing, conform_column
-from lakewright.formats.parquet.int96 import image_schema, image_table, int96_footer, int96_leaves, without_bounds
+from lakewright.formats.parquet.leaves import leaf_arrays, leaf_count, select_leaves
 from lakewright.formats.parquet.pages import CheckedSource, Chunk, check_pages
-from lakewright.formats.parquet.pieces import JoinedTail, Tail
-from lakewright.formats.parquet.stats import TextBounds, group_stats
-from lakewright.formats.seal import SEAL_BYTES, make_seal, sealed_checksum
-from lakewright.spec.arrow import to_arrow_schema, with_field_ids
+from lakewright.formats.parquet.stats import group_stats
+from lakewright.formats.parquet.tail import END, MAGIC
+from lakewright.formats.seal import SEAL_BYTES, sealed_checksum
+from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.predicate.predicate import Predicate, may_match
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
+from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.units import MIB
 
-_MAGIC = b"PAR1"
-_END = struct.Struct("<I4s")  # the length of the footer and the magic: the last eight bytes
-_CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
-_PAGE_ROWS_MAX = 1 << 20  # pages end by their bytes, not by their rows
-_GROUP_ROWS_MAX = 1 << 17  # what a filter cannot skip is decoded whole; smaller groups cost bytes and time elsewhere
-
-
-def _known(function: Callable[..., object], options: dict[str, object]) -> dict[str, object]:
-    """Return the options that the Arrow at hand knows; older ones do what these ask for, or do without."""
-    names = inspect.signature(function).parameters
-    return {name: value for name, value in options.items() if name in names}
-
-
-_WRITER_NEWER = _known(
-    pq.ParquetWriter.__init__, {"write_time_adjusted_to_utc": True, "max_rows_per_page": _PAGE_ROWS_MAX}
-)
-_READER_NEWER = _known(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
-_SAMPLE_ROWS = 2048
-_SAMPLE_STRETCHES = 16
-_DICTIONARY_BYTES = MIB // 2  # the encoder gives dictionaries up that become larger than a mebibyte
+_READER_NEWER = supported_options(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
 _WHOLE_BYTES = MIB  # smaller files are read in one go: opening costs more than bytes
 _DECODED_BYTES = 64 * MIB  # row groups are decoded together up to here; a bigger one is streamed
 _DECODED_ROWS = 1 << 20  # and up to here, because repeated values take few bytes in a file
 _FAR_SECONDS = 9_223_372_036  # timestamp[ns] ends here
 _WRAP_SECONDS = 18_446_744_074  # 2^64 nanoseconds
-
-
-class ParquetEncoder:
-    """Encodes rows as parquet files in memory, of which a writer makes one file.
-
-    Which columns get a dictionary is decided by the first rows, for all that follow.
-    """
-
-    def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
-        self.schema = with_field_ids(fields)
-        self.int96 = int96_leaves(self.schema)
-        self._codec = codec_of(_CODECS, options.compression, "parquet")
-        self._fields = tuple(fields)
-        self._file_schema = image_schema(self.schema) if self.int96 else self.schema
-        self._options = options
-        types = self.schema.types
-        self._text = TextBounds(types, [_leaf_count(arrow) for arrow in types], options.stats)
-        self._modes = without_bounds(fields, options.stats) if self.int96 else options.stats
-        self._dictionary: list[str] | bool = False
-        self._undecided = options.dictionary
-
-    def encode(self, table: pa.Table) -> Encoded:
-        """Return rows as one row group, or as more of equal size where they are too many for one."""
-        check_rows(table, self.schema)
-        least = max(1, -(-table.num_rows // _GROUP_ROWS_MAX), -(-table.nbytes // self._options.row_group_bytes))
-        group_rows = max(1, -(-table.num_rows // least))
-        groups = max(1, -(-table.num_rows // group_rows))
-        if self._undecided:
-            self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
-        stats = StatsCollector(self._fields, self._modes)
-        told = self._text.choose(table)
-        stats.add(table, told=told)
-        stored = image_table(table, self._file_schema) if self.int96 else table
-        pieces = []
-        for number in range(groups):
-            sink = pa.BufferOutputStream()  # a small one each: its memory is used again at once
-            writer = self._open(sink)
-            if stored.num_rows:
-                writer.write_table(stored.slice(number * group_rows, group_rows), row_group_size=group_rows)
-            data_end = sink.tell()
-            writer.close()
-            self._text.tell(writer.writer.metadata, told, stats)
-            pieces.append(EncodedParquet(sink.getvalue(), data_end, self.int96))
-        return Encoded(pieces, sum(piece.data.size for piece in pieces), stats)
-
-    def _open(self, sink: pa.NativeFile) -> pq.ParquetWriter:
-        options = self._options
-        return pq.ParquetWriter(
-            sink,
-            self._file_schema,
-            compression=self._codec,
-            compression_level=options.zstd_level if self._codec == "ZSTD" else None,
-            use_dictionary=self._dictionary,
-            data_page_size=options.page_bytes,
-            write_page_checksum=True,
-            write_page_index=True,
-            store_decimal_as_integer=True,
-            store_schema=False,
-            **_WRITER_NEWER,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedParquet:
-    """A parquet file in memory: the magic, pages up to `data_end`, page indexes, the footer."""
-
-    data: pa.Buffer
-    data_end: int
-    int96: frozenset[int]  # the leaves that become INT96 in the footer
-
-    @property
-    def tail(self) -> Tail:
-        """What comes behind the pages."""
-        end = self.data.size - _END.size
-        at = end - _END.unpack(self.data[end:])[0]
-        return Tail(self.data_end, bytes(self.data[self.data_end : at]), bytes(self.data[at:end]))
-
-
-class ParquetFileWriter:
-    """One parquet file being written, row groups after row groups."""
-
-    def __init__(self, output: Output, fields: Sequence[DataField], options: WriteOptions) -> None:
-        codec_of(_CODECS, options.compression, "parquet")
-        self._output = output
-        self._fields = tuple(fields)
-        self._options = options
-        self._stats = StatsCollector(fields, options.stats)
-        self._int96: frozenset[int] = frozenset()
-        self._encoder: ParquetEncoder | None = None
-        self._first: Tail | None = None  # the tail of a file with one row group is that of its piece
-        self._joined: JoinedTail | None = None
-        self._position = 0
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows; they become one row group, or more of equal size where they are too many for one."""
-        if self._encoder is None:
-            self._encoder = ParquetEncoder(self._fields, self._options)
-        check_rows(table, self._encoder.schema)
-        if table.num_rows:
-            self.append(self._encoder.encode(table))
-
-    def append(self, piece: Encoded) -> None:
-        """Append rows that are encoded already."""
-        for group in cast("list[EncodedParquet]", piece.content):
-            start = 0
-            if self._first is None:
-                self._first = group.tail
-                self._int96 = group.int96
-            else:
-                start = len(_MAGIC)
-                self._joined = self._joined or JoinedTail(self._first)
-                self._joined.add(group.tail, self._position - start)
-            self._output.write(cast("bytes", memoryview(group.data)[start : group.data_end]))
-            self._position += group.data_end - start
-        self._stats.include(piece.stats)
-
-    def tell(self) -> int:
-        """Return how many bytes were written so far."""
-        return self._position
-
-    def close(self) -> WrittenFile:
-        """Finish the file: page indexes, the seal, the footer."""
-        while self._first is None:
-            encoder = ParquetEncoder(self._fields, self._options)
-            self.append(encoder.encode(encoder.schema.empty_table()))
-        indexes, footer = self._first.indexes, self._first.footer
-        if self._joined is not None:
-            indexes, footer = self._joined.finish(self._position)
-        if self._int96:
-            footer = int96_footer(footer, self._int96)
-        end = footer + _END.pack(len(footer), _MAGIC)
-        self._output.write(indexes + make_seal(zlib.crc32(end)) + end)
-        self._output.close()
-        size = self._position + len(indexes) + SEAL_BYTES + len(end)
-        return WrittenFile(size, self._stats.row_count, self._stats.result())
-
-    def discard(self) -> None:
-        """Give the file up."""
-        self._output.discard()
-
-
-def dictionary_columns(table: pa.Table) -> list[str]:
-    """Return the leaves that a dictionary makes smaller: those of which a sample of the rows repeats itself.
-
-    A dictionary of values that hardly repeat costs time and bytes, and one that outgrows its page is given up halfway.
-    The sample is a few short stretches, so values that repeat only side by side count as well.
-    """
-    step = max(1, table.num_rows // _SAMPLE_STRETCHES)
-    rows = _SAMPLE_ROWS // _SAMPLE_STRETCHES
-    small = table.num_rows <= _SAMPLE_ROWS
-    sample = table if small else pa.concat_tables(table.slice(at, rows) for at in range(0, table.num_rows, step))
-    share = table.num_rows / max(1, sample.num_rows)
-    chosen: list[str] = []
-    for field, column in zip(table.schema, sample.columns, strict=True):
-        for path, leaf in _leaves(field.name, column.combine_chunks()):
-            if not pa.types.is_boolean(leaf.type) and _repeats(leaf, share):
-                chosen.append(path)
-    return chosen
-
-
-def _repeats(sample: pa.Array, share: float) -> bool:
-    """Say whether a sample is one of few enough values; `share` is how many times as long the column is."""
-    sample = sample.drop_null()
-    values = len(sample)
-    if values == 0:
-        return False
-    counts = sample.value_counts().field(1).to_numpy()
-    # So many values, all equally frequent, would be worth a dictionary. How many of them would such a sample show?
-    most = min(values * share / 2, _DICTIONARY_BYTES * values / max(1, sample.nbytes))
-    if len(counts) > most * -math.expm1(-values / most):
-        return False
-    # One value that is frequent must not hide that all others are not: the seldom ones tell how many more there are.
-    once, twice = np.bincount(counts, minlength=3)[1:3].tolist()
-    hidden = once * (once - 1) / (2 * (twice + 1))
-    to_come = hidden * -math.expm1((1 - share) * once / hidden) if hidden else 0
-    return bool(len(counts) + to_come <= most)
-
-
-def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the leaves of a column with their paths inside a parquet schema."""
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    if pa.types.is_struct(array.type):
-        for field, child in zip(array.type, array.flatten(), strict=True):
-            yield from _leaves(f"{path}.{field.name}", child)
-    elif pa.types.is_map(array.type):
-        yield from _leaves(f"{path}.key_value.key", array.keys)
-        yield from _leaves(f"{path}.key_value.value", array.items)
-    elif pa.types.is_list(array.type):
-        yield from _leaves(f"{path}.list.element", array.flatten())
-    else:
-        yield path, array
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,13 +120,13 @@ class ParquetFileReader:
                 raise corrupt(self._path, f"{len(tail)} bytes long where {size} belong")
         else:
             tail = self._read_at(size - _TAIL_BYTES, _TAIL_BYTES)
-        footer_bytes, magic = _END.unpack(tail[-_END.size :])
-        if magic != _MAGIC or footer_bytes + _END.size + len(_MAGIC) > size:
+        footer_bytes, magic = END.unpack(tail[-END.size :])
+        if magic != MAGIC or footer_bytes + END.size + len(MAGIC) > size:
             raise corrupt(self._path, "it does not end like a parquet file")
-        needed = min(size, footer_bytes + _END.size + SEAL_BYTES)
+        needed = min(size, footer_bytes + END.size + SEAL_BYTES)
         if needed > len(tail):
             tail = self._read_at(size - needed, needed)
-        footer = tail[len(tail) - footer_bytes - _END.size :]
+        footer = tail[len(tail) - footer_bytes - END.size :]
         checksum = sealed_checksum(tail[len(tail) - needed : len(tail) - len(footer)])
         if checksum is not None and checksum != zlib.crc32(footer):
             raise corrupt(self._path, "the checksum of its footer does not match")
@@ -386,7 +163,7 @@ class ParquetFileReader:
             if field.name in first:
                 raise corrupt(self._path, f"it has two columns named {field.name!r}")
             first[field.name] = leaf
-            leaf += _leaf_count(field.type)
+            leaf += leaf_count(field.type)
         chosen: list[int] = []
         self._leaf: dict[str, int] = {}  # of the fields that are no nested ones
         for field in self._fields:
@@ -395,8 +172,8 @@ class ParquetFileReader:
                 continue
             found = schema.field(field.name).type
             _check_variant(field, found, self._path)
-            chosen += _select_leaves(found, field.type, first[field.name])
-            if _leaf_count(found) == 1 and not pa.types.is_nested(found):
+            chosen += select_leaves(found, field.type, first[field.name])
+            if leaf_count(found) == 1 and not pa.types.is_nested(found):
                 self._leaf[field.name] = first[field.name]
         self._leaves = sorted(chosen)
         self._int96: list[int] = []  # those with times of others, which may be far ones
@@ -521,7 +298,7 @@ class ParquetFileReader:
             coarse = self._parquet_file(self._metadata, coerce_int96_timestamp_unit="s").reader.read_row_groups(
                 list(run.groups), column_indices=[leaf], use_threads=False
             )
-            for _, values in _leaves("", coarse.column(0).combine_chunks()):
+            for _, values in leaf_arrays("", coarse.column(0).combine_chunks()):
                 bounds = pc.min_max(values.view(pa.int64())).as_py()
                 # Java counts times before 1970 backwards from the next midnight. Arrow takes the negative rest for a
                 # huge one when it makes seconds of it, though not when it makes nanoseconds.
@@ -568,33 +345,3 @@ def _check_variant(field: DataField, found: pa.DataType, path: str) -> None:
             path=path,
             column=field.name,
         )
-
-
-def _leaf_count(arrow: pa.DataType) -> int:
-    if pa.types.is_struct(arrow):
-        return sum(_leaf_count(field.type) for field in arrow)
-    if pa.types.is_map(arrow):
-        return _leaf_count(arrow.key_type) + _leaf_count(arrow.item_type)
-    if pa.types.is_nested(arrow):
-        return _leaf_count(arrow.value_type)
-    return 1
-
-
-def _select_leaves(arrow: pa.DataType, dtype: DataType, first: int) -> list[int]:
-    """Return the leaves of a column that hold the wanted part of it."""
-    if pa.types.is_struct(arrow) and isinstance(dtype, RowType):
-        wanted = {field.name: field.type for field in dtype.fields}
-        chosen: list[int] = []
-        leaf = first
-        for field in arrow:
-            if field.name in wanted:
-                chosen += _select_leaves(field.type, wanted[field.name], leaf)
-            leaf += _leaf_count(field.type)
-        return chosen or [first]  # any leaf tells which rows are null
-    if pa.types.is_map(arrow) and isinstance(dtype, MapType | MultisetType):
-        keys = _leaf_count(arrow.key_type)
-        inner = dtype.value if isinstance(dtype, MapType) else AtomicType("INT")
-        return [*range(first, first + keys), *_select_leaves(arrow.item_type, inner, first + keys)]
-    if pa.types.is_list(arrow) and isinstance(dtype, ArrayType):
-        return _select_leaves(arrow.value_type, dtype.element, first)
-    return list(range(first, first + _leaf_count(arrow)))

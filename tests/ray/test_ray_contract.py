@@ -1,0 +1,75 @@
+"""The Ray engine passes the contract of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+import pytest
+import ray.data
+from ray.data import Dataset
+
+import lakewright as lw
+from lakewright.ray import read_table, write, write_table
+from lakewright.testing.engine_suite import Argument, EngineContract, Frame
+from support.ray_rows import arrow_of
+
+
+class Ray:
+    """A Ray on loopback as an engine."""
+
+    row_verbs = False
+
+    def frame(self, rows: pa.Table, parts: int = 3) -> Dataset:
+        step = max(1, -(-rows.num_rows // parts))
+        return ray.data.from_arrow([rows.slice(start, step) for start in range(0, max(1, rows.num_rows), step)])
+
+    def failing_frame(self, rows: pa.Table) -> Dataset:
+        last = rows.column("n")[-1].as_py()
+
+        def fail(block: pa.Table) -> pa.Table:
+            if block.column("n")[-1].as_py() == last:
+                raise ValueError("the input is bad")
+            return block
+
+        return self.frame(rows).map_batches(fail, batch_format="pyarrow", batch_size=None)
+
+    def write(
+        self, frame: Frame, table: lw.FileStoreTable | str, mode: Argument = "append", **arguments: Argument
+    ) -> lw.CommitResult:
+        return write_table(frame, table, mode, **arguments)
+
+    def read(self, table: Argument, **arguments: Argument) -> pa.Table:
+        return arrow_of(read_table(table, **arguments))
+
+    def pinned(self, table: lw.FileStoreTable) -> Callable[[], pa.Table]:
+        dataset = read_table(table)
+        return lambda: arrow_of(dataset)
+
+    def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
+        raise NotImplementedError
+
+    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+        raise NotImplementedError
+
+    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
+        raise NotImplementedError
+
+    def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("a task was started"))
+
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Ray:
+    """Let several writers share even a few rows."""
+    monkeypatch.setattr(write, "_ALONE_BYTES", 0)
+    monkeypatch.setattr(write, "_SEND_BYTES", 1)
+    monkeypatch.setattr(write, "_TASK_BYTES", 1)
+    return Ray()
+
+
+class TestRay(EngineContract):
+    """The Ray engine."""

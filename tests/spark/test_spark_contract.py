@@ -1,0 +1,73 @@
+"""The Spark engine passes the contract of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import lakewright as lw
+import lakewright.spark as lws
+from lakewright.spark.write import frame as writing
+from lakewright.testing.engine_suite import Argument, EngineContract, Frame
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A local session as an engine."""
+
+    session: SparkSession
+    row_verbs = True
+
+    def frame(self, rows: pa.Table, parts: int = 3) -> DataFrame:
+        whole = self.session.createDataFrame(rows)
+        if rows.num_rows < parts:
+            return whole
+        size = -(-rows.num_rows // parts)
+        pieces = [rows.slice(start, size).to_pylist() for start in range(0, rows.num_rows, size)]
+        return self.session.createDataFrame(
+            self.session.sparkContext.parallelize(pieces, len(pieces)).flatMap(list), whole.schema
+        )
+
+    def failing_frame(self, rows: pa.Table) -> DataFrame:
+        def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from batches
+            raise ValueError("the input is bad")
+
+        frame = self.frame(rows)
+        return frame.mapInArrow(fail, frame.schema)
+
+    def write(
+        self, frame: Frame, table: lw.FileStoreTable | str, mode: Argument = "append", **arguments: Argument
+    ) -> lw.CommitResult:
+        return lws.write_table(frame, table, mode, **arguments)
+
+    def read(self, table: Argument, **arguments: Argument) -> pa.Table:
+        return lws.read_table(self.session, table, **arguments).toArrow()
+
+    def pinned(self, table: lw.FileStoreTable) -> Callable[[], pa.Table]:
+        return lws.read_table(self.session, table).toArrow
+
+    def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
+        return lws.delete(self.session, table, where)
+
+    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+        return lws.update(self.session, table, assignments, where)
+
+    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
+        return lws.merge(frame, table, on)
+
+    def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writing, "run_job", lambda *_, **__: pytest.fail("a job was started"))
+
+
+@pytest.fixture
+def engine(spark: SparkSession) -> Spark:
+    return Spark(spark)
+
+
+class TestSpark(EngineContract):
+    """The Spark engine."""

@@ -25,25 +25,13 @@ from lakewright.ray.read import TableDatasource
 from lakewright.read.builder import TableRead
 from lakewright.read.request import ReadRequest
 from support.ray_rows import arrow_of
-
-COLUMNS = pa.schema({"id": pa.int64(), "p": pa.string(), "r": pa.struct({"a": pa.int32(), "b": pa.string()})})
+from support.read_cases import COLUMNS, READS, read_catalog, sorted_rows
 
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.FileSystemCatalog:
     """Hold an append table of three snapshots and a keyed one of three, an empty one and one of a row per file."""
-    made = lw.CatalogFactory.create({"warehouse": str(tmp_path_factory.mktemp("warehouse"))})
-    made.create_database("d")
-    made.create_table("d.append", lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"]))
-    for n in range(3):
-        rows = {"id": [n, n + 10], "p": ["x", str(n)], "r": [{"a": n, "b": "b"}, None]}
-        lw.write_table(pa.table(rows, COLUMNS), made.get_table("d.append"))
-    made.get_table("d.append").create_tag("second", 2)
-    made.create_table("d.keyed", lw.Schema.from_pyarrow_schema(COLUMNS, primary_keys=["id"], options={"bucket": "2"}))
-    for ids in (range(8), range(4, 12)):
-        rows = {"id": list(ids), "p": [f"{ids[0]}"] * 8, "r": [{"a": n, "b": None} for n in ids]}
-        lw.write_table(pa.table(rows, COLUMNS), made.get_table("d.keyed"))
-    lw.write_table(pa.table({"id": [5]}), made.get_table("d.keyed"), mode="delete")
+    made = read_catalog(tmp_path_factory.mktemp("warehouse"))
     made.create_table("d.empty", lw.Schema.from_pyarrow_schema(COLUMNS))
     made.create_table("d.files", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
     for n in range(6):
@@ -57,23 +45,6 @@ def _source(table: lw.FileStoreTable, **what: Any) -> TableDatasource:  # noqa: 
     return TableDatasource(read, read.new_plan().splits())
 
 
-def _rows(table: pa.Table) -> list[str]:
-    return sorted(map(repr, table.to_pylist()))
-
-
-READS: list[dict[str, Any]] = [
-    {},
-    {"filter": "id > 2 AND p <> 'x'"},
-    {"filter": "r.a >= 1 OR r IS NULL", "columns": ["p", "r.b", "id"]},
-    {"columns": {"key": "id", "inner": "r.a"}},
-    {"filter": "id > 1000"},
-    {"snapshot_id": 2},
-    {"incremental": (1, 3), "incremental_mode": "delta", "row_kinds": True},
-    {"incremental": (1, 3), "incremental_mode": "diff", "row_kinds": True},
-    {"row_kinds": True, "columns": ["id"]},
-]
-
-
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", ["append", "keyed"])
 @pytest.mark.parametrize("what", READS, ids=str)
@@ -84,7 +55,7 @@ def test_a_read_means_what_it_means_embedded(catalog: lw.FileSystemCatalog, name
     assert dataset.schema().base_schema == want.schema
     got = arrow_of(dataset)
     assert got.schema == want.schema
-    assert _rows(got) == _rows(want)
+    assert sorted_rows(got) == sorted_rows(want)
 
 
 VALUES: dict[str, tuple[pa.DataType, list[object]]] = {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,12 +15,7 @@ from ray.data import Dataset
 
 import lakewright as lw
 from lakewright.calls import Progress
-from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.distributed.protocol import checked
 from lakewright.errors import (
-    CommitConflictError,
-    CommitUnknownError,
     InvalidInputError,
     LakewrightError,
     UnsupportedError,
@@ -55,14 +49,6 @@ def _lazy(dataset: Dataset) -> Dataset:
     return dataset.map_batches(lambda rows: rows, batch_format="pyarrow", batch_size=None)
 
 
-def _embedded(rows: pa.Table, **kind: Any) -> list[tuple[object, ...]]:  # noqa: ANN401 - of `new_table`
-    table = new_table(name="embedded", **kind)
-    lw.write_table(rows, table)
-    if table.primary_keys:
-        table.compact()
-    return rows_of(table)
-
-
 @pytest.fixture
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several writers share even a few rows."""
@@ -74,31 +60,10 @@ def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- kinds of tables -------------------------------------------------------------------------------------------------
 
 _KINDS: dict[str, dict[str, Any]] = {
-    "append": {},
     "partitions": {"partitions": ["day"]},
-    "partitions, together": {"partitions": ["day"], "options": {"lakewright.write-distribution": "partition"}},
-    "buckets": {"options": {"bucket": "3", "bucket-key": "id"}},
     "keys": {"keys": ["id"], "options": {"bucket": "3"}},
-    "keys, in place": {"keys": ["id"], "options": {"bucket": "2", "lakewright.write-distribution": "none"}},
-    "keys in partitions": {"keys": ["id", "day"], "partitions": ["day"], "options": {"bucket": "2"}},
     "dynamic": {"keys": ["id"], "options": {"bucket": "-1", "dynamic-bucket.initial-buckets": "2"}},
-    "dynamic in partitions": {"keys": ["id", "day"], "partitions": ["day"], "options": {"bucket": "-1"}},
-    "across partitions": {"keys": ["id"], "partitions": ["day"], "options": {"bucket": "-1"}},
-    "postponed": {"keys": ["id"], "options": {"bucket": "-2", "postpone.default-bucket-num": "2"}},
 }
-
-
-@pytest.mark.usefixtures("shared_out")
-@pytest.mark.parametrize("kind", _KINDS)
-def test_tables_of_every_kind_hold_what_an_embedded_write_gives(tmp_path: Path, kind: str) -> None:
-    table = new_table(tmp_path, **_KINDS[kind])
-    result = write_table(_dataset(), table)
-    assert result.snapshot_id == 1
-    assert result.tasks > 1 or kind == "across partitions"
-    if table.primary_keys:
-        table.compact()
-    assert rows_of(table) == _embedded(_ROWS, root=tmp_path, **_KINDS[kind])
-    assert_tidy(table)
 
 
 def test_a_few_rows_go_to_one_writer(tmp_path: Path) -> None:
@@ -164,33 +129,6 @@ def test_the_later_row_wins_whichever_block_is_ready_first(tmp_path: Path) -> No
     assert not dataset.context.execution_options.preserve_order
 
 
-# ---- modes -----------------------------------------------------------------------------------------------------------
-
-
-def test_overwrites_replace_the_table_or_partitions(tmp_path: Path) -> None:
-    plain = new_table(tmp_path, name="plain")
-    write_table(_dataset(), plain)
-    assert write_table(_dataset(_ROWS.slice(0, 5)), plain, "overwrite").rows == 5
-    assert len(rows_of(plain)) == 5
-    table = new_table(tmp_path, partitions=["day"])
-    write_table(_dataset(), table)
-    write_table(_dataset(_ROWS.slice(0, 1)), table, "overwrite")  # the partition of the row
-    assert len(rows_of(table)) == 120 - 42 + 1
-    write_table(_dataset(_ROWS.slice(1, 1)), table, "overwrite", partitions={"day": "2026-01-02"})
-    assert len(rows_of(table)) == 120 - 42 + 1 - 39 + 1
-    write_table(ray.data.from_arrow(_ROWS.schema.empty_table()), table, "overwrite", partitions={})
-    assert rows_of(table) == []
-
-
-def test_keys_are_upserted_and_deleted(tmp_path: Path) -> None:
-    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
-    write_table(_dataset(), table, "upsert")
-    write_table(ray.data.from_items([{"id": i} for i in range(30)]), table, "delete")
-    assert [row[0] for row in rows_of(table)] == list(range(30, 40))
-    with pytest.raises(UnsupportedError, match="no primary key"):
-        write_table(_dataset(), new_table(tmp_path, name="keyless"), "delete")
-
-
 def test_blocks_may_be_of_any_kind(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     frame = pd.DataFrame({"n": [1, 2], "id": [10, 20], "text": ["a", None]}, index=[7, 8])
@@ -215,26 +153,13 @@ def test_merging_schemas_adds_and_widens_columns(tmp_path: Path) -> None:
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_schema_tells_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_dataset_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("something ran"))
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
-    for wrong, mode, message in (
-        (_ROWS.drop_columns(["id"]), "append", "lacks the column 'id'"),
-        (_ROWS.append_column("extra", _ROWS.column("n")), "append", "extra"),
-        (_ROWS.drop_columns(["id"]), "delete", "lacks the column 'id'"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            write_table(_dataset(wrong), table, cast("lw.WriteMode", mode))
     with pytest.raises(InvalidInputError, match=r"ray\.data\.from_arrow"):
         write_table(cast("Dataset", _ROWS), table)
-    with pytest.raises(InvalidInputError, match=r"mode.*'merge'"):
-        write_table(_dataset(), table, "merge")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="overwrite replaces"):
-        write_table(_dataset(), table, partitions={"day": "x"})
     with pytest.raises(InvalidInputError, match="at least 1"):
         write_table(_dataset(), table, concurrency=0)
-    with pytest.raises(InvalidInputError, match="job id"):
-        write_table(_dataset(), table, job_id="")
 
 
 @pytest.mark.parametrize("kind", ["append", "sink", "one writer", "many writers"])
@@ -305,75 +230,7 @@ def test_concurrency_bounds_the_writers(tmp_path: Path) -> None:
     assert write_table(_dataset(), table, concurrency=2).tasks == 2
 
 
-# ---- once ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_job_id_commits_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = new_table(tmp_path, partitions=["day"])
-    first = write_table(_dataset(), table, job_id="load 7")
-    assert not first.replayed
-    monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("something ran"))
-    again = write_table(_dataset(), table, job_id="load 7")
-    assert again.replayed
-    assert (again.snapshot_id, again.rows, again.files, again.bytes) == (1, first.rows, first.files, first.bytes)
-    assert len(rows_of(table)) == 120
-
-
-def test_of_two_drivers_with_one_job_id_one_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both look for the job before either has committed; the slower one finds the other's snapshot when it commits."""
-    table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
-    both_wrote = threading.Barrier(2, timeout=120)
-
-    def check_and_wait(*given: Any) -> list[CommitMessage]:  # noqa: ANN401
-        messages = checked(*given)
-        both_wrote.wait()
-        return messages
-
-    monkeypatch.setattr(write, "checked", check_and_wait)
-    results: list[WriteResult] = []
-    dataset = _dataset()
-    drivers = [
-        threading.Thread(target=lambda: results.append(write_table(dataset, table, job_id="one"))) for _ in range(2)
-    ]
-    for driver in drivers:
-        driver.start()
-    for driver in drivers:
-        driver.join()
-    assert sorted(result.replayed for result in results) == [False, True]
-    assert [(result.snapshot_id, result.rows) for result in results] == [(1, 40), (1, 40)]
-    assert table.store.snapshots.latest_id() == 1
-    assert not dataset.context.execution_options.preserve_order
-    assert_tidy(table)
-
-
 # ---- the commit ------------------------------------------------------------------------------------------------------
-
-
-def test_a_commit_that_is_refused_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise CommitConflictError("no")
-
-    table = new_table(tmp_path)
-    monkeypatch.setattr(Committer, "commit", refuse)
-    with pytest.raises(CommitConflictError):
-        write_table(_dataset(), table)
-    assert_tidy(table)
-
-
-def test_nothing_is_removed_while_nobody_knows_what_became_of_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = Committer.commit
-
-    def lose_the_reply(self: Committer, messages: Sequence[CommitMessage], **more: Any) -> None:  # noqa: ANN401
-        commit(self, messages, **more)
-        raise CommitUnknownError("who knows")
-
-    table = new_table(tmp_path)
-    monkeypatch.setattr(Committer, "commit", lose_the_reply)
-    with pytest.raises(CommitUnknownError):
-        write_table(_dataset(), table)
-    assert len(rows_of(table)) == 120
 
 
 def test_answers_that_are_missing_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,7 @@ def _summed(old: Row, new: Row) -> Row:
 KINDS = {
     "append": Kind(),
     "append, partitions": Kind(partitions=["day"]),
+    "append, partitions together": Kind(partitions=["day"], options={"lakewright.write-distribution": "partition"}),
     "append, buckets": Kind(options={"bucket": "3", "bucket-key": "id"}),
     "append, buckets in partitions": Kind(partitions=["day"], options={"bucket": "2", "bucket-key": "id"}),
     "append, tracked": Kind(options={"row-tracking.enabled": "true"}),
@@ -209,6 +210,9 @@ class EngineContract:
         if kind.compacts:
             table.compact()
         assert tuples(engine.read(table)) == kind.expected([ROWS, MORE])
+        if "changelog-producer" in kind.options:
+            changes = read_table(table, incremental=(0, 2), row_kinds=True)
+            assert changes.num_rows >= len(kind.expected([ROWS, MORE]))
         assert_tidy(table)
 
     def test_rows_keep_the_order_of_the_frame(self, engine: EngineUnderTest, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def make_table(root: str, name: str, **schema: object) -> lw.FileStoreTable:
 
 def answers(root: str, tasks: int, path: str) -> None:
     """Make what Spark would bring home: rows with the messages of tasks, each with a file in four partitions."""
-    from lakewright.distributed.protocol import pack  # noqa: PLC0415 - processes that only count need none of it
+    from lakewright.distributed.messages import pack  # noqa: PLC0415 - processes that only count need none of it
     from lakewright.write.writer import WriteJob  # noqa: PLC0415
 
     table = make_table(root, "driver", partition_keys=["day"])
@@ -95,7 +95,9 @@ def _copied(table: lw.FileStoreTable, message: CommitMessage, stem: str) -> Comm
 
 def drive(path: str) -> None:
     """Take the answers from the hands of Spark to a snapshot, and print what that took."""
-    from lakewright.distributed.protocol import Publication, Written, checked, publish  # noqa: PLC0415
+    from lakewright.distributed.messages import verified_messages  # noqa: PLC0415
+    from lakewright.distributed.write import _publish, _Written  # noqa: PLC0415
+    from lakewright.distributed.write_job import Publication  # noqa: PLC0415
     from lakewright.spark.jobs.run import _complete, _joined  # noqa: PLC0415
 
     shape = Row("task", "attempt", "retry", "piece", "pieces", "payload", "error")
@@ -107,10 +109,10 @@ def drive(path: str) -> None:
     started = time.process_time()
     done = _complete(_joined(rows, 0), "bench")
     del rows
-    messages = checked(job, (one.payload for one in done))
+    messages = verified_messages(job, (one.payload for one in done))
     marks["messages"] = resident()
-    written = Written(messages, len(done), "bench", time.monotonic())
-    result = publish(job, Publication(), written, run=lambda *_: [], clean_up=lambda: None)
+    written = _Written(messages, len(done), "bench")
+    result = _publish(job, Publication(), lambda *_: [], time.monotonic(), written).result
     marks["committed"] = resident()
     megabytes = {name: round(value / 2**20) for name, value in marks.items()}
     payload = round(sum(len(one.payload) for one in done) / 2**20)

@@ -15,8 +15,9 @@ from ray.exceptions import RayError
 import lakewright as lw
 from lakewright.compact.job import run_plan
 from lakewright.compact.task import plan_compaction
+from lakewright.distributed.compaction import compacting_on
 from lakewright.ray import write, write_table
-from lakewright.ray.tasks import Manner, compacting_on
+from lakewright.ray.tasks import RayWorkers, WriteSettings
 from support.ray_child import (
     ROWS,
     dataset_of,
@@ -78,7 +79,8 @@ def test_a_worker_that_dies_in_the_compaction_is_replaced(tmp_path: Path) -> Non
     table = table_for("upsert", tmp_path)
     write_table(dataset_of(), table)
     store = trapped(table, TrapStorage(durable=False, deed="kill", marks=str(tmp_path / "marks"))).store
-    result = run_plan(store, lambda newest: plan_compaction(store, newest, full=True), compacting_on(Manner()))
+    workers = RayWorkers(WriteSettings())
+    result = run_plan(store, lambda newest: plan_compaction(store, newest, full=True), compacting_on(workers))
     assert (tmp_path / "marks" / "0").exists()
     assert (result.buckets, result.rows) == (2, ROWS)
     assert rows_of(table) == expected_rows()

@@ -16,8 +16,8 @@ from lakewright.cli.main import main
 _DIES_BEFORE_THE_COMMIT = """
 import os, signal, sys
 from lakewright.cli.main import main
-from lakewright import distributed
-distributed._commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from lakewright.distributed import write
+write._commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(main(sys.argv[1:]))
 """
 

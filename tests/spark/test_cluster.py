@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.commit.table_commit import WriteResult
-from lakewright.distributed.protocol import SEQUENCE_STRIDE, unpack
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import unpack
+from lakewright.distributed.write_job import SEQUENCE_STRIDE
 from lakewright.errors import InvalidInputError
 from lakewright.spark.calls import write_table
 from lakewright.spark.jobs.estimate import parallelism, size_in, size_of
-from lakewright.spark.jobs.run import Task, TaskId, run_job
+from lakewright.spark.jobs.run import Task, run_job
 from lakewright.spark.write import shuffle as clustering
 from lakewright.spark.write.shuffle import cluster
 from lakewright.table.table import FileStoreTable

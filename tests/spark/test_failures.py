@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 from lakewright.compact.job import run_plan
 from lakewright.compact.task import plan_compaction
+from lakewright.distributed.cleanup import remove_all
 from lakewright.spark import write_table
-from lakewright.spark.jobs.cleanup import clean_up
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.write.leftovers import remove_leftovers
 from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
@@ -112,7 +112,7 @@ def test_a_worker_that_dies_in_the_compaction_is_replaced(spark: SparkSession, t
 # ---- left-overs ------------------------------------------------------------------------------------------------------
 
 
-def test_left_overs_of_one_write_are_found_by_its_id(spark: SparkSession, tmp_path: Path) -> None:
+def test_left_overs_of_one_write_are_found_by_its_id(tmp_path: Path) -> None:
     table = table_for("append", tmp_path)
     store = table.store
     mine, other = "0123456789abcdef-mine", "0123456789abcdef-other"
@@ -129,8 +129,8 @@ def test_left_overs_of_one_write_are_found_by_its_id(spark: SparkSession, tmp_pa
     assert {path for path in tmp_path.rglob("*") if path.is_file()} - live == {
         Path(table.table_path) / name for name in kept
     }
-    clean_up(spark, store, mine)
-    clean_up(spark, store, other)
+    remove_all(store, mine)
+    remove_all(store, other)
     assert_tidy(table)
     with pytest.raises(lw.errors.InvalidInputError, match="no id of a write"):
         remove_leftovers(store, "")

@@ -22,10 +22,11 @@ from pyspark.sql import types as sql
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
-from lakewright.distributed.protocol import pack, unpack
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import pack, unpack
 from lakewright.errors import CommitConflictError, InvalidInputError, InvalidMessageError, LakewrightError
 from lakewright.spark.jobs import run as jobs
-from lakewright.spark.jobs.run import Done, TaskId, batch_rows, has_losers, run_job, wait_until_idle
+from lakewright.spark.jobs.run import TaskAnswer, batch_rows, has_losers, run_job, wait_until_idle
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import tests
 
@@ -42,7 +43,7 @@ def _noted(directory: Path, this: TaskId) -> None:
     (directory / f"{this.number}-{this.attempt}").touch()
 
 
-def _run(df: DataFrame, task: jobs.Task) -> list[Done]:
+def _run(df: DataFrame, task: jobs.Task) -> list[TaskAnswer]:
     return run_job(df, task, group=f"group-{time.monotonic_ns()}", description="a test")
 
 
@@ -234,13 +235,13 @@ def test_answers_that_are_missing_or_there_twice_are_refused(rows: list[Any]) ->
 
 
 def test_only_attempts_that_follow_each_other_are_free_of_losers() -> None:
-    def done(*attempts: int) -> list[Done]:
-        return [Done(TaskId(number, attempt), b"") for number, attempt in enumerate(attempts)]
+    def done(*attempts: int) -> list[TaskAnswer]:
+        return [TaskAnswer(TaskId(number, attempt), b"") for number, attempt in enumerate(attempts)]
 
     assert not has_losers([])
     assert not has_losers(done(12, 10, 11))
     assert has_losers(done(10, 13, 12))
-    assert has_losers([Done(TaskId(0, 12), b"", retry=1), Done(TaskId(1, 11), b"")])
+    assert has_losers([TaskAnswer(TaskId(0, 12), b"", retry=1), TaskAnswer(TaskId(1, 11), b"")])
 
 
 def test_batch_sizes_follow_the_width_of_rows() -> None:

@@ -15,12 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakewright as lw
-from lakewright.distributed.protocol import pack
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import pack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.datasource.format import LakewrightSource
 from lakewright.spark.datasource.options import READ, DoorOptions
 from lakewright.spark.datasource.table_sink import TableSink, TaskWritten
-from lakewright.spark.jobs.run import Done, TaskId
+from lakewright.spark.jobs.run import TaskAnswer
 from lakewright.spark.jobs.types import spark_schema
 
 DOOR = "lakewright"
@@ -204,7 +205,7 @@ def _sink(table: lw.FileStoreTable, options: Mapping[str, str] | None = None, *,
 def _written(sink: TableSink, task: int, rows: pa.Table) -> TaskWritten:
     with sink._job.open_writer(task, task) as writer:
         writer.write(rows)
-        return TaskWritten(Done(TaskId(task, task), pack(writer.prepare())))
+        return TaskWritten(TaskAnswer(TaskId(task, task), pack(writer.prepare())))
 
 
 def test_a_commit_waits_for_every_task(catalog: lw.FileSystemCatalog) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.write import frame as writing
+from lakewright.spark.jobs import workers
 from lakewright.testing.engine_suite import Argument, EngineContract, Frame
 
 
@@ -61,7 +61,7 @@ class Spark:
         return lws.merge(frame, table, on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(writing, "run_job", lambda *_, **__: pytest.fail("a job was started"))
+        monkeypatch.setattr(workers, "run_job", lambda *_, **__: pytest.fail("a job was started"))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
-from lakewright.distributed.protocol import pack
+from lakewright.distributed.messages import pack
 from lakewright.spark.datasource.stream_sink import StreamSink, TaskWritten, stream_user
 from lakewright.spark.datasource.stream_source import HAS_LIMITS
 from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream

@@ -11,7 +11,7 @@ from typing import Any
 from lakewright.calls import check_mode
 from lakewright.cli.command import Command, catalog_of, names, pair
 from lakewright.cli.output import Output
-from lakewright.distributed.protocol import snapshot_of_job
+from lakewright.distributed.write import snapshot_of_job
 from lakewright.errors import InvalidInputError, UnsupportedError, counted
 from lakewright.ingestion.files import why_spark_is_needed
 from lakewright.ingestion.local import LOCAL_BYTES_MAX, ingest

@@ -21,7 +21,7 @@ from lakewright.calls import check_mode, merged_table
 from lakewright.catalog.filesystem import CatalogFactory
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
-from lakewright.distributed.protocol import committed_job
+from lakewright.distributed.write import committed_job
 from lakewright.errors import InvalidInputError, naming
 from lakewright.ingestion.columns import (
     ADDED,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 import ray
@@ -22,10 +21,9 @@ from ray.exceptions import RayError
 
 from lakewright.calls import Progress, ProgressCallback
 from lakewright.commit.message.message import CommitMessage
-from lakewright.compact.job import RunTasks
-from lakewright.compact.rewrite import run_task
-from lakewright.compact.task import CompactTask
-from lakewright.distributed.protocol import pack, remove_all_but, sweep, unpack
+from lakewright.distributed.cleanup import QUIET_SECONDS
+from lakewright.distributed.job import Job, ShareTask, TaskId
+from lakewright.distributed.messages import pack, unpack
 from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.write.buckets.assign import Assigner
@@ -37,8 +35,8 @@ _STOP_SECONDS_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How the tasks of a write run."""
+class WriteSettings:
+    """What a caller chose for one write: how its tasks run."""
 
     concurrency: int | None = None
     remote_args: Mapping[str, object] | None = None  # as `ray.remote` takes them
@@ -52,7 +50,7 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TaskAnswer:
     """What one task brought home."""
 
     number: int
@@ -78,7 +76,7 @@ class Watch:
         self._started = time.monotonic()
         self._rows = self._bytes = self._done = 0
 
-    def done(self, answer: Answer, tasks: int) -> None:
+    def done(self, answer: TaskAnswer, tasks: int) -> None:
         """Count what a task wrote; so many tasks are known."""
         if self._tell is None:
             return
@@ -92,13 +90,13 @@ class Watch:
 class Tasks:
     """Tasks whose answers are all needed: the first that fails ends the others."""
 
-    def __init__(self, manner: Manner, watch: Watch) -> None:
-        self._arguments = {"num_cpus": 1, **(manner.remote_args or {})}
-        self._ahead = manner.running_max if manner.concurrency is not None else 2 * manner.running_max
+    def __init__(self, settings: WriteSettings, watch: Watch) -> None:
+        self._arguments = {"num_cpus": 1, **(settings.remote_args or {})}
+        self._ahead = settings.running_max if settings.concurrency is not None else 2 * settings.running_max
         self._watch = watch
         self._running: list[Any] = []
         self._sending: list[Any] = []
-        self._answers: list[Answer] = []
+        self._answers: list[TaskAnswer] = []
         self._started = 0
 
     def start(self, function: Any, *arguments: object) -> None:  # noqa: ANN401 - a remote function of Ray
@@ -108,7 +106,7 @@ class Tasks:
         self._running.append(function.options(**self._arguments).remote(*arguments))
         self._started += 1
 
-    def finish(self) -> list[Answer]:
+    def finish(self) -> list[TaskAnswer]:
         """Wait for all tasks and return their answers, by number."""
         while self._running:
             self._collect()
@@ -172,37 +170,70 @@ def _kinds() -> set[type[LakewrightError]]:
     return kinds
 
 
-# ---- compaction ------------------------------------------------------------------------------------------------------
+# ---- the engine ------------------------------------------------------------------------------------------------------
 
 
-def compacting_on(manner: Manner) -> RunTasks:
-    """Return how compaction tasks are run by Ray's workers."""
-    return partial(_compact, manner)
+@dataclass(frozen=True, slots=True)
+class RayAnswers:
+    """What the tasks of one job brought home, by task number."""
+
+    answers: Sequence[TaskAnswer]
+    way: str = ""  # how the rows reached the tasks
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """One payload per task, by its number."""
+        return [answer.payload for answer in self.answers]
+
+    def has_losers(self) -> bool:
+        """Say whether some task was started again, so that an earlier attempt may have left files."""
+        return any(answer.retried for answer in self.answers)
 
 
-def _compact(manner: Manner, store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:
-    write_id = str(uuid.uuid4())
-    shared = ray.put(store)
-    try:
-        with Tasks(manner, Watch(None)) as running:
-            for number, task in enumerate(tasks):
-                running.start(COMPACT, shared, write_id, number, task.serialize())
-            answers = running.finish()
-    except BaseException as error:
-        sweep(store, write_id)
-        if isinstance(error, RayError):
-            raise error_of_ours(error) or LakewrightError(f"{store.name}: {error}", table=store.name) from error
-        raise
-    messages = [message for answer in answers for message in unpack(answer.payload)]
-    if any(answer.retried for answer in answers):
-        remove_all_but(store, write_id, messages)
-    return messages
+RayWork: TypeAlias = Callable[[TableStore], RayAnswers]  # runs tasks that write files of a table, and waits for them
+
+
+@dataclass(frozen=True, slots=True)
+class RayWorkers:
+    """The workers of the cluster that this process is connected to."""
+
+    settings: WriteSettings
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long after a file of a killed task another one may still appear."""
+        return QUIET_SECONDS
+
+    def run(self, job: Job[RayWork]) -> RayAnswers:
+        """Run all tasks of a job; an error of ours that a task raised is what the caller gets."""
+        try:
+            return job.work(job.store)
+        except RayError as error:
+            ours = error_of_ours(error)
+            if ours is not None:
+                raise ours from error
+            raise
+
+    def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> RayWork:  # noqa: ARG002 - Ray names tasks itself
+        """Return the work of calling a function once for every share; what goes wrong is an error of ours."""
+
+        def work(store: TableStore) -> RayAnswers:
+            shared = ray.put(function)
+            try:
+                with Tasks(self.settings, Watch(None)) as tasks:
+                    for number, share in enumerate(shares):
+                        tasks.start(RUN_SHARE, shared, number, share)
+                    return RayAnswers(tasks.finish())
+            except RayError as error:
+                raise error_of_ours(error) or LakewrightError(f"{store.name}: {error}", table=store.name) from error
+
+        return work
 
 
 # ---- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequence[Piece]) -> Answer:
+def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequence[Piece]) -> TaskAnswer:
     """Write pieces, which are fetched one by one, in their order."""
     with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
         for rows in rows_of(_fetched(pieces), job):
@@ -221,7 +252,7 @@ def take_apart(job: WriteJob, receivers: Receivers, pieces: Sequence[Piece]) -> 
     return [rows, *(pa.concat_tables(found) if found else None for found in parts)]
 
 
-def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]) -> Answer:
+def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]) -> TaskAnswer:
     """Write what was sent to a receiver, which is fetched part by part, in the order of the parts."""
     with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
         for part in parts:
@@ -231,11 +262,9 @@ def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]
         return answer_of(number, writer.prepare())
 
 
-def compact(store: TableStore, write_id: str, number: int, task: bytes) -> Answer:
-    """Run one compaction task; the names of its files carry the id."""
-    stem = f"{write_id}-{number}-{new_attempt()}"
-    names = (f"{stem}-{file}" for file in range(1 << 31))
-    return answer_of(number, [run_task(store, CompactTask.deserialize(task), new_uuid=partial(str, next(names)))])
+def run_share(function: ShareTask, number: int, share: Sequence[bytes]) -> TaskAnswer:
+    """Call a function for one share of a job."""
+    return TaskAnswer(number, function(TaskId(number, new_attempt()), iter(share)), _was_tried_before())
 
 
 def _fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
@@ -262,9 +291,9 @@ def new_attempt() -> int:
     return uuid.uuid4().int >> 66
 
 
-def answer_of(number: int, messages: Sequence[CommitMessage]) -> Answer:
+def answer_of(number: int, messages: Sequence[CommitMessage]) -> TaskAnswer:
     """Return what a task sends home."""
-    return Answer(number, pack(messages), _was_tried_before())
+    return TaskAnswer(number, pack(messages), _was_tried_before())
 
 
 def _was_tried_before() -> bool:
@@ -278,4 +307,4 @@ def _was_tried_before() -> bool:
 WRITE_PIECES = ray.remote(write_pieces)
 SEND = ray.remote(take_apart)
 RECEIVE = ray.remote(receive)
-COMPACT = ray.remote(compact)
+RUN_SHARE = ray.remote(run_share)

@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -31,40 +30,34 @@ import pyarrow as pa
 import ray
 from ray.data import Dataset, Datasink
 from ray.data.dataset import MaterializedDataset
-from ray.exceptions import RayError
 
 from lakewright.calls import ProgressCallback, merged_table
 from lakewright.catalog.open import opened
 from lakewright.commit.table_commit import WriteResult
-from lakewright.distributed.protocol import (
+from lakewright.distributed.call import check_call, check_concurrency, refuse_lookup
+from lakewright.distributed.compaction import compacting_on
+from lakewright.distributed.write import replayed, write_once
+from lakewright.distributed.write_job import (
     Publication,
-    Written,
-    check_call,
-    check_concurrency,
-    checked,
     job_of_builder,
     new_job,
     new_publication,
-    publish,
-    refuse_lookup,
-    remove_all_but,
-    replayed,
     sharing_buckets,
     single_threaded,
-    sweep,
 )
 from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.metadata.store import TableStore
 from lakewright.ray.tasks import (
     RECEIVE,
     WRITE_PIECES,
-    Answer,
-    Manner,
     Piece,
+    RayAnswers,
+    RayWorkers,
+    TaskAnswer,
     Tasks,
     Watch,
+    WriteSettings,
     answer_of,
-    compacting_on,
-    error_of_ours,
     new_attempt,
     rows_of,
 )
@@ -114,16 +107,16 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     _check_dataset(dataset)
     target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
-    manner = Manner(concurrency, ray_remote_args, progress)
+    settings = WriteSettings(concurrency, ray_remote_args, progress)
     run = None if job_id is None else JobRun.begin(target.store, job_id)
     if run is not None and run.earlier is not None:
-        return replayed(target.store, run.earlier, run=compacting_on(manner))
+        return replayed(target.store, run.earlier, run=compacting_on(RayWorkers(settings)))
     publication = new_publication(mode, partitions=partitions, run=run)
     if schema_mode == "merge":
         target = merged_table(target, _fetched_schema(dataset))
     if mode == "upsert" and (columns := _fetched_schema(dataset).names):  # a dataset without blocks has none
         refuse_lookup(target, columns)
-    return _write(dataset, new_job(target, mode, partitions=partitions), publication, manner)
+    return _write(dataset, new_job(target, mode, partitions=partitions), publication, settings)
 
 
 def write_ray(
@@ -138,39 +131,29 @@ def write_ray(
     _check_dataset(dataset)
     check_concurrency(concurrency)
     job, publication = job_of_builder(write, overwrite=overwrite, instead="")
-    return _write(dataset, job, publication, Manner(concurrency, ray_remote_args))
+    return _write(dataset, job, publication, WriteSettings(concurrency, ray_remote_args))
 
 
 # ---- one write -------------------------------------------------------------------------------------------------------
 
 
-def _write(dataset: Dataset, job: WriteJob, publication: Publication, manner: Manner) -> WriteResult:
+def _write(dataset: Dataset, job: WriteJob, publication: Publication, settings: WriteSettings) -> WriteResult:
     """Take a dataset from its schema to a snapshot."""
-    started, store = time.monotonic(), job.store
+    started = time.monotonic()
     known = dataset.schema(fetch_if_missing=False)
     if known is not None and isinstance(known.base_schema, pa.Schema) and known.names:
         job.check_input(known.base_schema)
-    clean_up = partial(sweep, store, job.write_id)
-    try:
-        with _bars(dataset, manner.progress):
-            way, answers = _run(dataset, job, manner)
-        messages = checked(job, (answer.payload for answer in answers))
-    except BaseException as error:
-        clean_up()
-        ours = error_of_ours(error) if isinstance(error, RayError) else None
-        if ours is not None:
-            raise ours from error
-        raise
-    written = Written(messages, len(answers), way, started)
-    result = publish(job, publication, written, run=compacting_on(manner), clean_up=clean_up)
-    if not result.replayed and any(answer.retried for answer in answers):
-        remove_all_but(store, job.write_id, messages)
-    return result
+
+    def work(_: TableStore) -> RayAnswers:
+        with _bars(dataset, settings.progress):
+            return _run(dataset, job, settings)
+
+    return write_once(RayWorkers(settings), job, work, publication, started=started)
 
 
-def _run(dataset: Dataset, job: WriteJob, manner: Manner) -> tuple[str, list[Answer]]:
+def _run(dataset: Dataset, job: WriteJob, settings: WriteSettings) -> RayAnswers:
     """Have the rows written in the way that fits the table, and say which one that was."""
-    store, schema, watch = job.store, job.store.schema, Watch(manner.progress)
+    store, schema, watch = job.store, job.store.schema, Watch(settings.progress)
     wish = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION)
     match schema.bucket_mode:
         case BucketMode.UNAWARE if wish is not WriteDistribution.PARTITION or not schema.partition_keys:
@@ -178,20 +161,21 @@ def _run(dataset: Dataset, job: WriteJob, manner: Manner) -> tuple[str, list[Ans
             # Where Ray is told to go on without blocks that failed, it would go on without those of a failed write.
             tolerant = dataset.context.max_errored_blocks != 0
             write = _in_place if tolerant or isinstance(dataset, MaterializedDataset) else _by_sink
-            return way, write(dataset, job, manner, watch)
+            return RayAnswers(write(dataset, job, settings, watch), way)
         case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE:
             way = "in place as asked: each task adds files to each bucket"
-            return way, _in_place(dataset, sharing_buckets(job), manner, watch)
+            return RayAnswers(_in_place(dataset, sharing_buckets(job), settings, watch), way)
         case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
-            return "in place: the rows wait for their buckets", _in_place(dataset, job, manner, watch)
+            way = "in place: the rows wait for their buckets"
+            return RayAnswers(_in_place(dataset, job, settings, watch), way)
         case _:
-            return _together(dataset, job, manner, watch)
+            return _together(dataset, job, settings, watch)
 
 
 # ---- by a sink -------------------------------------------------------------------------------------------------------
 
 
-class TableSink(Datasink[Answer]):
+class TableSink(Datasink[TaskAnswer]):
     """Writes blocks in the tasks that make them, into files that no snapshot names yet.
 
     It only gathers what the tasks bring home. The commit follows when Ray is through with the write, because Ray calls
@@ -200,9 +184,9 @@ class TableSink(Datasink[Answer]):
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
-        self.answers: list[Answer] = []
+        self.answers: list[TaskAnswer] = []
 
-    def write(self, blocks: Iterable[Any], ctx: Any) -> Answer:  # noqa: ANN401 - Ray's own types
+    def write(self, blocks: Iterable[Any], ctx: Any) -> TaskAnswer:  # noqa: ANN401 - Ray's own types
         """Write the blocks of one task."""
         with self._job.open_writer(ctx.task_idx, new_attempt()) as writer:
             for rows in rows_of(blocks, self._job):
@@ -218,11 +202,11 @@ class TableSink(Datasink[Answer]):
         return "lakewright"
 
 
-def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
+def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Watch) -> list[TaskAnswer]:
     sink = TableSink(single_threaded(job))
-    arguments = dict(manner.remote_args or {})
+    arguments = dict(settings.remote_args or {})
     with _in_order(dataset):  # Ray numbers its tasks as their blocks come, and the answers are put into that order
-        dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=manner.concurrency)
+        dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=settings.concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
             f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
@@ -237,18 +221,18 @@ def _by_sink(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> l
 # ---- by tasks of our own ---------------------------------------------------------------------------------------------
 
 
-def _in_place(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> list[Answer]:
+def _in_place(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Watch) -> list[TaskAnswer]:
     """Let each task write blocks that follow each other; later tasks have later rows."""
     shared, task_bytes = ray.put(single_threaded(job)), _TASK_BYTES
     if isinstance(dataset, MaterializedDataset):  # its size is known, so all can have the same share
-        task_bytes = min(task_bytes, max(_TASK_BYTES_MIN, int(dataset.size_bytes()) // manner.running_max))
-    with Tasks(manner, watch) as tasks:
+        task_bytes = min(task_bytes, max(_TASK_BYTES_MIN, int(dataset.size_bytes()) // settings.running_max))
+    with Tasks(settings, watch) as tasks:
         for number, run in enumerate(_runs(_pieces(dataset), task_bytes)):
             tasks.start(WRITE_PIECES, shared, number, Assigner(), run)
         return tasks.finish()
 
 
-def _together(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> tuple[str, list[Answer]]:
+def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Watch) -> RayAnswers:
     """Let each writer have all rows of its buckets."""
     pieces = _pieces(dataset)
     first, size, rows = [], 0, 0
@@ -259,20 +243,21 @@ def _together(dataset: Dataset, job: WriteJob, manner: Manner, watch: Watch) -> 
         size, rows = size + piece.bytes, rows + (piece.end or 0) - piece.start
         if size > _ALONE_BYTES and not counts_all:
             break
-    writers = 1 if size <= _ALONE_BYTES else manner.running_max
+    writers = 1 if size <= _ALONE_BYTES else settings.running_max
     receivers = receivers_for(job, writers=writers, rows=rows)
     found = chain(first, pieces)
-    with Tasks(manner, watch) as tasks:
+    with Tasks(settings, watch) as tasks:
         if receivers.count == 1:
             tasks.start(WRITE_PIECES, ray.put(job), 0, Assigner(), list(found))
-            return "to one writer", tasks.finish()
+            return RayAnswers(tasks.finish(), "to one writer")
         shared = ray.put(single_threaded(job))
         sent = [tasks.send(shared, receivers, run) for run in _runs(found, _SEND_BYTES)]
         tasks.wait_for_sent()
         for number in range(receivers.count):
             parts = [to[number] for to in sent]
             tasks.start(RECEIVE, shared, number, receivers.assigner(number), parts)
-        return f"taken apart for {receivers.count} writers, each with buckets of its own", tasks.finish()
+        way = f"taken apart for {receivers.count} writers, each with buckets of its own"
+        return RayAnswers(tasks.finish(), way)
 
 
 def _pieces(dataset: Dataset) -> Iterator[Piece]:

@@ -23,11 +23,13 @@ from pyspark.sql.types import StructType
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.job import after_commit
-from lakewright.distributed.protocol import ONE_WRITER, holds, pack, sharing_buckets, unpack
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import pack, unpack
+from lakewright.distributed.write import holds
+from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets
 from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.spark.datasource.options import DoorOptions
 from lakewright.spark.jobs.cleanup import drop_if_unheard, whole
-from lakewright.spark.jobs.run import TaskId
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable

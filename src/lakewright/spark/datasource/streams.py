@@ -21,7 +21,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lakewright.calls import check_mode
 from lakewright.catalog.open import open_table
-from lakewright.distributed.protocol import check_concurrency, new_job, refuse_lookup
+from lakewright.distributed.call import check_concurrency, refuse_lookup
+from lakewright.distributed.write_job import new_job
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
 from lakewright.spark.datasource.format import LakewrightSource

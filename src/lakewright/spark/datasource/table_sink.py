@@ -21,11 +21,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
 from lakewright.commit.plan import select_partitions
-from lakewright.distributed.protocol import ONE_WRITER, pack, remove_all_but, sharing_buckets, sweep, unpack
+from lakewright.distributed.cleanup import remove_all, remove_all_but
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import pack, unpack
+from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, DoorOptions
 from lakewright.spark.jobs.cleanup import drop_if_unheard, whole
-from lakewright.spark.jobs.run import Done, TaskId, has_losers
+from lakewright.spark.jobs.run import TaskAnswer, has_losers
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.options import CoreOptions
 from lakewright.table.table import FileStoreTable
@@ -40,7 +43,7 @@ _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 class TaskWritten(WriterCommitMessage):
     """What one task sends to the one who commits."""
 
-    done: Done
+    done: TaskAnswer
 
 
 def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite: bool) -> TableSink:
@@ -97,7 +100,7 @@ class TableSink(DataSourceArrowWriter):
                 writer.write(batch)
             payload = pack(writer.prepare())
         drop_if_unheard(self._job.store, self._job.write_id, this)
-        return TaskWritten(Done(this, payload))
+        return TaskWritten(TaskAnswer(this, payload))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks wrote in one snapshot."""
@@ -126,7 +129,7 @@ class TableSink(DataSourceArrowWriter):
         """
         done = _done(messages)
         if len(done) < len(messages):
-            sweep(self._job.store, self._job.write_id)
+            remove_all(self._job.store, self._job.write_id)
             return
         with self._table.new_batch_write_builder().new_commit() as commit:
             commit.abort([message for one in done for message in unpack(one.payload)])
@@ -142,7 +145,7 @@ class TableSink(DataSourceArrowWriter):
         )
 
 
-def _done(messages: Sequence[WriterCommitMessage | None]) -> list[Done]:
+def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskAnswer]:
     return [message.done for message in messages if isinstance(message, TaskWritten)]
 
 

@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as sql
 
 from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
+from lakewright.distributed.job import TaskId
 from lakewright.errors import LakewrightError
 from lakewright.spark.jobs.progress import JOB_GROUP, Watch
 from lakewright.spark.jobs.session import heal_workers, is_connect, map_in_arrow
@@ -64,18 +65,10 @@ _ANSWER_SQL = "task int, attempt long, retry int, piece int, pieces int, payload
 
 
 @dataclass(frozen=True, slots=True)
-class TaskId:
-    """One attempt at one task."""
-
-    number: int  # of the partition
-    attempt: int  # Spark's own id: no other attempt of the application has it, in whatever stage or retry
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
+class TaskAnswer:
     """What one task brought home."""
 
-    task: TaskId
+    task: TaskId  # its number is that of the partition, its attempt is Spark's own id, unique in the application
     payload: bytes
     retry: int = 0  # how many attempts at the task failed before, in one run of its stage
     run: int = 0  # of the job: 1 where it had to be run again
@@ -92,7 +85,7 @@ def run_job(
     description: str,
     progress: Watch | None = None,
     settings: Mapping[str, str] | None = None,
-) -> list[Done]:
+) -> list[TaskAnswer]:
     """Run a function over the partitions of a frame and return what every task brought home, by task number.
 
     `settings` are laid over those with which batches travel fast. A job whose batches grow beyond what Arrow can hold
@@ -127,7 +120,7 @@ def batch_rows(schema: sql.StructType) -> int:
     return max(_BATCH_ROWS_MIN, min(_BATCH_ROWS_MAX, BATCH_BYTES // max(1, width)))
 
 
-def has_losers(done: Sequence[Done]) -> bool:
+def has_losers(done: Sequence[TaskAnswer]) -> bool:
     """Say whether some attempts of a job may have lost: retries, copies, stages that ran again.
 
     Spark counts attempts up, so those of a stage that ran once follow each other; another job that runs at the same
@@ -206,7 +199,7 @@ def _answer(
 # ---- on the driver ---------------------------------------------------------------------------------------------------
 
 
-def _joined(rows: Sequence[Row], run: int) -> list[Done]:
+def _joined(rows: Sequence[Row], run: int) -> list[TaskAnswer]:
     """Put payloads together again, or raise the error that the first of the failed tasks sent."""
     failed = [row for row in rows if row.error is not None]
     if failed:
@@ -220,11 +213,11 @@ def _joined(rows: Sequence[Row], run: int) -> list[Done]:
         if [row.piece for row in pieces] != list(range(pieces[0].pieces)):
             message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces home; write the data again"
             raise LakewrightError(message, task=task.number)
-        done.append(Done(task, b"".join(row.payload for row in pieces), pieces[0].retry, run))
+        done.append(TaskAnswer(task, b"".join(row.payload for row in pieces), pieces[0].retry, run))
     return done
 
 
-def _complete(done: Sequence[Done], description: str) -> list[Done]:
+def _complete(done: Sequence[TaskAnswer], description: str) -> list[TaskAnswer]:
     """Return what came home in the order of the tasks, if every task's answer is there once."""
     ordered = sorted(done, key=lambda one: one.task.number)
     numbers = [one.task.number for one in ordered]

@@ -15,16 +15,17 @@ from typing import Self, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.commit.message.message import CommitMessage
-from lakewright.distributed.protocol import checked, pack, sharing_buckets, single_threaded, unpack
+from lakewright.distributed.job import Answers, Job, TaskId, prepare_job
+from lakewright.distributed.messages import pack, unpack, verified_messages
+from lakewright.distributed.write_job import sharing_buckets, single_threaded
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.jobs.cleanup import INSERTING, clean_up, remove_losers, tidy
+from lakewright.spark.jobs.cleanup import INSERTING
 from lakewright.spark.jobs.estimate import parallelism
-from lakewright.spark.jobs.run import Task, TaskId, run_job
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spec.datafile import DELETION_VECTORS
 from lakewright.update import ways
 from lakewright.update.change import Applied, Bucket, ChangeJob, GroupChange, Vector, VectorFile
@@ -39,9 +40,10 @@ _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Changed:
     """What all tasks of a job made."""
 
+    messages: Sequence[CommitMessage]
     applied: tuple[Applied, ...]
     inserted: int
 
@@ -55,40 +57,41 @@ def _run(spark: SparkSession, job: ChangeJob, parts: Sequence[DataSplit], decide
     found = shares(job.store, parts, at_least=parallelism(spark)) if parts else []
     if not found:
         return []
-    rows = [(number, [bytearray(part.serialize()) for part in share]) for number, share in enumerate(found)]
-    frame = spark.createDataFrame(rows, "number int, parts array<binary>").repartitionById(len(rows), F.col("number"))
-    return apply_on(spark, frame, job, partial(_decided, decide)).applied
+    inserting = _inserting(job, job.store)
+
+    def run(this: TaskId, blobs: Iterator[bytes]) -> bytes:
+        return _apply(job, inserting, this, _decided(decide, blobs))
+
+    workers = SparkWorkers(spark)
+    blobs = [[part.serialize() for part in share] for share in found]
+    work = workers.share_out(blobs, run, description=_description(job))
+    return prepare_job(workers, Job(job.store, job.write_id, work), partial(_verify, job)).applied
 
 
-def _decided(decide: Decide, batches: Iterator[pa.RecordBatch]) -> Iterator[GroupChange]:
-    for batch in batches:
-        for data in batch.column("parts").values.to_pylist():
-            change = decide(DataSplit.deserialize(data))
-            if change is not None and not change.is_empty:
-                yield change
+def _decided(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
+    for blob in blobs:
+        change = decide(DataSplit.deserialize(blob))
+        if change is not None and not change.is_empty:
+            yield change
 
 
 def apply_on(
     spark: SparkSession, frame: DataFrame, job: ChangeJob, changes: Changes, *, inserts: TableStore | None = None
-) -> Done:
+) -> Changed:
     """Have the tasks of a frame apply the changes that they make of its rows.
 
     `inserts` is the table as new rows know it, where there are some among what the tasks make.
     """
-    what = f"change rows of {job.store.name}"
-    try:
-        task = tidy(job.store, job.write_id, _task(job, changes, inserts or job.store))
-        done = run_job(frame, task, group=job.write_id, description=what)
-        applied = tuple(_unpacked(job, one.payload) for one in done)
-    except BaseException:
-        clean_up(spark, job.store, job.write_id)
-        raise
-    messages = [message for some in applied for message in _messages(job, some)]
-    remove_losers(spark, job.store, job.write_id, done, messages)
-    return Done(applied, sum(_COUNTS.unpack_from(one.payload)[2] for one in done))
+    inserting = _inserting(job, inserts or job.store)
+
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        return _apply(job, inserting, this, changes(batches))
+
+    work = SparkWork(frame, run, _description(job))
+    return prepare_job(SparkWorkers(spark), Job(job.store, job.write_id, work), partial(_verify, job))
 
 
-def insert_on(spark: SparkSession, frame: DataFrame, store: TableStore, made: Changes) -> Done:
+def insert_on(spark: SparkSession, frame: DataFrame, store: TableStore, made: Changes) -> Changed:
     """Have the tasks of a frame insert the new rows that they make of it, into a table without a snapshot."""
     job = WriteJob.new(store)
     inserting = _shared(job)
@@ -99,32 +102,34 @@ def insert_on(spark: SparkSession, frame: DataFrame, store: TableStore, made: Ch
                 raise AssertionError(f"there is nothing to change yet in {change.part}")
             return pack(new.finish())
 
-    try:
-        task = tidy(store, job.write_id, run)
-        done = run_job(frame, task, group=job.write_id, description=f"insert rows into {store.name}")
-        messages = checked(job, (one.payload for one in done))
-    except BaseException:
-        clean_up(spark, store, job.write_id)
-        raise
-    remove_losers(spark, store, job.write_id, done, messages)
-    inserted = sum(file.row_count for message in messages for file in message.new_files)
-    return Done((Applied(tuple(messages)),), inserted)
+    def verify(answers: Answers) -> Changed:
+        messages = tuple(verified_messages(job, answers.payloads))
+        inserted = sum(file.row_count for message in messages for file in message.new_files)
+        return Changed(messages, (Applied(messages),), inserted)
+
+    work = SparkWork(frame, run, f"insert rows into {store.name}")
+    return prepare_job(SparkWorkers(spark), Job(store, job.write_id, work), verify)
+
+
+def _description(job: ChangeJob) -> str:
+    return f"change rows of {job.store.name}"
 
 
 def _shared(job: WriteJob) -> WriteJob:
     return sharing_buckets(single_threaded(job))
 
 
-def _task(job: ChangeJob, changes: Changes, inserts: TableStore) -> Task:
-    inserting = _shared(WriteJob.new(inserts, write_id=job.write_id))
+def _inserting(job: ChangeJob, inserts: TableStore) -> WriteJob:
+    """Return the write of new rows that a change makes; the names of their files carry the id of the change."""
+    return _shared(WriteJob.new(inserts, write_id=job.write_id))
 
-    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        with NewRows(inserting, this) as new:
-            applied = ways.apply(job, new.taken_from(changes(batches)), this.number, this.attempt)
-            applied = store_vectors(job, applied + Applied(tuple(new.finish())), this.number, this.attempt)
-            return _packed(job, applied, new.rows)
 
-    return run
+def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Iterable[GroupChange | pa.Table]) -> bytes:
+    """Apply the changes of one task and write its new rows, on a worker."""
+    with NewRows(inserting, this) as new:
+        applied = ways.apply(job, new.taken_from(made), this.number, this.attempt)
+        applied = store_vectors(job, applied + Applied(tuple(new.finish())), this.number, this.attempt)
+        return _packed(job, applied, new.rows)
 
 
 class NewRows:
@@ -168,6 +173,13 @@ def _messages(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
     """Return what a task made as messages; its vectors are those with index files."""
     stored = (job.message(found.bucket, new_index_files=(found.file,)) for found in applied.vector_files)
     return [*applied.messages, *stored]
+
+
+def _verify(job: ChangeJob, answers: Answers) -> Changed:
+    """Return what all tasks brought home."""
+    applied = tuple(_unpacked(job, payload) for payload in answers.payloads)
+    messages = [message for some in applied for message in _messages(job, some)]
+    return Changed(messages, applied, sum(_COUNTS.unpack_from(payload)[2] for payload in answers.payloads))
 
 
 def _unpacked(job: ChangeJob, payload: bytes) -> Applied:

@@ -26,7 +26,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.session import in_session_zone
-from lakewright.spark.rows.file_groups import Done, apply_on, insert_on
+from lakewright.spark.rows.file_groups import Changed, apply_on, insert_on
 from lakewright.spark.rows.located import POSITION, TASK, by_group, groups_in, located, task_count
 from lakewright.spark.rows.merge_sides import Sides, gathered, source_rows, source_schema
 from lakewright.spark.rows.primary_key_merge import preparing_merge, preparing_upsert
@@ -113,14 +113,14 @@ def _prepare(sides: Sides, base: Snapshot | None) -> Prepared:
     )
 
 
-def _inserted(sides: Sides) -> tuple[Done, Prepared]:
+def _inserted(sides: Sides) -> tuple[Changed, Prepared]:
     """Merge into a table that has no snapshot."""
     store, frame = sides.store, sides.alone().select(*sides.columns)
     done = insert_on(frame.sparkSession, frame, store, _Work(store, sides.plan))
     return done, Prepared(tuple(message for one in done.applied for message in one.messages), way=way_of(store))
 
 
-def _changed(sides: Sides, base: Snapshot) -> tuple[Done, Prepared]:
+def _changed(sides: Sides, base: Snapshot) -> tuple[Changed, Prepared]:
     """Merge into a snapshot."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     parts = groups(store, base, TRUE if plan.by_source else plan.prunes)

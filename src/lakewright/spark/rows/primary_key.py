@@ -13,17 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from lakewright.distributed.protocol import checked, pack, single_threaded
+from lakewright.distributed.job import Answers, Job, TaskId, prepare_job
+from lakewright.distributed.messages import pack, verified_messages
+from lakewright.distributed.write_job import single_threaded
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import Share, bucket_shares
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.jobs.cleanup import clean_up, remove_losers, tidy
 from lakewright.spark.jobs.estimate import parallelism
-from lakewright.spark.jobs.run import Task, TaskId, run_job
+from lakewright.spark.jobs.workers import SparkWorkers
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.update.primary_key import KeyedChange, RunBuckets
@@ -39,21 +38,17 @@ def changing_buckets_on(spark: SparkSession) -> RunBuckets:
 
 def _run(spark: SparkSession, change: KeyedChange, splits: Sequence[DataSplit]) -> list[Prepared]:
     store, write_id = change.store, change.job.write_id
-    rows = [
-        (number, [bytearray(split.serialize()) for split in share])
-        for number, share in enumerate(_shares(spark, store, splits))
-    ]
-    frame = spark.createDataFrame(rows, "number int, splits array<binary>").repartitionById(len(rows), F.col("number"))
-    task = tidy(store, write_id, _task(replace(change, store=_one_reader(store), job=single_threaded(change.job))))
-    try:
-        done = run_job(frame, task, group=write_id, description=f"change rows of {store.name}")
-        messages = checked(change.job, (_body(one.payload) for one in done))
-    except BaseException:
-        clean_up(spark, store, write_id)
-        raise
-    remove_losers(spark, store, write_id, done, messages)
-    deleted, updated, inserted = map(sum, zip(*(_counts(one.payload) for one in done), strict=True))
-    return [Prepared(tuple(messages), deleted, updated, inserted)]
+    shipped = replace(change, store=_one_reader(store), job=single_threaded(change.job))
+    blobs = [[split.serialize() for split in share] for share in _shares(spark, store, splits)]
+    workers = SparkWorkers(spark)
+    work = workers.share_out(blobs, partial(_apply, shipped), description=f"change rows of {store.name}")
+    return [prepare_job(workers, Job(store, write_id, work), partial(_verify, change))]
+
+
+def _verify(change: KeyedChange, answers: Answers) -> Prepared:
+    messages = verified_messages(change.job, map(_body, answers.payloads))
+    deleted, updated, inserted = map(sum, zip(*map(_counts, answers.payloads), strict=True))
+    return Prepared(tuple(messages), deleted, updated, inserted)
 
 
 def _shares(spark: SparkSession, store: TableStore, splits: Sequence[DataSplit]) -> list[Share]:
@@ -63,12 +58,9 @@ def _shares(spark: SparkSession, store: TableStore, splits: Sequence[DataSplit])
     return bucket_shares(store, splits, at_least=parallelism(spark))
 
 
-def _task(change: KeyedChange) -> Task:
-    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        blobs = (blob for batch in batches for blob in batch.column("splits").values.to_pylist())
-        return _packed(change.apply([DataSplit.deserialize(blob) for blob in blobs], this.number, this.attempt))
-
-    return run
+def _apply(change: KeyedChange, this: TaskId, blobs: Iterator[bytes]) -> bytes:
+    """Change the rows of one share of splits, on a worker."""
+    return _packed(change.apply([DataSplit.deserialize(blob) for blob in blobs], this.number, this.attempt))
 
 
 def _packed(made: Prepared) -> bytes:

@@ -21,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakewright.distributed.protocol import checked
+from lakewright.distributed.job import Answers, Job, prepare_job
+from lakewright.distributed.messages import verified_messages
 from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import pieces
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.jobs.cleanup import clean_up, remove_losers, tidy
-from lakewright.spark.jobs.run import run_job
 from lakewright.spark.jobs.types import arrow_schema_of
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spark.rows.located import POSITION, TASK, by_group, groups_in, located, task_count
 from lakewright.spark.rows.merge_sides import Sides, gathered, source_rows, source_schema
 from lakewright.spark.write.blocks import Makes
@@ -136,24 +136,16 @@ def preparing_lookup(df: DataFrame, store: TableStore, concurrency: int | None =
 
 def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: bool = True) -> Prepared:
     """Run the tasks that write, and return what is to be committed."""
-    store = job.store
-    try:
-        done = run_job(
-            clustered.frame,
-            tidy(store, job.write_id, clustered.task),
-            group=job.write_id,
-            description=f"change rows of {store.name}",
-            settings=clustered.settings,
-        )
-        told = [kinds_in(one.payload) if counted else ((), one.payload) for one in done]
-        messages = checked(job, (body for _, body in told))
-    except BaseException:
-        clean_up(spark, store, job.write_id)
-        raise
-    remove_losers(spark, store, job.write_id, done, messages)
-    sums = [sum(kinds) for kinds in zip(*(kinds for kinds, _ in told), strict=True)]
-    deleted, updated, inserted = (sums[DELETE], sums[UPDATE_AFTER], sums[INSERT]) if sums else (0, 0, 0)
-    return Prepared(tuple(messages), deleted, updated, inserted, Way.KEYED)
+    work = SparkWork(clustered.frame, clustered.task, f"change rows of {job.store.name}", settings=clustered.settings)
+
+    def verify(answers: Answers) -> Prepared:
+        counts = [kinds_in(payload) if counted else ((), payload) for payload in answers.payloads]
+        messages = verified_messages(job, (body for _, body in counts))
+        sums = [sum(kinds) for kinds in zip(*(kinds for kinds, _ in counts), strict=True)]
+        deleted, updated, inserted = (sums[DELETE], sums[UPDATE_AFTER], sums[INSERT]) if sums else (0, 0, 0)
+        return Prepared(tuple(messages), deleted, updated, inserted, Way.KEYED)
+
+    return prepare_job(SparkWorkers(spark), Job(job.store, job.write_id, work), verify)
 
 
 # ---- on an executor --------------------------------------------------------------------------------------------------

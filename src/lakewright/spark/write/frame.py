@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,25 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from lakewright.calls import ProgressCallback
 from lakewright.catalog.open import opened
 from lakewright.commit.table_commit import WriteResult
-from lakewright.distributed.protocol import (
-    Publication,
-    Written,
-    check_call,
-    check_concurrency,
-    checked,
-    job_of_builder,
-    new_job,
-    publish,
-    refuse_lookup,
-    replayed,
-    unpack,
-)
+from lakewright.distributed.call import check_call, check_concurrency, refuse_lookup
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import unpack
+from lakewright.distributed.write import replayed, write_once
+from lakewright.distributed.write_job import Publication, job_of_builder, new_job
 from lakewright.errors import InvalidInputError
-from lakewright.spark.jobs.cleanup import clean_up, remove_losers, tidy
 from lakewright.spark.jobs.progress import Counter, final_line, watching
-from lakewright.spark.jobs.run import Task, TaskId, run_job
-from lakewright.spark.jobs.session import settings
+from lakewright.spark.jobs.run import Task
+from lakewright.spark.jobs.session import settings as held_settings
 from lakewright.spark.jobs.types import arrow_schema_of
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.shuffle import cluster
 from lakewright.spec.arguments import Distribution, WriteMode
@@ -50,8 +41,8 @@ from lakewright.write.writer import WriteJob
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How the rows are brought to the table."""
+class WriteSettings:
+    """What a caller chose for one write: how the rows are brought to the table."""
 
     concurrency: int | None = None
     distribution: Distribution | None = None
@@ -79,7 +70,7 @@ def write_spark(
         )
     instead = ", or lakewright.spark.foreach_batch for the batches of a stream"
     job, publication = job_of_builder(write, overwrite=overwrite, instead=instead)
-    return write_frame(df, job, publication, Manner(concurrency, options=spark_options))
+    return write_frame(df, job, publication, WriteSettings(concurrency, options=spark_options))
 
 
 def write_micro_batch(
@@ -108,41 +99,30 @@ def write_micro_batch(
         refuse_lookup(target, arrow_schema_of(df.schema).names)
     whole: dict[str, object] | None = {} if mode == "overwrite" else None
     job = new_job(target, mode, partitions=whole)
-    return write_frame(df, job, Publication(commit_user, batch_id, whole, since), Manner(concurrency, progress=False))
+    return write_frame(
+        df, job, Publication(commit_user, batch_id, whole, since), WriteSettings(concurrency, progress=False)
+    )
 
 
 # ---- one write -------------------------------------------------------------------------------------------------------
 
 
-def write_frame(df: DataFrame, job: WriteJob, publication: Publication, manner: Manner) -> WriteResult:
+def write_frame(df: DataFrame, job: WriteJob, publication: Publication, settings: WriteSettings) -> WriteResult:
     """Take a frame from its schema to a snapshot."""
     started, store, spark = time.monotonic(), job.store, df.sparkSession
     job.check_input(arrow_schema_of(df.schema))
     what = f"write to {store.name}"
-    with _options(spark, manner), watching(spark, job.write_id, manner.progress, what=what) as watch:
-        clustered = cluster(df, job, concurrency=manner.concurrency, distribution=manner.distribution)
-        try:
-            done = run_job(
-                clustered.frame,
-                _counted(tidy(store, job.write_id, clustered.task), watch.counter),
-                group=job.write_id,
-                description=what,
-                progress=watch,
-                settings=clustered.settings,
-            )
-            messages = checked(job, (one.payload for one in done))
-        except BaseException:
-            clean_up(spark, store, job.write_id)
-            raise
-        result = publish(
-            job,
-            publication,
-            Written(messages, len(done), clustered.way, started),
-            run=compacting_on(spark),
-            clean_up=partial(clean_up, spark, store, job.write_id),
+    with _held_options(spark, settings), watching(spark, job.write_id, settings.progress, what=what) as watch:
+        clustered = cluster(df, job, concurrency=settings.concurrency, distribution=settings.distribution)
+        work = SparkWork(
+            clustered.frame,
+            _counted(clustered.task, watch.counter),
+            what,
+            settings=clustered.settings,
+            progress=watch,
+            way=clustered.way,
         )
-        if not result.replayed:
-            remove_losers(spark, store, job.write_id, done, messages)
+        result = write_once(SparkWorkers(spark), job, work, publication, started=started)
         watch.done(result.rows, result.bytes)
         watch.conclude(final_line(result, store.name))
     return result
@@ -160,9 +140,9 @@ def _counted(task: Task, counter: Counter) -> Task:
     return task if counter.total is None else run
 
 
-def _options(spark: SparkSession, manner: Manner) -> AbstractContextManager[None]:
-    options = {key: str(value) for key, value in (manner.options or {}).items()}
-    return settings(spark, options) if options else nullcontext()
+def _held_options(spark: SparkSession, settings: WriteSettings) -> AbstractContextManager[None]:
+    options = {key: str(value) for key, value in (settings.options or {}).items()}
+    return held_settings(spark, options) if options else nullcontext()
 
 
 def check_frame(df: DataFrame) -> None:

@@ -26,10 +26,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from lakewright.distributed.protocol import ONE_WRITER, pack, sharing_buckets, single_threaded
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.messages import pack
+from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets, single_threaded
 from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.estimate import parallelism, size_of
-from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, TaskId, batch_rows
+from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows
 from lakewright.spark.jobs.session import map_in_arrow
 from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, Makes, receive, sending
 from lakewright.spec.keyed_rows import KIND_NAMES, VALUE_KIND

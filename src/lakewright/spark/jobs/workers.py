@@ -1,0 +1,96 @@
+"""Spark's workers, as jobs of `lakewright.distributed` need them: a function over a frame in, payloads home.
+
+Always holds: every task's answer is there once, or an error is raised and no task runs any more; the answers say
+whether attempts that failed or lost may have left files behind (`has_losers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from lakewright.distributed.cleanup import QUIET_SECONDS
+from lakewright.distributed.job import Job, ShareTask, TaskId
+from lakewright.spark.jobs.cleanup import tidy
+from lakewright.spark.jobs.progress import Watch
+from lakewright.spark.jobs.run import Task, TaskAnswer, has_losers, ran_again, run_job, wait_until_idle
+from lakewright.spark.jobs.session import is_connect
+
+# A worker whose task was killed may close one more file: Spark gives it two seconds, and Connect does not even show
+# when the task is over.
+_QUIET_SECONDS_CONNECT = 3.0
+_LOSERS_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWork:
+    """A function over the partitions of a frame, and how the job appears and runs."""
+
+    frame: DataFrame
+    task: Task
+    description: str
+    settings: Mapping[str, str] = field(default_factory=dict)  # of Spark, for the time of the job
+    progress: Watch | None = None
+    way: str = ""  # how the rows reach the tasks
+
+
+@dataclass(frozen=True, slots=True)
+class SparkAnswers:
+    """What the tasks of one Spark job brought home."""
+
+    spark: SparkSession
+    group: str
+    answers: Sequence[TaskAnswer]
+    way: str
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """One payload per task, by its number."""
+        return [answer.payload for answer in self.answers]
+
+    def has_losers(self) -> bool:
+        """Say whether attempts that others overtook may have left files; wait until none of them runs."""
+        speculates = self.spark.conf.get("spark.speculation", "false") == "true"
+        if not (speculates or has_losers(self.answers) or ran_again(self.spark, self.group)):
+            return False
+        wait_until_idle(self.spark, self.group, seconds_max=_LOSERS_SECONDS_MAX)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWorkers:
+    """The workers of a session."""
+
+    spark: SparkSession
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long after a file of a killed task another one may still appear."""
+        return _QUIET_SECONDS_CONNECT if is_connect(self.spark) else QUIET_SECONDS
+
+    def run(self, job: Job[SparkWork]) -> SparkAnswers:
+        """Run the function of a job over all partitions of its frame."""
+        work = job.work
+        answers = run_job(
+            work.frame,
+            tidy(job.store, job.write_id, work.task),
+            group=job.write_id,
+            description=work.description,
+            progress=work.progress,
+            settings=work.settings,
+        )
+        return SparkAnswers(self.spark, job.write_id, answers, work.way)
+
+    def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> SparkWork:
+        """Return the work of calling a function once for every share: shares travel as rows, one partition each."""
+        rows = [(number, [bytearray(blob) for blob in share]) for number, share in enumerate(shares)]
+        frame = self.spark.createDataFrame(rows, "number int, share array<binary>")
+
+        def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+            return function(this, (blob for batch in batches for blob in batch.column("share").values.to_pylist()))
+
+        return SparkWork(frame.repartitionById(len(rows), F.col("number")), task, description)

@@ -26,6 +26,7 @@ PEERS_PYTHON = Path(os.environ.get("LAKEWRIGHT_PEERS", str(ROOT / ".venvs" / "pe
 OURS = ("pyarrow", "lakewright")
 PEERS = ("pypaimon", "pypaimon-rust", "deltalake", "pyiceberg", "lance")
 REFERENCE = "lakewright"
+BEFORE = "before"  # an older checkout of ours
 
 
 @dataclass(slots=True)
@@ -33,12 +34,15 @@ class Worker:
     """One library in a process of its own."""
 
     name: str
+    checkout: str = ""  # where the sources of "before" are
     process: subprocess.Popen[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        python = sys.executable if self.name in OURS else str(PEERS_PYTHON)
+        older = self.name == BEFORE
+        python = sys.executable if self.name in OURS or older else str(PEERS_PYTHON)
         self.process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), self.name],
+            [python, str(HERE / "worker.py"), REFERENCE if older else self.name],
+            env=os.environ | ({"PYTHONPATH": str(Path(self.checkout) / "src")} if older else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -169,7 +173,7 @@ def compacted(root: Path, rows: int) -> dict[str, Any]:
 
 def markdown(results: dict[str, dict[str, Any]]) -> str:
     """Return the table of ratios: how many times as long as lakewright each library takes, by the wall and by cpu."""
-    names = [name for name in (*OURS, *PEERS) if any(name in row for row in results.values())]
+    names = [name for name in (*OURS, BEFORE, *PEERS) if any(name in row for row in results.values())]
     lines = [f"| case | lakewright s (cpu) | {' | '.join(n for n in names if n != REFERENCE)} |"]
     lines.append("| --- " * (len(names) + 1) + "|")
     for title, row in results.items():
@@ -217,13 +221,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=0, help="how often each case runs, instead of its own number")
     parser.add_argument("--name", default="latest")
     parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--before", default="", help="an older checkout, measured beside this one instead of the peers")
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="lakewright-bench-"))
     results: dict[str, dict[str, Any]] = {}
-    workers = {name: Worker(name) for name in (*OURS, *PEERS)}
+    names = (REFERENCE, BEFORE) if arguments.before else (*OURS, *PEERS)
+    workers = {name: Worker(name, arguments.before) for name in names}
     try:
         for one in wanted(cases(arguments.scale), arguments.only):
-            case = replace(one, repeats=arguments.repeats or one.repeats)
+            libraries = names if arguments.before else one.libraries
+            case = replace(one, repeats=arguments.repeats or one.repeats, libraries=libraries)
             if case.place.startswith("our-"):
                 prepare(case.place, workers[REFERENCE], root, arguments)
             results[case.title] = measure(case, workers, root)

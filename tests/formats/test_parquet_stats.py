@@ -55,7 +55,7 @@ def test_the_encoder_s_bounds_are_the_computed_ones(
 
 def test_bounds_that_the_encoder_keeps_to_itself_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if an encoder left out bounds of values that are not even long.
-    monkeypatch.setattr("lakewright.formats.parquet.writer._TOLD_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("lakewright.formats.parquet.writer._BOUND_BYTES_MAX", 1 << 20)
     stats = _write([_table([("a", b"a")]), _table([("x" * 5000, b"b"), (None, None)])], FULL).stats
     assert stats[0] is not None
     assert stats[1] is not None

@@ -15,12 +15,12 @@ from lakewright.spec.types import DataField
 
 _ROWS_MAX = (1 << 63) - 1
 _EXTENSIONS = {"zstd": "zst", "zstandard": "zst", "gzip": "gz", "bzip2": "bz2"}
-_KEY_STATS = StatsMode("truncate", 128)  # whatever the options say of other columns
+_KEY_STATS = StatsMode("truncate", 128)  # of key columns; no option changes it
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """What all data files of one writer have in common."""
+    """What all data files of one writer have in common: format, columns, sizes, names, statistics."""
 
     fields: tuple[DataField, ...]  # of the files, in file order
     file_format: str
@@ -29,7 +29,7 @@ class FilePlan:
     file_bytes_max: int
     file_rows_max: int
     dense_stats: bool
-    numbered_at_commit: bool = False  # row tracking: the committer gives the sequence numbers
+    numbered_at_commit: bool = False  # row tracking: the committer assigns the sequence numbers
     write_cols: tuple[str, ...] | None = None  # the columns of `fields` where these are not all of the table's
     prefix: str = "data-"
     suffix: str = ""
@@ -39,26 +39,26 @@ class FilePlan:
 
     @classmethod
     def of_schema(cls, schema: TableSchema, write_cols: tuple[str, ...] | None = None) -> FilePlan:
-        """Read the plan of an append table's files; `write_cols` names the columns of partial files."""
+        """Return the plan of an append table's files; `write_cols` names the columns of files that do not have all."""
         fields = schema.fields if write_cols is None else tuple(f for f in schema.fields if f.name in write_cols)
         plan = cls._of_options(schema, tuple(fields), level=0)
         return replace(plan, write_cols=None if write_cols is None else tuple(f.name for f in fields))
 
     @classmethod
     def moved(cls, schema: TableSchema, ids: Sequence[DataField] = (), *, source: int) -> FilePlan:
-        """Read the plan of files for rows of an append table that lay in other files before.
+        """Return the plan of files for rows of an append table that are copied from other files.
 
-        `ids` are the system columns that the rows bring along, without which row tracking would number them anew.
+        `ids` are the system columns that the rows keep; without them row tracking would give the rows new numbers.
         """
         plan = cls._of_options(schema, (*schema.fields, *ids), level=0)
         return replace(plan, write_cols=tuple(f.name for f in plan.fields) if ids else None, source=source)
 
     @classmethod
     def keyed(cls, schema: TableSchema, *, level: int, source: int = APPEND, changelog: bool = False) -> FilePlan:
-        """Read the plan of a primary-key table's data files of one level, or of its changelog files.
+        """Return the plan of a primary-key table's data files of one level, or of its changelog files.
 
-        Files are thin unless the option says otherwise: every reader takes the key from the table's own columns, so
-        copies of the key would only cost time and space.
+        Files are thin by default: they have no copies of the key columns, because every reader takes the key from the
+        columns of the table.
         """
         options = schema.core_options
         fields = stored_fields(schema, thin=options.get(CoreOptions.DATA_FILE_THIN_MODE, default=True))
@@ -101,7 +101,7 @@ class FilePlan:
         )
 
     def file_name(self, stem: str) -> str:
-        """Return the name of a file; the stem is what no other file has."""
+        """Return the name of a file from a stem that no other file has."""
         return f"{self.prefix}{stem}{self.suffix}"
 
 
@@ -113,16 +113,16 @@ def _suffix(file_format: str, compression: str, *, with_compression: bool) -> st
 
 @dataclass(frozen=True, slots=True)
 class KeyedColumns:
-    """The columns of a primary-key table, and what its data files say of them."""
+    """The columns of a primary-key table, and the statistics that its data files record of them."""
 
     fields: tuple[DataField, ...]
     key: tuple[DataField, ...]
     modes: tuple[StatsMode, ...]  # of the value statistics, one per field
 
     def mode_of(self, stored: DataField) -> StatsMode:
-        """Return what the encoder is to find out about a column of the file.
+        """Return which statistics the encoder collects of a column of the file.
 
-        The bounds of key columns serve twice, cut to different lengths, so they are asked for in full.
+        The bounds of key columns are recorded twice, truncated to different lengths, so they are collected in full.
         """
         if stored.name == SEQUENCE_NUMBER.name or stored in self.key:
             return FULL
@@ -130,19 +130,19 @@ class KeyedColumns:
 
     def key_stats(self, stats: Sequence[ColumnStats | None]) -> SimpleStats:
         """Return the statistics of the key columns, from those of all columns of the table."""
-        found = [stats[self.fields.index(field)] for field in self.key]
-        return to_simple_stats([_cut(one, _KEY_STATS) for one in found], self.key, dense=False)[0]
+        of_key = [stats[self.fields.index(field)] for field in self.key]
+        return to_simple_stats([_reduced(column, _KEY_STATS) for column in of_key], self.key, dense=False)[0]
 
     def value_stats(
         self, stats: Sequence[ColumnStats | None], *, dense: bool
     ) -> tuple[SimpleStats, tuple[str, ...] | None]:
         """Return the statistics of the columns of the table."""
-        cut = [_cut(one, mode) for one, mode in zip(stats, self.modes, strict=True)]
-        return to_simple_stats(cut, self.fields, dense=dense)
+        reduced = [_reduced(column, mode) for column, mode in zip(stats, self.modes, strict=True)]
+        return to_simple_stats(reduced, self.fields, dense=dense)
 
 
-def _cut(stats: ColumnStats | None, mode: StatsMode) -> ColumnStats | None:
-    """Return as much of the statistics as a mode asks for."""
+def _reduced(stats: ColumnStats | None, mode: StatsMode) -> ColumnStats | None:
+    """Return the part of the statistics that a mode includes."""
     if stats is None or mode == NONE:
         return None
     if mode == COUNTS:

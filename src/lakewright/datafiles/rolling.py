@@ -1,15 +1,15 @@
 """Rolling data files: tables of one bucket in, finished files with their `DataFile` facts out.
 
-A file is closed once it reached the target size on disk or the target number of rows, and the next one begins with the
-next row. Invariant: rows lie in files in the order in which they were given, a file is listed in `files` only after its
-last byte is durable, and a file without rows is never opened.
+A file is closed when it has reached the target size on disk or the target number of rows, and the next one begins with
+the next row. Invariant: rows lie in files in the order in which they were given, a file is listed in `files` only after
+its last byte is durable, and a file without rows is never opened.
 
-`write` takes rows all the way. The way has three steps, so that threads can share it: `next_piece` decides how many
-rows go where, `Piece.encode` makes their bytes, `append` puts these into the file. Only encoding may be done for
-several pieces at a time; the other two take pieces one by one in the order of the rows, though not in the same thread.
+`write` does all of it. It consists of three steps, so that several threads can work on one file: `next_piece` decides
+how many rows go into which file, `Piece.encode` makes their bytes, `append` writes these to the file. Several pieces
+may be encoded at the same time; the other two steps take pieces one by one in the order of the rows, in any thread.
 
-Files of a primary-key table take keyed tables (`spec.keyed_rows`) sorted by key. Readers trust three facts that
-nobody checks again: the first and the last key, the number of deletes, and the range of the sequence numbers.
+Files of a primary-key table take keyed tables (`spec.keyed_rows`) sorted by key. Readers rely on three facts without a
+check: the first and the last key, the number of deletes, and the range of the sequence numbers.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from lakewright.spec.stats import ColumnStats, to_simple_stats
 from lakewright.spec.values import from_scalar
 
 _NEARLY_FULL = 0.95  # a file this close to its target is closed: one more row group would be tiny or too much
-_SHRINK_MIN = 0.02  # some formats write late; what they seem to save is not believed beyond this
+_SHRINK_MIN = 0.02  # some formats write their bytes late, so that a smaller ratio is an error of measurement
 
 
 class SequenceNumbers:
-    """The sequence numbers of one bucket, given to files in the order in which they are finished."""
+    """The sequence numbers of one bucket, assigned to files in the order in which they are finished."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -55,7 +55,7 @@ class SequenceNumbers:
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file about to be written: its name, its full path and where its bytes go."""
+    """A file to be written: its name, its full path and the output for its bytes."""
 
     name: str
     path: str
@@ -71,7 +71,7 @@ class FinishedFile:
 
 
 class _KeyRange:
-    """What a file of a primary-key table must know of its rows beyond the statistics of the encoder."""
+    """The first and last key and the number of deletes of a file of a primary-key table."""
 
     def __init__(self, columns: KeyedColumns) -> None:
         self._key = columns.key
@@ -101,14 +101,14 @@ class _KeyRange:
 
 @dataclass(slots=True, eq=False)
 class _File:
-    """A file that rows are meant for, from the first piece until it is finished."""
+    """The state of one file, from its first piece until it is finished."""
 
     encoder: Encoder
     keys: _KeyRange | None
-    rows: int = 0  # all of them, appended or under way
-    under_way: int = 0  # pieces that are not appended yet
-    expected_bytes: float = 0.0  # what these will take on disk
-    memory: int = 0  # what the appended rows had in memory, to foretell the size of others on disk
+    rows: int = 0  # of all pieces, appended or not
+    pending: int = 0  # pieces that are not appended yet
+    expected_bytes: float = 0.0  # an estimate of the size of the pending pieces on disk
+    memory: int = 0  # the size of the appended rows in memory, to estimate the size of others on disk
     new: NewFile | None = None
     writer: FileWriter | None = None
 
@@ -120,9 +120,9 @@ class _File:
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """Rows that follow each other in one file: rows first, then their bytes."""
+    """Consecutive rows of one file: the rows first, their bytes after `encode`."""
 
-    rows: pa.Table  # as they were given; None once nobody needs them
+    rows: pa.Table  # as they were given; None once they are not needed any more
     stored: pa.Table  # with the columns of the file; None once encoded
     file: _File
     memory: int
@@ -130,7 +130,7 @@ class Piece:
     encoded: Encoded | None = field(default=None)
 
     def encode(self) -> Encoded:
-        """Make the bytes, in any thread."""
+        """Encode the rows; any thread may call it."""
         self.encoded = self.file.encoder.encode(self.stored)
         self.stored = None
         if self.file.keys is None:
@@ -157,8 +157,8 @@ class RollingFile:
         self._new_file = new_file
         self._numbers = numbers
         self._clock_ms = clock_ms
-        self._lock = threading.Lock()  # for what deciding and appending both change
-        self._next: _File | None = None  # where the next rows go
+        self._lock = threading.Lock()  # for the state that `next_piece` and `append` both change
+        self._next: _File | None = None  # the file of the next rows
         self._open: _File | None = None
         self._shrink: float | None = None  # how much smaller rows of the last file were on disk than in memory
 
@@ -177,7 +177,7 @@ class RollingFile:
             self.append(piece)
 
     def next_piece(self, rows: pa.Table) -> Piece:
-        """Return the first of some rows, as many as go into one file together."""
+        """Return the first of the rows, as many as one file takes, as a piece of that file."""
         with self._lock:
             if self._next is None or self._is_full(self._next):
                 encoder = open_encoder(self._plan.file_format, self._plan.fields, self._plan.options)
@@ -186,13 +186,13 @@ class RollingFile:
             part = rows.slice(0, self._room(file, rows))
             memory = part.nbytes
             file.rows += part.num_rows
-            file.under_way += 1
+            file.pending += 1
             expected = memory * self._shrink_of(file)
             file.expected_bytes += expected
         return Piece(part, part if file.keys is None else self._stored(part), file, memory, expected)
 
     def append(self, piece: Piece) -> None:
-        """Put the bytes of the next piece into its file."""
+        """Write the bytes of the next piece to its file."""
         file = piece.file
         if piece.encoded is None:
             raise LakewrightError("a piece of a data file must be encoded before it is appended")
@@ -203,17 +203,17 @@ class RollingFile:
             file.keys.add(piece.rows)
         with self._lock:
             file.memory += piece.memory
-            file.under_way -= 1
+            file.pending -= 1
             file.expected_bytes -= piece.expected_bytes
             self._shrink = self._shrink_of(file)
-            full = file.under_way == 0 and self._is_full(file)
+            full = file.pending == 0 and self._is_full(file)
             if full and self._next is file:
                 self._next = None
         if full:
             self.finish()
 
     def finish(self) -> None:
-        """Close the open file, if there is one; no piece of it may be under way."""
+        """Close the open file, if there is one; all of its pieces must be appended."""
         file = self._open
         if file is None or file.writer is None or file.new is None:
             return
@@ -222,7 +222,7 @@ class RollingFile:
         self._forget(file)
 
     def discard(self) -> None:
-        """Give up the open file; nothing of it stays."""
+        """Abandon the open file; nothing of it stays."""
         file = self._open
         self._forget(file)
         if file is not None and file.writer is not None:
@@ -253,7 +253,7 @@ class RollingFile:
                 self._next = None
 
     def _shrink_of(self, file: _File) -> float:
-        """Return how many bytes a byte of rows in memory takes on disk, as far as anybody knows."""
+        """Return an estimate of how many bytes a byte of rows in memory takes on disk."""
         if file.memory:
             return max(file.bytes / file.memory, _SHRINK_MIN)
         return 1.0 if self._shrink is None else self._shrink
@@ -263,7 +263,7 @@ class RollingFile:
         most: int = min(rows.num_rows, self._plan.file_rows_max - file.rows)
         left = float(self._plan.file_bytes_max)
         if file.rows:
-            # What is on disk tells how much smaller rows become there; the first rows are taken at their full size.
+            # The bytes on disk so far show how much smaller rows become; the first rows count with their full size.
             left = (left - file.bytes - file.expected_bytes) / self._shrink_of(file)
         return max(1, min(most, int(left / max(rows.nbytes / rows.num_rows, 0.001))))
 
@@ -314,16 +314,16 @@ class RollingFile:
             return 0, 0
         return self._numbers.take(written.row_count)
 
-    def _numbers_of_rows(self, found: ColumnStats | None) -> tuple[int, int]:
-        """Return the range of the numbers in a file; rows without one get the snapshot's, at the commit."""
-        if found is not None and found.null_count and self._plan.columns is None:
-            return found.min if isinstance(found.min, int) else 0, 0
-        if found is None or not isinstance(found.min, int) or not isinstance(found.max, int):
-            raise LakewrightError(f"the encoder counted no sequence numbers in {self.path}")
-        return found.min, found.max
+    def _numbers_of_rows(self, stats: ColumnStats | None) -> tuple[int, int]:
+        """Return the range of the sequence numbers in a file; the commit gives the snapshot's to rows without one."""
+        if stats is not None and stats.null_count and self._plan.columns is None:
+            return stats.min if isinstance(stats.min, int) else 0, 0
+        if stats is None or not isinstance(stats.min, int) or not isinstance(stats.max, int):
+            raise LakewrightError(f"the encoder found no sequence numbers in {self.path}")
+        return stats.min, stats.max
 
 
 def wall_clock_ms() -> int:
-    """Return the local wall clock as if it were UTC, which is what the format's creation times hold."""
+    """Return the local wall clock in milliseconds as if it were UTC: the format records creation times in this way."""
     now = time.time()
     return int(now * 1000) + (time.localtime(now).tm_gmtoff or 0) * 1000

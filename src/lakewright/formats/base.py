@@ -1,8 +1,8 @@
-"""What every file format offers: rows of Arrow in, one file and its facts out; and back, batch by batch.
+"""The protocols of all file formats: Arrow rows in, one file and its facts out; and back, batch by batch.
 
 A writer takes tables in the canonical Arrow schema of its fields. A reader gives batches in the canonical schema of the
-fields it was asked for, in file order, each with the position of its first row in the file. A file that cannot be
-decoded is a `CorruptTableError` naming it; an `OSError` is left to what the storage meant by it.
+requested fields, in file order, each with the position of its first row in the file. A file that cannot be decoded is a
+`CorruptTableError` naming it; an `OSError` of the storage is raised unchanged.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Output(Protocol):
     """A new file as a storage opens it: nothing is visible until `close`."""
 
     def write(self, data: bytes, /) -> int:
-        """Append bytes, or anything that shows its memory as bytes."""
+        """Append bytes, or any object with the buffer protocol."""
 
     def close(self) -> None:
         """Make the file complete, durable and visible."""
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Abandon the file."""
 
 
 class Input(Protocol):
@@ -62,7 +62,7 @@ class Input(Protocol):
         """Return the next bytes."""
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _stats_modes(options: CoreOptions, fields: Sequence[DataField], level: int) 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """The facts of a finished file; `stats` has one entry per field, None where none were asked for."""
+    """The facts of a finished file; `stats` has one entry per field, None where its mode is `none`."""
 
     size: int
     row_count: int
@@ -121,18 +121,18 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Rows as a file of some format holds them, wherever they come to lie in it, and their statistics."""
+    """Rows encoded in a file format, at no fixed place in a file yet, and their statistics."""
 
-    content: object  # what the writer of the same format understands
+    content: object  # in a form that only the writer of the same format uses
     nbytes: int  # in memory
     stats: StatsCollector
 
 
 class Encoder(Protocol):
-    """Makes the bytes of one data file, piece by piece; any number of threads may use it at the same time."""
+    """Encodes the rows of one data file, piece by piece; any number of threads may use it at the same time."""
 
     def encode(self, table: pa.Table) -> Encoded:
-        """Return the bytes of rows in the canonical schema of the fields."""
+        """Return rows, given in the canonical schema of the fields, in encoded form."""
 
 
 class FileWriter(Protocol):
@@ -151,7 +151,7 @@ class FileWriter(Protocol):
         """Finish the file, make it durable and visible, and return its facts."""
 
     def discard(self) -> None:
-        """Give the file up: nothing stays at its path."""
+        """Abandon the file: nothing stays at its path."""
 
 
 class FileReader(Protocol):
@@ -166,15 +166,15 @@ class FileReader(Protocol):
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row.
 
-        Whole row groups that cannot hold a row matching `skip` may be left out; nothing else is filtered.
+        Row groups that cannot hold a row matching `skip` may be left out; nothing else is filtered.
         """
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
 
 
 def file_format_of(file_name: str) -> str:
-    """Return the format that a file's name tells.
+    """Return the format of a data file, by the ending of its name.
 
     >>> file_format_of("data-1.parquet"), file_format_of("data-1.orc.zst")
     ('parquet', 'orc')
@@ -182,25 +182,25 @@ def file_format_of(file_name: str) -> str:
     parts = file_name.lower().split(".")[1:]
     while len(parts) > 1 and parts[-1] in _NOT_FORMATS:
         parts.pop()
-    found = parts[-1] if parts else ""
-    if found not in FORMATS:
+    ending = parts[-1] if parts else ""
+    if ending not in FORMATS:
         raise UnsupportedError(
-            f"the data file {file_name} has the format {found or 'unknown'!r}; lakewright reads {', '.join(FORMATS)}",
+            f"the data file {file_name} has the format {ending or 'unknown'!r}; lakewright reads {', '.join(FORMATS)}",
             path=file_name,
-            format=found,
+            format=ending,
         )
-    return found
+    return ending
 
 
 @contextmanager
 def decoding(path: str) -> Iterator[None]:
-    """Turn whatever a decoder says of damaged bytes into a `CorruptTableError`; errors of the storage pass."""
+    """Turn any error that a decoder raises for damaged bytes into a `CorruptTableError`; errors of the storage pass."""
     try:
         yield
     except (LakewrightError, MemoryError):
         raise
     except OSError as error:
-        # Arrow reports damage as a bare OSError; one with a number, or of a kind, comes from the storage.
+        # Arrow reports damage as an OSError without a number; a subclass, or one with a number, is of the storage.
         if type(error) is not OSError or error.errno is not None:
             raise
         raise corrupt(path, str(error)) from error
@@ -227,7 +227,7 @@ def corrupt(path: str, reason: str) -> CorruptTableError:
 
 
 def codec_of(codecs: Mapping[str, str], compression: str, file_format: str) -> str:
-    """Return a format's own name of a compression."""
+    """Return the name that a format has for a compression."""
     if compression not in codecs:
         raise InvalidInputError(
             f"{file_format} files cannot be compressed with {compression!r}; use one of {', '.join(codecs)}",
@@ -243,7 +243,7 @@ def supported_options(function: Callable[..., object], options: dict[str, object
 
 
 def read_at(source: Input, offset: int, length: int, path: str) -> bytes:
-    """Return exactly so many bytes from a place of a file."""
+    """Return exactly `length` bytes of a file from `offset` on."""
     source.seek(offset)
     data = bytes(source.read(length))
     if len(data) != length:
@@ -257,7 +257,7 @@ def scalar_types(dtype: DataType) -> Iterator[AtomicType]:
 
 
 def check_rows(table: pa.Table, schema: pa.Schema) -> None:
-    """Refuse rows that are not in the schema a writer was opened with, and nulls where none may be."""
+    """Raise InvalidInputError unless rows have the schema of the writer and no nulls in NOT NULL columns."""
     if not table.schema.equals(schema, check_metadata=False):
         raise InvalidInputError(f"rows of the schema {table.schema} cannot be written to a file of {schema}")
     for field, column in zip(schema, table.columns, strict=True):
@@ -269,7 +269,7 @@ def check_rows(table: pa.Table, schema: pa.Schema) -> None:
 
 
 def empty_batch(schema: pa.Schema, row_count: int) -> pa.RecordBatch:
-    """Return rows of nulls; also of no columns at all, which still are that many rows."""
+    """Return a batch of `row_count` rows of nulls; the schema may have no columns."""
     if not schema.names:
         return pa.RecordBatch.from_arrays([pa.nulls(row_count)], names=["none"]).select([])
     return pa.RecordBatch.from_arrays([pa.nulls(row_count, field.type) for field in schema], schema=schema)
@@ -286,25 +286,25 @@ class StatsCollector:
         self._modes = tuple(modes)
         self._stats: list[ColumnStats | None] = [None] * len(self._fields)
 
-    def add(self, table: pa.Table, *, told: Collection[int] = ()) -> None:
-        """Take rows into account; the bounds of the columns in `told` are given to `tell` later."""
+    def add(self, table: pa.Table, *, bounds_later: Collection[int] = ()) -> None:
+        """Take rows into account; the bounds of the columns in `bounds_later` are given to `add_bounds` afterwards."""
         self.row_count += table.num_rows
         for index, (field, mode) in enumerate(zip(self._fields, self._modes, strict=True)):
             if mode == NONE:
                 continue
             column = table.column(index)
-            if index in told:
+            if index in bounds_later:
                 self._merge(index, ColumnStats(None, None, column.null_count, all_null=True))
                 continue
-            # Bounds are cut once at the end: a cut bound cannot be told from an unknown one.
+            # Bounds are truncated once, at the end: an upper bound that cannot be truncated becomes unknown.
             self._merge(index, column_stats(column, field.type, FULL if mode.kind == "truncate" else mode))
 
-    def tell(self, index: int, low: Value, high: Value) -> None:
-        """Take the bounds of some of a column's rows from somebody who knows them; None where nobody does."""
+    def add_bounds(self, index: int, low: Value, high: Value) -> None:
+        """Take into account the bounds of some rows of a column, as an encoder found them; None if it found none."""
         self._merge(index, ColumnStats(low, high, 0))
 
     def include(self, following: StatsCollector) -> None:
-        """Take the rows into account that another collector has seen."""
+        """Take into account the rows that were added to another collector."""
         self.row_count += following.row_count
         for index, stats in enumerate(following._stats):
             if stats is not None:
@@ -315,7 +315,7 @@ class StatsCollector:
         self._stats[index] = stats if known is None else merge_column_stats(known, stats)
 
     def result(self) -> tuple[ColumnStats | None, ...]:
-        """Return the statistics, cut to the lengths that the modes ask for."""
+        """Return the statistics, truncated to the lengths in the modes."""
         return tuple(
             truncate(stats, mode.length)
             if mode.kind == "truncate" and stats and isinstance(stats.max, str | bytes)

@@ -1,9 +1,9 @@
 """Arrow arrays as a file gives them in, arrays of the canonical Arrow type out.
 
-Writers differ in widths, units, string flavours and the nullability and names inside nested types; the values are the
-same. What already has the canonical type is returned as it is, nested arrays are re-wrapped around the same buffers,
-and only leaves of another physical type are converted. A conversion that would change a value is an `ArrowInvalid`;
-fractions finer than the type holds are cut, towards the past.
+Writers differ in widths, units, string types and the nullability and names inside nested types; the values are the
+same. An array of the canonical type is returned as it is, nested arrays are rebuilt around the same buffers, and only
+leaves of another physical type are converted. A conversion that would change a value is an `ArrowInvalid`, but
+fractions of a second finer than the type are rounded down.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ def conform_column(column: pa.ChunkedArray, target: pa.DataType, missing: Missin
 def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     """Return an array with the canonical type; ROW fields are matched by name."""
     kinds = pa.types
-    found = array.type
-    if found == target:
+    if array.type == target:
         return array
-    if isinstance(found, pa.BaseExtensionType):
+    if isinstance(array.type, pa.BaseExtensionType):
         return conform(array.storage, target, missing)
-    if kinds.is_dictionary(found):
+    if kinds.is_dictionary(array.type):
         return conform(array.dictionary_decode(), target, missing)
     if kinds.is_struct(target):
         return _struct(array, target, missing)
@@ -48,7 +47,7 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
 
 def _struct(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     if not pa.types.is_struct(array.type):
-        raise _refusal(array.type, target)
+        raise _wrong_type(array.type, target)
     children = []
     for field in target:
         index = array.type.get_field_index(field.name)
@@ -67,7 +66,7 @@ def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array
 
 
 def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    """Return a list or map array around other values (of the whole `array.values`), sharing offsets and nulls."""
+    """Return a list or map array with other values in place of all `array.values`, sharing offsets and nulls."""
     return pa.Array.from_buffers(
         target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )
@@ -75,11 +74,11 @@ def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.A
 
 def _list(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     kinds = pa.types
-    found = array.type
-    if kinds.is_large_list(found) or kinds.is_list_view(found) or kinds.is_fixed_size_list(found):
-        array = array.cast(pa.list_(found.value_field))
-    elif not kinds.is_list(found):
-        raise _refusal(found, target)
+    stored = array.type
+    if kinds.is_large_list(stored) or kinds.is_list_view(stored) or kinds.is_fixed_size_list(stored):
+        array = array.cast(pa.list_(stored.value_field))
+    elif not kinds.is_list(stored):
+        raise _wrong_type(stored, target)
     return rebuild_list(array, target, conform(array.values, target.value_type, missing))
 
 
@@ -87,10 +86,10 @@ def _map(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     if pa.types.is_map(array.type):
         keys, items = array.keys, array.items
     elif pa.types.is_list(array.type) and pa.types.is_struct(array.type.value_type):
-        # A repeated group of two that the file does not call a map.
+        # A list of key and value that the file does not declare as a map.
         keys, items = array.values.field(0), array.values.field(1)
     else:
-        raise _refusal(array.type, target)
+        raise _wrong_type(array.type, target)
     if keys.null_count:
         raise pa.ArrowInvalid("a map has a null key")
     parts = [conform(keys, target.key_type, missing), conform(items, target.item_type, missing)]
@@ -100,26 +99,26 @@ def _map(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
 
 def _leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     kinds = pa.types
-    found = array.type
-    if kinds.is_timestamp(target) and kinds.is_timestamp(found):
-        return _with_unit(array, found.unit, target)
-    if kinds.is_time(target) and kinds.is_time(found):
-        return _with_unit(array, found.unit, target)
-    if kinds.is_time32(target) and kinds.is_int32(found):
+    stored = array.type
+    if kinds.is_timestamp(target) and kinds.is_timestamp(stored):
+        return _with_unit(array, stored.unit, target)
+    if kinds.is_time(target) and kinds.is_time(stored):
+        return _with_unit(array, stored.unit, target)
+    if kinds.is_time32(target) and kinds.is_int32(stored):
         return array.view(target)
     allowed = (
-        (kinds.is_integer(target) and kinds.is_integer(found))
-        or (kinds.is_floating(target) and kinds.is_floating(found))
-        or (kinds.is_decimal(target) and (kinds.is_decimal(found) or kinds.is_integer(found)))
-        or (kinds.is_date32(target) and (kinds.is_date(found) or kinds.is_int32(found)))
-        or (_is_bytes(target) and _is_bytes(found))
-        or kinds.is_null(found)
+        (kinds.is_integer(target) and kinds.is_integer(stored))
+        or (kinds.is_floating(target) and kinds.is_floating(stored))
+        or (kinds.is_decimal(target) and (kinds.is_decimal(stored) or kinds.is_integer(stored)))
+        or (kinds.is_date32(target) and (kinds.is_date(stored) or kinds.is_int32(stored)))
+        or (_is_bytes(target) and _is_bytes(stored))
+        or kinds.is_null(stored)
     )
     if not allowed:
-        raise _refusal(found, target)
-    if kinds.is_date32(target) and kinds.is_int32(found):
+        raise _wrong_type(stored, target)
+    if kinds.is_date32(target) and kinds.is_int32(stored):
         return array.view(target)
-    # Narrowing floats rounds, as every reader does; everything else must fit.
+    # Doubles in a FLOAT column are rounded, as other readers do; everything else must fit.
     return pc.cast(array, target, safe=not kinds.is_floating(target))
 
 
@@ -136,7 +135,7 @@ def _is_bytes(arrow: pa.DataType) -> bool:
 
 
 def _with_unit(array: pa.Array, unit: str, target: pa.DataType) -> pa.Array:
-    """Return times or timestamps in another unit and zone; the zone is only a label, values count from 1970 UTC."""
+    """Return times or timestamps in another unit and zone; values count from 1970 UTC, whatever the zone."""
     if UNIT_NANOS[unit] < UNIT_NANOS[target.unit]:
         return _coarser(array, UNIT_NANOS[target.unit] // UNIT_NANOS[unit], target)
     numbers = pa.int32() if array.type.bit_width == 32 else pa.int64()  # noqa: PLR2004 - bits
@@ -153,5 +152,5 @@ def _coarser(array: pa.Array, factor: int, target: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(target, len(array), [valid, pa.py_buffer(units)], array.null_count)
 
 
-def _refusal(found: pa.DataType, target: pa.DataType) -> pa.ArrowInvalid:
-    return pa.ArrowInvalid(f"a column of type {found} stands where {target} belongs")
+def _wrong_type(stored: pa.DataType, target: pa.DataType) -> pa.ArrowInvalid:
+    return pa.ArrowInvalid(f"a column has the type {stored} instead of {target}")

@@ -6,7 +6,7 @@ CRC-32 of magic and positions. The magic tells the form, and `size` counts magic
 - bitmap32: int32 BE 1581511376, then one portable roaring bitmap;
 - bitmap64: int32 LE 1681511377, then int64 LE count and, for each, int32 LE high key and a portable roaring bitmap.
 
-The length in the index manifest means different things in the two forms, so the record itself is trusted.
+The length in the index manifest counts other bytes in each of the two forms, so the size in the record is used.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ _BITS32 = np.uint64(32)
 _LOW32 = np.uint64(0xFFFFFFFF)
 
 
-def read_deletion_vector(source: Input, found: DeletionRange, *, path: str) -> Positions:
-    """Return the deleted positions that a range of an index file holds, its checksum and cardinality verified."""
+def read_deletion_vector(source: Input, place: DeletionRange, *, path: str) -> Positions:
+    """Return the deleted positions in a range of an index file; checksum and number of positions are verified."""
     with decoding(path):
-        source.seek(found.offset)
+        source.seek(place.offset)
         head = bytes(source.read(_SIZE.size))
-        if found.offset < 1 or len(head) < _SIZE.size:
-            raise corrupt(path, f"no deletion vector at byte {found.offset}")
+        if place.offset < 1 or len(head) < _SIZE.size:
+            raise corrupt(path, f"no deletion vector at byte {place.offset}")
         (size,) = _SIZE.unpack(head)
         # bitmap32 counts `size` alone, bitmap64 the whole record; anything else is a damaged size or a wrong offset.
-        if size < _MAGIC_BYTES or found.length not in {size, size + _SIZE.size + _CRC.size}:
-            raise corrupt(path, f"the deletion vector at byte {found.offset} has the wrong length {size}")
+        if size < _MAGIC_BYTES or place.length not in {size, size + _SIZE.size + _CRC.size}:
+            raise corrupt(path, f"the deletion vector at byte {place.offset} has the wrong length {size}")
         record = _read(source, size + _CRC.size)
         positions = decode_deletion_vector(head + record, path=path)
-    if found.cardinality is not None and found.cardinality != len(positions):
+    if place.cardinality is not None and place.cardinality != len(positions):
         raise CorruptTableError(
-            f"the deletion vector of {found.data_file} in {path} deletes {counted(len(positions), 'row')} where "
-            f"the manifest announces {found.cardinality}",
+            f"the deletion vector of {place.data_file} in {path} deletes {counted(len(positions), 'row')} where "
+            f"the manifest announces {place.cardinality}",
             path=path,
-            data_file=found.data_file,
+            data_file=place.data_file,
         )
     return positions
 
 
 def _read(source: Input, size: int) -> bytes:
-    """Return the next bytes, fewer where the file ends; a size that is not true takes no memory."""
+    """Return the next bytes, fewer where the file ends; memory is taken only for bytes that exist."""
     out = bytearray()
     while len(out) < size and (piece := source.read(min(_STEP_BYTES, size - len(out)))):
         out += piece
@@ -94,7 +94,7 @@ def decode_deletion_vector(record: bytes, *, path: str) -> Positions:
 
 
 def distinct(values: NDArray[_Number]) -> NDArray[_Number]:
-    """Return numbers in order, each once; where they are in order already, as positions mostly are, it costs little.
+    """Return numbers in order, each once; fast if they are in order already, as positions mostly are.
 
     >>> distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
@@ -126,15 +126,18 @@ def encode_deletion_vector(positions: ArrayLike, *, bitmap64: bool = False) -> b
 def encode_deletion_vectors(
     vectors: Mapping[str, ArrayLike], *, bitmap64: bool = False
 ) -> tuple[bytes, tuple[DeletionRange, ...]]:
-    """Return the bytes of an index file with the vectors of some data files, and where each lies."""
+    """Return the bytes of an index file with the vectors of some data files, and the place of each."""
     values = {name: distinct(np.asarray(positions, dtype=np.uint64)) for name, positions in vectors.items()}
     return pack_records(
-        {name: (encode_deletion_vector(found, bitmap64=bitmap64), len(found)) for name, found in values.items()}
+        {name: (encode_deletion_vector(rows, bitmap64=bitmap64), len(rows)) for name, rows in values.items()}
     )
 
 
 def pack_records(records: Mapping[str, tuple[bytes, int]]) -> tuple[bytes, tuple[DeletionRange, ...]]:
-    """Return the bytes of an index file of finished records, each with how many rows it deletes, and their places."""
+    """Return the bytes of an index file, and the places of the records in it.
+
+    `records` maps the name of a data file to the bytes of its record and the number of rows that the record deletes.
+    """
     out = bytearray([VERSION])
     ranges = []
     for data_file, (record, cardinality) in records.items():
@@ -145,18 +148,18 @@ def pack_records(records: Mapping[str, tuple[bytes, int]]) -> tuple[bytes, tuple
 
 
 def is_bitmap64(record: bytes) -> bool:
-    """Say which form a record has."""
+    """Say whether a record has the form bitmap64."""
     return record[_SIZE.size : _SIZE.size + _MAGIC_BYTES] == _MAGIC64
 
 
-def record_at(data: bytes, found: DeletionRange, *, path: str) -> bytes:
-    """Return one record of an index file, of which `data` are all bytes, as it is; its checksum is verified."""
+def record_at(data: bytes, place: DeletionRange, *, path: str) -> bytes:
+    """Return the bytes of one record of an index file, of which `data` are all bytes; its checksum is verified."""
     with decoding(path):
-        (size,) = _SIZE.unpack_from(data, found.offset)
-        end = found.offset + _SIZE.size + size + _CRC.size
-        if found.offset < 1 or size < _MAGIC_BYTES or end > len(data):
-            raise corrupt(path, f"no deletion vector at byte {found.offset}")
-        record = data[found.offset : end]
+        (size,) = _SIZE.unpack_from(data, place.offset)
+        end = place.offset + _SIZE.size + size + _CRC.size
+        if place.offset < 1 or size < _MAGIC_BYTES or end > len(data):
+            raise corrupt(path, f"no deletion vector at byte {place.offset}")
+        record = data[place.offset : end]
         if _CRC.unpack_from(record, _SIZE.size + size)[0] != zlib.crc32(record[_SIZE.size : -_CRC.size]):
             raise corrupt(path, "the checksum of a deletion vector does not match")
     return record
@@ -171,7 +174,7 @@ def live_mask(positions: Positions, first: int, count: int) -> NDArray[np.bool_]
 
 
 def _members(data: bytes, end: int) -> Positions:
-    """Decode a portable roaring bitmap that must take exactly the bytes up to `end`."""
+    """Decode a portable roaring bitmap that must end at `end`, the end of the data."""
     if end != len(data):
         raise ValueError(f"a roaring bitmap takes {end} of {len(data)} bytes")
     bitmap = BitMap.deserialize(data)

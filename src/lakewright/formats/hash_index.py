@@ -30,7 +30,7 @@ def encode_hashes(hashes: Hashes) -> bytes:
 
 
 def decode_hashes(data: bytes, file: IndexFile, *, path: str) -> Hashes:
-    """Return the hashes of an index file; `file` is what the index manifest says of it."""
+    """Return the hashes of an index file; `file` is its entry in the index manifest."""
     if len(data) % _STORED.itemsize or len(data) // _STORED.itemsize != file.row_count:
         raise CorruptTableError(
             f"the index file {path} has {len(data)} bytes, but {file.row_count} key hashes of {_STORED.itemsize} bytes "

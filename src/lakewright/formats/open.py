@@ -1,4 +1,4 @@
-"""The door to the formats: a format's name in, its writer or reader out."""
+"""The name of a file format in, its writer, encoder or reader out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_writer(file_format: str, output: Output, fields: Sequence[DataField], o
 
 
 def open_encoder(file_format: str, fields: Sequence[DataField], options: WriteOptions) -> Encoder:
-    """Return what encodes the rows of one data file; its writer appends them in their order."""
+    """Return the encoder for the rows of one data file; its writer appends them in their order."""
     match file_format:
         case "parquet":
             return ParquetEncoder(fields, options)
@@ -42,7 +42,7 @@ def open_encoder(file_format: str, fields: Sequence[DataField], options: WriteOp
 
 
 def open_reader(file_format: str, source: Input, *, path: str, size: int, fields: Sequence[DataField]) -> FileReader:
-    """Open a data file for the columns wanted, as the file's own schema has them; the reader owns `source`."""
+    """Open a data file to read `fields`, which have the types of the file's own schema; the reader closes `source`."""
     try:
         return _reader_of(file_format)(source, path=path, size=size, fields=fields)
     except BaseException:

@@ -1,13 +1,13 @@
 r"""Avro object container files, of data and of manifests: the frame around blocks of encoded records, with checksums.
 
 A file is `Obj\x01`, a map of metadata (schema and codec), a 16-byte sync marker, then blocks: the number of records,
-the number of bytes, the bytes, the sync marker. What lakewright writes carries checks that other readers look past. The
+the number of bytes, the bytes, the sync marker. What lakewright writes has checksums that other readers ignore. The
 last metadata key is the seal: a CRC-32 of the whole file, or of its header where blocks are written before the file is
-whole, with zeros for the digits of the seal itself. And every block has a checksum of its own: zstd, xz and bzip2
-streams and snappy blocks have room for one, and behind a deflated block, where nobody looks, we put the CRC-32 of its
-records. A block of the codec `null` has no such place, so records that are not to be compressed are stored in deflated
-blocks of level 0, which every reader knows. Records are opaque bytes here. Always holds: whatever is wrong with a file
-is a ValueError, and no file makes us allocate much more than BLOCK_BYTES_MAX at once.
+complete, with zeros for the digits of the seal itself. And every block has a checksum of its own: zstd, xz and bzip2
+streams and snappy blocks contain one, and a deflated block is followed by the CRC-32 of its records, which readers
+ignore. A block of the codec `null` has no place for one, so uncompressed records are stored in deflated blocks of level
+0, which every reader supports. Records are opaque bytes here. Always holds: any damage of a file is a ValueError, and
+no file causes an allocation of much more than BLOCK_BYTES_MAX at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _UNCOMPRESSED = frozenset({"null", "none", "uncompressed"})
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How blocks are compressed: Avro's name of it, and how hard it works, by its own count."""
+    """How blocks are compressed: Avro's name of the codec, and its compression level."""
 
     name: str
     level: int
@@ -78,12 +78,12 @@ class Codec:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What opens a container file."""
+    """The header of a container file."""
 
     metadata: Mapping[str, bytes]
     sync: bytes
     end: int  # where the first block begins
-    sealed: bool  # by us, so that its blocks have checksums
+    sealed: bool  # written by lakewright, so that its blocks have checksums
 
     @property
     def schema(self) -> bytes:
@@ -108,7 +108,7 @@ class Block:
 
 
 def encode_header(schema: bytes, codec: Codec) -> tuple[bytes, bytes]:
-    """Return the bytes that open a file whose blocks follow one by one, and its sync marker."""
+    """Return the header of a file whose blocks are written one by one, and its sync marker."""
     sync = os.urandom(SYNC_BYTES)
     header = _unsealed(schema, codec, sync, _SEAL_OF_HEADER)
     return _sealed(header, len(header)), sync
@@ -122,9 +122,9 @@ def encode_block(count: int, packed: bytes, sync: bytes) -> bytes:
 def encode_file(schema: bytes, codec: Codec, blocks: Sequence[tuple[int, bytes]], salt: bytes = b"") -> bytes:
     """Return a whole file of blocks of compressed records, each with their count.
 
-    Equal blocks make equal files, unless a salt tells them apart.
+    Equal blocks with an equal salt make equal files.
     """
-    # The marker must not occur by chance inside the data; the digest of all of it is as good as a random one.
+    # The marker must not occur by chance inside the data, which is as unlikely for a digest as for random bytes.
     digest = hashlib.sha256(schema + salt)
     for _, packed in blocks:
         digest.update(packed)
@@ -140,7 +140,7 @@ def _unsealed(schema: bytes, codec: Codec, sync: bytes, seal: bytes) -> bytes:
 
 
 def _sealed(data: bytes, header_end: int) -> bytes:
-    """Put the checksum of the data into the place that the header keeps for it, just before its end."""
+    """Replace the zeros of the seal, which end the metadata of the header, by the checksum of the data."""
     end = header_end - SYNC_BYTES - len(encode_long(0))
     return data[: end - len(_DIGITS)] + b"%08x" % zlib.crc32(data) + data[end:]
 
@@ -149,7 +149,7 @@ def _sealed(data: bytes, header_end: int) -> bytes:
 
 
 def decode_header(data: bytes) -> Header:
-    """Read what opens a file and check its seal, if it has one."""
+    """Return the header of a file, after a check of the seal, if it has one."""
     if data[: len(_MAGIC)] != _MAGIC:
         raise ValueError("it does not begin like an Avro file")
     metadata: dict[str, bytes] = {}
@@ -229,7 +229,7 @@ def compress(data: bytes, codec: Codec) -> bytes:
 
 
 def decompress(data: bytes, codec: str, *, sealed: bool = False) -> bytes:
-    """Decompress the records of a block, which has a checksum if it is ours."""
+    """Decompress the records of a block; a sealed file has a checksum behind each deflated block."""
     match codec:
         case "null":
             out = data
@@ -240,9 +240,9 @@ def decompress(data: bytes, codec: str, *, sealed: bool = False) -> bytes:
         case "deflate":
             out = _undeflate(data, sealed=sealed)
         case "bzip2":
-            out = _whole(bz2.BZ2Decompressor(), data)
+            out = _decompress_all(bz2.BZ2Decompressor(), data)
         case "xz":
-            out = _whole(lzma.LZMADecompressor(memlimit=BLOCK_BYTES_MAX), data)
+            out = _decompress_all(lzma.LZMADecompressor(memlimit=BLOCK_BYTES_MAX), data)
         case "lz4":
             out = _by_arrow(data[4:], int.from_bytes(data[:4], "little"), "lz4_raw")
         case _:
@@ -258,10 +258,10 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def _whole(unpacker: _Decompressor, data: bytes) -> bytes:
+def _decompress_all(unpacker: _Decompressor, data: bytes) -> bytes:
     try:
         out = unpacker.decompress(data, BLOCK_BYTES_MAX)
-    except (OSError, lzma.LZMAError, zlib.error) as error:  # their words for damage
+    except (OSError, lzma.LZMAError, zlib.error) as error:  # how the three report damage
         raise ValueError(str(error)) from error
     if not unpacker.eof:
         raise ValueError("a compressed block is cut short or too large")
@@ -270,15 +270,15 @@ def _whole(unpacker: _Decompressor, data: bytes) -> bytes:
 
 def _undeflate(data: bytes, *, sealed: bool) -> bytes:
     unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
-    out = _whole(unpacker, data)
-    # What others leave behind their blocks is not looked at.
+    out = _decompress_all(unpacker, data)
+    # Bytes behind the blocks of other writers are ignored.
     if sealed and unpacker.unused_data != _crc(out):
         raise ValueError("the checksum of a deflated block does not match")
     return out
 
 
 def _unzstd(data: bytes) -> bytes:
-    # Frames of other writers name no content size: they are fed in steps, so that none can grow far beyond the limit.
+    # Frames of other writers have no content size: they are decompressed in steps, which stop soon after the limit.
     out = bytearray()
     try:
         known = zstandard.frame_content_size(data)
@@ -307,7 +307,7 @@ def _by_arrow(data: bytes, size: int, codec: str) -> bytes:
         raise ValueError(f"a block announces {size} bytes")
     try:
         out: bytes = pa.decompress(data, decompressed_size=size, codec=codec, asbytes=True)
-    except OSError as error:  # Arrow's word for damage
+    except OSError as error:  # how Arrow reports damage
         raise ValueError(str(error)) from error
     return out
 
@@ -331,7 +331,7 @@ def encode_long(value: int) -> bytes:
 
 
 def decode_long(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number in Avro's zigzag form; return it and the position behind it."""
+    """Return a number in Avro's zigzag form, and the position behind it."""
     value, at = _unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
 

@@ -59,7 +59,7 @@ class AvroFileReader:
         with decoding(path):
             self._data = bytes(source.read())
             if len(self._data) != size:
-                raise corrupt(path, f"{len(self._data)} bytes long where {size} belong")
+                raise corrupt(path, f"it has {len(self._data)} bytes instead of {size}")
             self._header = decode_header(self._data)
             schema = file_schema(json.loads(self._header.schema))
             self._types = _types(schema.record)
@@ -72,7 +72,7 @@ class AvroFileReader:
         return self._row_count
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._source.close()
 
     def batches(
@@ -123,12 +123,12 @@ def _without_null(schema: AvroType) -> AvroType:
     rest = [part for part in branches(schema) if part != "null"]
     if len(rest) != 1:
         raise ValueError("a union of several types has no meaning here")
-    found: AvroType = rest[0]
-    return found
+    only: AvroType = rest[0]
+    return only
 
 
 def to_array(values: list[Any], dtype: DataType, schema: AvroType) -> pa.Array:
-    """Return values as Avro's decoder gives them as an array of the canonical type."""
+    """Return values of Avro's decoder as an array of the canonical type."""
     schema = _without_null(schema)
     target = to_arrow_type(dtype)
     match dtype:
@@ -188,7 +188,7 @@ def _validity(values: list[Any]) -> tuple[pa.Buffer | None, int]:
 
 def _member(schema: AvroType, kind: str, member: str) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(schema, Mapping) or schema.get("type") != kind:
-        raise ValueError(f"an Avro {kind} belongs where {schema} stands")
+        raise ValueError(f"its schema has {schema} instead of an Avro {kind}")
     return schema[member]
 
 
@@ -202,10 +202,10 @@ def _atomic_array(values: list[Any], dtype: AtomicType, schema: AvroType) -> pa.
             factor = 1_000_000 // _NANOS[logical.rpartition("-")[2] or "millis"]
             return pa.array([v if v is None else v // factor for v in values], pa.int32()).view(target)
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
-            own = _NANOS[logical.rpartition("-")[2] or "millis"]
-            wanted = UNIT_NANOS[target.unit]
-            if own != wanted:
-                values = [v if v is None else v * own // wanted for v in values]
+            stored_unit = _NANOS[logical.rpartition("-")[2] or "millis"]
+            target_unit = UNIT_NANOS[target.unit]
+            if stored_unit != target_unit:
+                values = [v if v is None else v * stored_unit // target_unit for v in values]
             return pa.array(values, pa.int64()).view(target)
         case "DECIMAL":
             return _decimal_array(values, target, schema)
@@ -216,7 +216,7 @@ def _atomic_array(values: list[Any], dtype: AtomicType, schema: AvroType) -> pa.
 def _decimal_array(values: list[Any], target: pa.DataType, schema: AvroType) -> pa.Array:
     scale = schema.get("scale", 0) if isinstance(schema, Mapping) else 0
     if scale != target.scale:
-        raise ValueError(f"decimals of scale {scale} stand where {target} belongs")
+        raise ValueError(f"it has decimals of scale {scale} instead of {target}")
     zero = bytes(16)
     limit = 10**target.precision
     parts = []

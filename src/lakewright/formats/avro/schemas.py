@@ -1,9 +1,8 @@
-"""What the schema of an Avro file may be, and whether its records can be read as ours.
+"""Checks of the schema in an Avro file: parsed JSON in, a checked schema out, or a ValueError that says why not.
 
-A file's own schema comes in as parsed JSON; ValueError says why it cannot be read. The checks run once for each file,
-so that no record has to be checked: afterwards every field that we ask for has the type that we expect, or is None.
-Always holds for an accepted schema: it is not recursive, and every record and every array item takes at least one byte,
-so a count in the file cannot ask for more objects than the file has bytes.
+The checks run once for each file, so that no record has to be checked: afterwards every expected field has the expected
+type, or is None. Always holds for an accepted schema: it is not recursive, and every record and every array item takes
+at least one byte, so a damaged count cannot create more objects than the file has bytes.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ _PRIMITIVES = frozenset("null boolean int long float double bytes string".split(
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The schema of one file, made ready for decoding."""
+    """The checked schema of one file."""
 
     record: dict[str, Any]
-    entry: AvroSchema  # what stands in a block: the record, or a union that a writer wrapped it into
+    entry: AvroSchema  # of an item of a block: the record, or a union with it
 
 
 def file_schema(schema: object) -> FileSchema:
     """Check the schema in the header of a file, and return the record in it.
 
-    Definitions stand in place of names, and what fastavro would call `logicalType` is called `logical`, so that what is
-    a number in the file stays a number.
+    References to named types are replaced by their definitions. `logicalType` is renamed to `logical`, so that fastavro
+    ignores it and gives numbers as they are in the file.
 
     >>> file_schema(["null", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}]).record["name"]
     'type1'
@@ -50,7 +49,7 @@ def file_schema(schema: object) -> FileSchema:
 
 
 def parsed(schema: object) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
-    """Return a schema as fastavro codes by it."""
+    """Return a schema in the form that fastavro encodes and decodes with."""
     try:
         return fastavro.parse_schema(schema)  # type: ignore[arg-type]  # it is checked
     except SchemaParseException as error:
@@ -63,44 +62,44 @@ def block_schema(schema: FileSchema) -> Any:  # noqa: ANN401 - fastavro's own ki
 
 
 def check_readable(record: object, expected: object, place: str = "") -> None:
-    """Refuse a record schema that lacks a field we need, or has it with a type that we cannot read."""
-    found = {str(member["name"]): member["type"] for member in _fields(record)}
+    """Raise ValueError if a record schema lacks an expected field, or has it with a type that cannot be read."""
+    types = {str(member["name"]): member["type"] for member in _fields(record)}
     for member in _fields(expected):
         name = str(member["name"])
-        if name in found:
-            _check_type(found[name], member["type"], f"{place}{name}")
+        if name in types:
+            _check_type(types[name], member["type"], f"{place}{name}")
         elif "default" not in member:
             raise ValueError(f"its schema has no field {place}{name}")
 
 
-def _check_type(found: object, expected: object, place: str) -> None:
-    """Refuse a type with values that are not of the expected type. A record or an array may be null instead."""
-    wanted = {_keyword(branch): branch for branch in branches(expected)}
-    for branch in branches(found):
+def _check_type(stored: object, expected: object, place: str) -> None:
+    """Raise ValueError if a type has values of another than the expected type. A record or an array may be null."""
+    allowed = {_keyword(branch): branch for branch in branches(expected)}
+    for branch in branches(stored):
         keyword = _keyword(branch)
-        if keyword == "int" and "int" not in wanted:
+        if keyword == "int" and "int" not in allowed:
             keyword = "long"
-        if keyword == "null" and ("null" in wanted or wanted.keys() & {"record", "array"}):
+        if keyword == "null" and ("null" in allowed or allowed.keys() & {"record", "array"}):
             continue  # some writers leave out empty statistics
-        if keyword not in wanted:
+        if keyword not in allowed:
             raise ValueError(f"its field {place} has the type {keyword}")
-        match branch, wanted[keyword]:
+        match branch, allowed[keyword]:
             case {"type": "record", "fields": _}, {"type": "record", "fields": _}:
-                check_readable(branch, wanted[keyword], f"{place}.")
-            case {"type": "array", "items": items}, {"type": "array", "items": wanted_items}:
-                _check_type(items, wanted_items, f"{place}[]")
+                check_readable(branch, allowed[keyword], f"{place}.")
+            case {"type": "array", "items": items}, {"type": "array", "items": expected_items}:
+                _check_type(items, expected_items, f"{place}[]")
 
 
 @dataclass(slots=True)
 class _Checker:
-    """Walks a schema once: puts definitions in place of names, refuses what could have no end."""
+    """Walks a schema once: replaces names by definitions, and raises ValueError for recursive or too large ones."""
 
     definitions: dict[str, object] = field(default_factory=dict)
     nodes: int = 0
     types: int = 0
 
     def plain(self, schema: Any, depth: int = 0) -> AvroSchema:  # noqa: ANN401 - JSON
-        """Return the schema with the definition in place of every name of a type, and nothing but what we know."""
+        """Return the schema with definitions in place of names, and only the attributes that are used here."""
         self.nodes += 1
         if depth > DEPTH_MAX or self.nodes > NODES_MAX:
             raise ValueError(f"its schema is more than {DEPTH_MAX} levels deep or has more than {NODES_MAX} parts")
@@ -125,7 +124,7 @@ class _Checker:
                 raise ValueError("its schema is not one of Avro")
 
     def _parts(self, schema: dict[str, object], depth: int) -> dict[str, object]:
-        """Return what a definition says beside its name."""
+        """Return the attributes of a definition other than its name."""
         match schema:
             case {"type": "record", "fields": list(fields)}:
                 return {"fields": self._members(fields, depth)}
@@ -139,14 +138,14 @@ class _Checker:
     def _named(self, name: str, depth: int) -> AvroSchema:
         if name in _PRIMITIVES:
             return name
-        # A definition counts only once it is complete, so a type that contains itself has no definition here.
+        # A definition is stored only when it is complete, so a type that contains itself is not found here.
         definition = self.definitions.get(name.rpartition(".")[2])
         if definition is None:
             raise ValueError(f"its schema uses the type {name!r} outside or inside of its definition")
         return self.plain(definition, depth + 1)
 
     def _unique(self) -> str:
-        """Return a name that no other type of the schema has: one definition may stand in several places."""
+        """Return a name that no other type of the schema has: one definition may be copied to several places."""
         self.types += 1
         return f"type{self.types}"
 
@@ -187,7 +186,7 @@ def _fields(record: object) -> Iterator[dict[str, object]]:
 
 
 def branches(schema: AvroSchema | object) -> list[Any]:
-    """Return the types of a union, or a type that is none as the only one."""
+    """Return the types of a union; any other type as a list of one."""
     return schema if isinstance(schema, list) else [schema]
 
 

@@ -61,7 +61,7 @@ class AvroEncoder:
         self._block_schema = block_schema(file_schema(self.avro_schema))
 
     def encode(self, table: pa.Table) -> Encoded:
-        """Return rows as blocks of a few thousand: how many they are and their compressed bytes."""
+        """Return rows as blocks of a few thousand, each with its row count and its compressed bytes."""
         check_rows(table, self._schema)
         stats = StatsCollector(self._fields, self._modes)
         stats.add(table)
@@ -106,7 +106,7 @@ class AvroFileWriter:
         return WrittenFile(self._size, self._stats.row_count, self._stats.result())
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Abandon the file."""
         self._output.discard()
 
 

@@ -60,8 +60,7 @@ class OrcFileReader:
             tail, postscript = self._tail(size)
             self._sealed, data = self._check_seal(size, postscript)
             self._file = pa_orc.ORCFile(pa.PythonFile(source, mode="r") if data is None else pa.BufferReader(data))
-            found = self._file.schema
-            self._check_columns(found)
+            self._check_columns(self._file.schema)
             self._check_times(tail, postscript)
 
     @property
@@ -70,7 +69,7 @@ class OrcFileReader:
         return int(self._file.nrows)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._source.close()
 
     def batches(
@@ -101,7 +100,7 @@ class OrcFileReader:
         return self._read_at(size - length, length), postscript
 
     def _check_seal(self, size: int, postscript: Postscript) -> tuple[bool, pa.Buffer | None]:
-        """Look for a seal; a sealed file is returned whole, checked."""
+        """Return whether the file has a seal, and then its bytes, whose checksum is verified."""
         at = size - postscript.tail_bytes - SEAL_BYTES
         if at < len(MAGIC):
             return False, None
@@ -109,21 +108,21 @@ class OrcFileReader:
         if checksum is None:
             return False, None
         data = self._read_at(0, size)
-        rest = memoryview(data)
-        if zlib.crc32(rest[at + SEAL_BYTES :], zlib.crc32(rest[:at])) != checksum:
+        view = memoryview(data)
+        if zlib.crc32(view[at + SEAL_BYTES :], zlib.crc32(view[:at])) != checksum:
             raise corrupt(self._path, "its checksum does not match")
         return True, pa.py_buffer(data)
 
     def _read_at(self, offset: int, length: int) -> bytes:
         return read_at(self._source, offset, length, self._path)
 
-    def _check_columns(self, found: pa.Schema) -> None:
-        wanted = [field.name for field in self._fields if field.name in found.names]
+    def _check_columns(self, stored: pa.Schema) -> None:
+        names = [field.name for field in self._fields if field.name in stored.names]
         for field in self._fields:
-            if field.name not in found.names:
+            if field.name not in stored.names:
                 self._missing(field.name)
-        # Arrow takes a dot for a path, so columns with one are found by reading all.
-        self._columns = None if any("." in name for name in wanted) else wanted or found.names[:1]
+        # Arrow reads a dot as a path into a ROW: with such a name among the columns, all are read.
+        self._columns = None if any("." in name for name in names) else names or stored.names[:1]
 
     def _missing(self, name: str) -> None:
         if self._sealed:

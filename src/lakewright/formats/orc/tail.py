@@ -1,4 +1,4 @@
-"""The end of an ORC file, read by hand for what Arrow does not tell.
+"""The end of an ORC file, decoded here for the facts that Arrow does not give.
 
 A file is `ORC`, stripes, metadata, footer, postscript and one byte with the postscript's length; each of the last four
 is found from the end. Metadata, footer and postscript are protobuf messages, the first two compressed in chunks with a
@@ -40,7 +40,7 @@ class Postscript:
 
     @property
     def tail_bytes(self) -> int:
-        """The number of bytes behind the stripes, a seal aside."""
+        """The number of bytes behind the stripes, without a seal."""
         return self.metadata_bytes + self.footer_bytes + self.own_bytes
 
 
@@ -76,9 +76,9 @@ def timestamp_bounds(tail: bytes, postscript: Postscript) -> dict[str, tuple[int
         raise ValueError("its footer describes no columns")
     out: dict[str, tuple[int, int]] = {}
     for name, root in zip(types[0][1], types[0][0], strict=True):
-        found = [pair for node in _subtree(types, root) if node < len(bounds) and (pair := bounds[node]) is not None]
-        if found:
-            out[name] = (min(low for low, _ in found), max(high for _, high in found))
+        pairs = [pair for node in _subtree(types, root) if node < len(bounds) and (pair := bounds[node]) is not None]
+        if pairs:
+            out[name] = (min(low for low, _ in pairs), max(high for _, high in pairs))
     return out
 
 
@@ -114,8 +114,8 @@ def _bounds(message: bytes) -> tuple[int, int] | None:
     for key, value in _fields(message):
         if key == _TIMESTAMP_STATISTICS and isinstance(value, bytes):
             # 1 and 2 are the bounds in the writer's zone, 3 and 4 in UTC; zigzag coded.
-            found = [(n >> 1) ^ -(n & 1) for k, n in _fields(value) if k <= 4 and isinstance(n, int)]  # noqa: PLR2004
-            return (min(found), max(found)) if found else None
+            millis = [(n >> 1) ^ -(n & 1) for k, n in _fields(value) if k <= 4 and isinstance(n, int)]  # noqa: PLR2004
+            return (min(millis), max(millis)) if millis else None
     return None
 
 
@@ -159,7 +159,7 @@ def _unpack(chunk: bytes, postscript: Postscript) -> bytes:
 
 
 def _lz4_size(chunk: bytes) -> int:
-    """Return how many bytes an LZ4 block holds, which it does not say: its sequences must be counted."""
+    """Return the decompressed size of an LZ4 block, which is not stored: the sizes of its sequences are added up."""
     size = at = 0
     try:
         while at < len(chunk):
@@ -175,7 +175,7 @@ def _lz4_size(chunk: bytes) -> int:
 
 
 def _lz4_count(chunk: bytes, at: int, count: int) -> tuple[int, int]:
-    """Return a count that starts with four bits and goes on, if they are all ones, until a byte below 255."""
+    """Return a count and the position after it: four bits, and if all are ones, bytes up to one below 255."""
     if count < 15:  # noqa: PLR2004
         return count, at
     while chunk[at] == 255:  # noqa: PLR2004

@@ -55,10 +55,10 @@ _DICTIONARY_THRESHOLD = 0.8  # of distinct values below which text gets a dictio
 
 
 class OrcEncoder:
-    """Prepares rows for a file. Stripes follow from all rows before them, so that they are made when rows are appended.
+    """Converts rows to the schema of the file; Arrow makes the stripes when the rows are appended.
 
-    Stripes are not put together from pieces as row groups are: the bounds of a whole file stand in its tail again, in
-    a form of their own for each type.
+    Unlike parquet's row groups, stripes are not encoded apart from each other: the tail of the file repeats the bounds
+    of all stripes, in another form for each type.
     """
 
     def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
@@ -127,7 +127,7 @@ class OrcFileWriter:
         return WrittenFile(start + len(held) + SEAL_BYTES, self._stats.row_count, self._stats.result())
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Abandon the file."""
         self._sink.hold()
         self._output.discard()
 
@@ -149,7 +149,7 @@ def _stored_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def _reshape(table: pa.Table, stored: pa.Schema) -> pa.Table:
-    """Return rows as Arrow's ORC writer takes them without harm."""
+    """Return rows in a form that Arrow's ORC writer writes correctly."""
     columns = [
         pa.chunked_array([_unsliced(_reshape_array(chunk, field.type)) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, stored, strict=True)
@@ -160,7 +160,7 @@ def _reshape(table: pa.Table, stored: pa.Schema) -> pa.Table:
 def _reshape_array(array: pa.Array, stored: pa.DataType) -> pa.Array:
     """Return an array in its stored type, with every field of a null ROW null.
 
-    The writer takes a value below a null ROW for one of the next rows, unless that ROW is itself in one with nulls.
+    The writer would store a value below a null ROW as a value of a later row.
     """
     if pa.types.is_struct(stored):
         children = [_reshape_array(child, f.type) for child, f in zip(array.flatten(), stored, strict=True)]
@@ -175,7 +175,7 @@ def _reshape_array(array: pa.Array, stored: pa.DataType) -> pa.Array:
 
 
 def _unsliced(array: pa.Array) -> pa.Array:
-    """Return a nested array that is no slice of a larger one: the writer would take the nulls of other rows."""
+    """Return a nested array that is no slice of a larger one: of a slice, the writer would use nulls of other rows."""
     return array.take(pa.array(np.arange(len(array)))) if _is_sliced(array) else array
 
 
@@ -192,7 +192,7 @@ def _is_sliced(array: pa.Array) -> bool:
 
 
 def _check_writable(array: pa.Array, column: str) -> None:
-    """Refuse timestamps that would not come back, or that others would not read."""
+    """Raise UnsupportedError for timestamps that could not be read back, or not by other readers."""
     kind = array.type
     if pa.types.is_struct(kind):
         for child in array.flatten():

@@ -1,11 +1,11 @@
-"""Nanosecond timestamps in parquet's INT96, for those columns alone: design/0002 says why.
+"""Nanosecond timestamps as parquet's INT96, for those columns only: design/0002 says why.
 
-Arrow writes INT96 for all timestamp columns of a file or for none. So the columns go to its writer as binaries of 12
-bytes, and the footer is rewritten when the file is finished. Nothing between the two knows the difference: plain pages
-and dictionaries of FIXED_LEN_BYTE_ARRAY(12) and of INT96 are the same bytes, and no page header names a type.
+Arrow writes INT96 for all timestamp columns of a file or for none. So these columns are given to its writer as binaries
+of 12 bytes, the images, and the footer is rewritten when the file is finished. That is enough, because plain pages and
+dictionaries of FIXED_LEN_BYTE_ARRAY(12) and of INT96 are the same bytes, and no page header names a type.
 
 An image is eight bytes with the nanoseconds of the day, never negative, and four bytes with the Julian day, both little
-endian. Images have no order that readers agree on, so the columns have null counts and no bounds.
+endian. Readers do not agree on an order of images, so the columns have null counts and no bounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IMAGE_TYPE = pa.binary(_IMAGE.itemsize)
 _DAY_NANOS = 86_400 * 10**9
 _JULIAN_1970 = 2_440_588
 
-# Fields of parquet's structs that matter here. What is left out stays as it is.
+# Numbers of the fields of parquet's structs that are read or changed here.
 _SCHEMA, _ROW_GROUPS = 2, 4  # of FileMetaData
 _TYPE, _TYPE_LENGTH, _CHILDREN = 1, 2, 5  # of SchemaElement
 _COLUMNS = 1  # of RowGroup
@@ -62,9 +62,9 @@ def image_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def int96_footer(footer: bytes, leaves: Collection[int]) -> bytes:
-    """Return a footer in which these leaves, binaries of twelve bytes so far, are INT96.
+    """Return a footer with the type INT96 for these leaves, which were binaries of twelve bytes.
 
-    What would compare the images as bytes goes: bounds, column indexes, bloom filters.
+    Bounds, column indexes and bloom filters of the leaves are removed, because they compare images as bytes.
     """
     metadata, end = read_struct(footer)
     if end != len(footer):

@@ -16,7 +16,7 @@ from lakewright.spec.units import MIB
 
 _SAMPLE_ROWS = 2048
 _SAMPLE_STRETCHES = 16
-_DICTIONARY_BYTES = MIB // 2  # the encoder gives dictionaries up that become larger than a mebibyte
+_DICTIONARY_BYTES = MIB // 2  # the encoder stops using a dictionary that becomes larger than a mebibyte
 
 
 def leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
@@ -49,16 +49,16 @@ def leaf_arrays(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def select_leaves(arrow: pa.DataType, dtype: DataType, first: int) -> list[int]:
-    """Return the leaves of a column that hold the wanted part of it."""
+    """Return the leaves of a column that hold the fields of `dtype`; `first` is the number of its first leaf."""
     if pa.types.is_struct(arrow) and isinstance(dtype, RowType):
-        wanted = {field.name: field.type for field in dtype.fields}
+        types = {field.name: field.type for field in dtype.fields}
         chosen: list[int] = []
         leaf = first
         for field in arrow:
-            if field.name in wanted:
-                chosen += select_leaves(field.type, wanted[field.name], leaf)
+            if field.name in types:
+                chosen += select_leaves(field.type, types[field.name], leaf)
             leaf += leaf_count(field.type)
-        return chosen or [first]  # any leaf tells which rows are null
+        return chosen or [first]  # one leaf is enough to know which rows are null
     if pa.types.is_map(arrow) and isinstance(dtype, MapType | MultisetType):
         keys = leaf_count(arrow.key_type)
         inner = dtype.value if isinstance(dtype, MapType) else AtomicType("INT")
@@ -80,10 +80,10 @@ def is_nanoseconds(arrow: pa.DataType) -> bool:
 
 
 def dictionary_columns(table: pa.Table) -> list[str]:
-    """Return the leaves that a dictionary makes smaller: those of which a sample of the rows repeats itself.
+    """Return the leaves that a dictionary makes smaller: those whose values repeat in a sample of the rows.
 
-    A dictionary of values that hardly repeat costs time and bytes, and one that outgrows its page is given up halfway.
-    The sample is a few short stretches, so values that repeat only side by side count as well.
+    A dictionary of values that hardly repeat costs time and bytes, and the encoder stops using one that becomes too
+    large. The sample is a few short stretches, so values that repeat only in neighbouring rows count as well.
     """
     step = max(1, table.num_rows // _SAMPLE_STRETCHES)
     rows = _SAMPLE_ROWS // _SAMPLE_STRETCHES
@@ -99,18 +99,20 @@ def dictionary_columns(table: pa.Table) -> list[str]:
 
 
 def _repeats(sample: pa.Array, share: float) -> bool:
-    """Say whether a sample is one of few enough values; `share` is how many times as long the column is."""
+    """Say whether a column has few enough distinct values, by a sample; it has `share` times as many rows as that."""
     sample = sample.drop_null()
     values = len(sample)
     if values == 0:
         return False
     counts = sample.value_counts().field(1).to_numpy()
-    # So many values, all equally frequent, would be worth a dictionary. How many of them would such a sample show?
+    # A dictionary of at most this many values is worth it. If all were equally frequent, a sample of this size would
+    # show the number of distinct values that is computed below.
     most = min(values * share / 2, _DICTIONARY_BYTES * values / max(1, sample.nbytes))
     if len(counts) > most * -math.expm1(-values / most):
         return False
-    # One value that is frequent must not hide that all others are not: the seldom ones tell how many more there are.
+    # A single frequent value must not hide that the others are rare. From the number of values that occur once and
+    # twice, estimate how many values the sample does not show.
     once, twice = np.bincount(counts, minlength=3)[1:3].tolist()
     hidden = once * (once - 1) / (2 * (twice + 1))
-    to_come = hidden * -math.expm1((1 - share) * once / hidden) if hidden else 0
-    return bool(len(counts) + to_come <= most)
+    unseen = hidden * -math.expm1((1 - share) * once / hidden) if hidden else 0
+    return bool(len(counts) + unseen <= most)

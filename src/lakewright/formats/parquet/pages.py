@@ -1,11 +1,11 @@
-"""The headers of parquet pages, checked against the footer.
+"""Checks of the headers of parquet pages against the footer: the bytes of column chunks in, a ValueError for damage.
 
-A page's checksum covers its data, not its header, and decoders believe the header: one flipped bit in a row count and
-every later value of the column moves by one row. The footer, which is sealed, knows how many values and bytes a column
-chunk has and how they are encoded; headers that add up to something else are damaged. Which of its encodings a page has
-follows from the order in which Arrow writes: behind a dictionary all pages refer to it, until it has grown too large
-and the rest of the pages does without. Only files with a seal are checked, and they have the short headers of Arrow:
-one regular expression reads them.
+A page's checksum covers its data, not its header, and decoders trust the header: one flipped bit in a row count moves
+every later value of the column by one row. The footer, which is sealed, has the number of values and bytes of a column
+chunk and its encodings; headers that do not add up to these are damaged. Which of the encodings a page has follows from
+the order in which Arrow writes: after a dictionary all pages refer to it, until it is too large and the remaining pages
+are plain. Only files with a seal are checked, and they have the short headers that Arrow writes: one regular expression
+reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADER = re.compile(
 _DATA = b"\x00"
 _ABSENT = Field(BINARY, b"")
 _PLAIN = 0
-_DICTIONARY_BYTES_MAX = 1 << 20  # from this size on Arrow goes on without
+_DICTIONARY_BYTES_MAX = 1 << 20  # from this size on Arrow stops using the dictionary
 _ENCODINGS = {"PLAIN": _PLAIN, "PLAIN_DICTIONARY": 2, "RLE": 3, "RLE_DICTIONARY": 8}
 
 
@@ -53,7 +53,7 @@ class Chunk:
 
     @classmethod
     def of(cls, column: pq.ColumnChunkMetaData) -> Chunk:
-        """Take the facts of a column chunk."""
+        """Return the facts of a column chunk."""
         start = column.dictionary_page_offset or column.data_page_offset
         known = frozenset(_ENCODINGS[name] for name in column.encodings if name in _ENCODINGS)
         return cls(start, column.total_compressed_size, column.num_values, known)
@@ -73,7 +73,7 @@ def check_pages(data: bytes | memoryview, chunk: Chunk) -> None:
     """Walk the pages of a column chunk; a ValueError if their headers contradict the footer."""
     at = values = 0
     dictionary_bytes: int | None = None
-    plain = False  # whether a page of plain values came
+    plain = False  # whether the last page had plain values
     while at < len(data):
         page = _page(data, at)
         if not page.data:
@@ -82,7 +82,7 @@ def check_pages(data: bytes | memoryview, chunk: Chunk) -> None:
             dictionary_bytes = page.decoded_bytes
         elif dictionary_bytes is not None:
             if (page.encoding == _PLAIN and dictionary_bytes < _DICTIONARY_BYTES_MAX) or (page.encoding and plain):
-                raise ValueError(f"the page at byte {chunk.start + at} has an encoding that is not its own")
+                raise ValueError(f"the page at byte {chunk.start + at} has an encoding that cannot be right")
             plain = page.encoding == _PLAIN
         if page.byte_count < 0 or page.value_count < 0:
             raise ValueError(f"the page at byte {chunk.start + at} has a size or a count below zero")
@@ -91,7 +91,7 @@ def check_pages(data: bytes | memoryview, chunk: Chunk) -> None:
         values += page.value_count if page.data else 0
         at = page.start + page.byte_count
     if at != len(data) or values != chunk.value_count:
-        raise ValueError(f"the pages from byte {chunk.start} on hold {values} values where {chunk.value_count} belong")
+        raise ValueError(f"the pages from byte {chunk.start} on hold {values} values instead of {chunk.value_count}")
 
 
 def _page(data: bytes | memoryview, at: int) -> _Page:
@@ -112,14 +112,14 @@ def _page(data: bytes | memoryview, at: int) -> _Page:
 
 
 def _rare_page(data: bytes | memoryview, at: int) -> _Page:
-    """Read a header with parts that Arrow leaves out today: statistics, or data pages of version 2."""
+    """Read a header with parts that Arrow does not write today: statistics, or data pages of version 2."""
     header, end = read_struct(data, at)
     for kind, member, encoding in ((0, 5, 2), (2, 7, 2), (3, 8, 4)):
         inner = header.get(member, _ABSENT).value
         if header.get(1, _ABSENT).value == kind and isinstance(inner, dict):
             places = ((header, 3), (inner, 1), (inner, encoding), (header, 2))
-            found = [fields.get(number, _ABSENT).value for fields, number in places]
-            numbers = [number for number in found if isinstance(number, int)]
+            values = [fields.get(number, _ABSENT).value for fields, number in places]
+            numbers = [value for value in values if isinstance(value, int)]
             if len(numbers) == len(places):
                 size, count, code, decoded_size = numbers
                 return _Page(kind != 2, size, count, code, end, decoded_size)  # noqa: PLR2004 - a dictionary
@@ -135,22 +135,22 @@ def _number(varint: bytes) -> int:
 
 
 class CheckedSource:
-    """A file as Arrow reads it, that checks the pages of expected column chunks when they pass by."""
+    """A file object for Arrow's reader that checks the pages of column chunks when they are read."""
 
     def __init__(self, source: Input) -> None:
         self.closed = False
         self._source = source
-        # Arrow's own files read into Arrow's own memory, which is used again; bytes objects are not.
+        # Arrow's files read into memory that Arrow uses again, unlike the memory of a bytes object.
         self._read = getattr(source, "read_buffer", source.read)
         self._position = 0
         self._expected: dict[int, Chunk] = {}
 
     def expect(self, chunks: Iterable[Chunk]) -> None:
-        """Name the chunks that will be read next."""
+        """Set the chunks that will be read next."""
         self._expected = {chunk.start: chunk for chunk in chunks}
 
     def finish(self) -> None:
-        """Check the chunks that did not pass in one piece."""
+        """Check the chunks that were not read in one piece."""
         for chunk in list(self._expected.values()):
             self.seek(chunk.start)
             self.read_buffer(chunk.byte_count)
@@ -191,13 +191,13 @@ class CheckedSource:
         """Do nothing: the reader closes the file."""
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say that it has positions."""
+        """Return True."""
         return True
 
     def writable(self) -> bool:
-        """Say that it cannot be written."""
+        """Return False."""
         return False

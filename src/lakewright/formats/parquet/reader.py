@@ -37,37 +37,37 @@ from lakewright.spec.units import MIB
 
 _READER_NEWER = supported_options(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
-_WHOLE_BYTES = MIB  # smaller files are read in one go: opening costs more than bytes
+_SINGLE_READ_BYTES = MIB  # smaller files are read with one call: a call costs more than the bytes
 _DECODED_BYTES = 64 * MIB  # row groups are decoded together up to here; a bigger one is streamed
-_DECODED_ROWS = 1 << 20  # and up to here, because repeated values take few bytes in a file
+_DECODED_ROWS = 1 << 20  # and up to this many rows, because repeated values take few bytes in a file
 _FAR_SECONDS = 9_223_372_036  # timestamp[ns] ends here
 _WRAP_SECONDS = 18_446_744_074  # 2^64 nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """Row groups that are decoded together."""
+class _Span:
+    """Neighbouring row groups that are decoded together."""
 
     groups: tuple[int, ...]
     position: int
     row_count: int
     decoded_bytes: int
-    known: pa.Table = None  # the columns that are decoded already
+    decoded: pa.Table = None  # the columns that are decoded already
 
-    def takes(self, group: _Run, rows_max: int) -> bool:
-        """Say whether a row group follows this one and is not too much in addition."""
+    def can_extend(self, group: _Span, rows_max: int) -> bool:
+        """Say whether a row group follows these and the sizes of all together are within the limits."""
         return (
             self.position + self.row_count == group.position
-            and (self.known is None) == (group.known is None)
+            and (self.decoded is None) == (group.decoded is None)
             and self.row_count + group.row_count <= min(rows_max, _DECODED_ROWS)
             and self.decoded_bytes + group.decoded_bytes <= _DECODED_BYTES
         )
 
-    def with_next(self, group: _Run) -> _Run:
-        """Return the run with one more row group."""
+    def extended(self, group: _Span) -> _Span:
+        """Return the span with one more row group."""
         rows, size = self.row_count + group.row_count, self.decoded_bytes + group.decoded_bytes
-        known = None if self.known is None else pa.concat_tables([self.known, group.known])
-        return _Run(self.groups + group.groups, self.position, rows, size, known)
+        decoded = None if self.decoded is None else pa.concat_tables([self.decoded, group.decoded])
+        return _Span(self.groups + group.groups, self.position, rows, size, decoded)
 
 
 class ParquetFileReader:
@@ -87,7 +87,7 @@ class ParquetFileReader:
         return int(self._metadata.num_rows)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._source.close()
 
     def batches(
@@ -95,29 +95,28 @@ class ParquetFileReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
         with decoding(self._path):
-            runs = _packed(self._sifted(self._groups(skip), skip), batch_rows or _DECODED_ROWS)
+            spans = _joined(self._matching(self._groups(skip), skip), batch_rows or _DECODED_ROWS)
         while True:
             with decoding(self._path):
-                run = next(runs, None)
-            if run is None:
+                span = next(spans, None)
+            if span is None:
                 return
-            position = run.position
-            for batch in self._decode(run, batch_rows):
+            position = span.position
+            for batch in self._decode(span, batch_rows):
                 yield position, batch
                 position += batch.num_rows
-            if position != run.position + run.row_count:
-                raise corrupt(
-                    self._path, f"{counted(position - run.position, 'row')} where its footer announces {run.row_count}"
-                )
+            rows = position - span.position
+            if rows != span.row_count:
+                raise corrupt(self._path, f"{counted(rows, 'row')} where its footer announces {span.row_count}")
 
     def _open(self, size: int) -> None:
-        """Read and check the footer, and find the leaves that hold the wanted fields."""
-        self._whole: bytes | None = None
+        """Read and check the footer, and find the leaves that hold the requested fields."""
+        self._content: bytes | None = None  # of a small file
         self._checked: CheckedSource | None = None
-        if size <= _WHOLE_BYTES:
-            tail = self._whole = bytes(self._source.read())
+        if size <= _SINGLE_READ_BYTES:
+            tail = self._content = bytes(self._source.read())
             if len(tail) != size:
-                raise corrupt(self._path, f"{len(tail)} bytes long where {size} belong")
+                raise corrupt(self._path, f"it has {len(tail)} bytes instead of {size}")
         else:
             tail = self._read_at(size - _TAIL_BYTES, _TAIL_BYTES)
         footer_bytes, magic = END.unpack(tail[-END.size :])
@@ -131,22 +130,22 @@ class ParquetFileReader:
         if checksum is not None and checksum != zlib.crc32(footer):
             raise corrupt(self._path, "the checksum of its footer does not match")
         self._sealed = checksum is not None
-        if self._whole is not None:
-            self._data: object = pa.py_buffer(self._whole)
-            known = None
+        if self._content is not None:
+            self._data: object = pa.py_buffer(self._content)
+            metadata = None
         else:
             self._checked = CheckedSource(self._source) if self._sealed else None
             self._data = self._checked or self._source
-            known = pq.read_metadata(pa.BufferReader(footer))
-        self._file = self._parquet_file(known)
+            metadata = pq.read_metadata(pa.BufferReader(footer))
+        self._file = self._parquet_file(metadata)
         self._metadata = self._file.metadata
         self._select(self._file.schema_arrow)
 
     def _parquet_file(self, metadata: pq.FileMetaData | None, **options: object) -> pq.ParquetFile:
         return pq.ParquetFile(
-            self._data if self._whole is None else pa.BufferReader(self._data),
+            self._data if self._content is None else pa.BufferReader(self._data),
             metadata=metadata,
-            pre_buffer=self._whole is None,
+            pre_buffer=self._content is None,
             page_checksum_verification=True,
             **_READER_NEWER,
             **options,
@@ -156,7 +155,7 @@ class ParquetFileReader:
         return read_at(self._source, offset, length, self._path)
 
     def _select(self, schema: pa.Schema) -> None:
-        """Choose the leaves to read; they are numbered depth first, so names with dots are no matter."""
+        """Choose the leaves to read, by their numbers, because a name may contain a dot."""
         first = {}
         leaf = 0
         for field in schema:
@@ -165,18 +164,18 @@ class ParquetFileReader:
             first[field.name] = leaf
             leaf += leaf_count(field.type)
         chosen: list[int] = []
-        self._leaf: dict[str, int] = {}  # of the fields that are no nested ones
+        self._leaf: dict[str, int] = {}  # the leaf of each field that is not nested
         for field in self._fields:
             if field.name not in first:
                 self._missing(field.name)
                 continue
-            found = schema.field(field.name).type
-            _check_variant(field, found, self._path)
-            chosen += select_leaves(found, field.type, first[field.name])
-            if leaf_count(found) == 1 and not pa.types.is_nested(found):
+            stored = schema.field(field.name).type
+            _check_variant(field, stored, self._path)
+            chosen += select_leaves(stored, field.type, first[field.name])
+            if leaf_count(stored) == 1 and not pa.types.is_nested(stored):
                 self._leaf[field.name] = first[field.name]
         self._leaves = sorted(chosen)
-        self._int96: list[int] = []  # those with times of others, which may be far ones
+        self._int96: list[int] = []  # leaves of other writers whose times may be out of range
         if self._sealed:
             return
         if any(leaf.root.startswith("TIMESTAMP") for field in self._fields for leaf in scalar_types(field.type)):
@@ -187,25 +186,25 @@ class ParquetFileReader:
         if self._sealed:
             raise corrupt(self._path, f"it lacks the column {name!r} that its schema announces")
 
-    def _groups(self, skip: Predicate | None) -> list[_Run]:
-        """Return the row groups one by one, without those that by their statistics cannot match."""
-        groups: list[_Run] = []
+    def _groups(self, skip: Predicate | None) -> list[_Span]:
+        """Return the row groups one by one, without those whose statistics exclude a match."""
+        groups: list[_Span] = []
         position = 0
         for index in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(index)
             rows = group.num_rows
             if skip is None or may_match(skip, group_stats(group, self._fields, self._leaf), rows):
                 size = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
-                groups.append(_Run((index,), position, rows, size))
+                groups.append(_Span((index,), position, rows, size))
             position += rows
         if position != self.row_count:
             raise corrupt(self._path, "the row counts in its footer contradict each other")
         return groups
 
-    def _sifted(self, groups: Sequence[_Run], skip: Predicate | None) -> Iterator[_Run]:
-        """Decode the columns of the filter first, and leave out the row groups in which nothing matches.
+    def _matching(self, groups: Sequence[_Span], skip: Predicate | None) -> Iterator[_Span]:
+        """Decode the columns of the filter first, and leave out the row groups in which no row matches.
 
-        It goes on as long as it spares about every second row group.
+        Stops decoding first, and yields the remaining groups, when fewer than about half of them are left out.
         """
         names = [] if skip is None else sorted(skip.columns())
         leaves = [self._leaf[name] for name in names if name in self._leaf and self._leaf[name] not in self._int96]
@@ -213,25 +212,25 @@ class ParquetFileReader:
             yield from groups
             return
         schema = pa.schema([self._schema.field(name) for name in names])
-        looked = spared = 0
+        checked = skipped = 0
         for group in groups:
-            if 2 * spared < looked - 1 or group.decoded_bytes > _DECODED_BYTES:
+            if 2 * skipped < checked - 1 or group.decoded_bytes > _DECODED_BYTES:
                 yield group
                 continue
-            looked += 1
+            checked += 1
             self._expect_pages(group, leaves)
-            known = self._file.reader.read_row_groups(list(group.groups), column_indices=leaves, use_threads=False)
+            decoded = self._file.reader.read_row_groups(list(group.groups), column_indices=leaves, use_threads=False)
             self._finish_pages()
-            if pc.any(skip.mask(self._conform(known, schema))).as_py():
-                yield replace(group, known=known)
+            if pc.any(skip.mask(self._conform(decoded, schema))).as_py():
+                yield replace(group, decoded=decoded)
             else:
-                spared += 1
+                skipped += 1
 
-    def _decode(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
+    def _decode(self, span: _Span, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
         if not self._leaves:
-            yield from self._without_data(run, batch_rows)
+            yield from self._without_data(span, batch_rows)
             return
-        tables = self._tables(run, batch_rows)
+        tables = self._tables(span, batch_rows)
         while True:
             with decoding(self._path):
                 table = next(tables, None)
@@ -240,35 +239,35 @@ class ParquetFileReader:
                 batches = self._conform(table, self._schema).to_batches(max_chunksize=batch_rows)
             yield from batches
 
-    def _tables(self, run: _Run, batch_rows: int | None) -> Iterator[pa.Table]:
+    def _tables(self, span: _Span, batch_rows: int | None) -> Iterator[pa.Table]:
         if self._int96:
-            self._check_far(run)
-        known = [] if run.known is None else run.known.column_names
-        leaves = sorted(set(self._leaves) - {self._leaf[name] for name in known})
-        self._expect_pages(run, leaves)
-        threads = run.decoded_bytes > MIB
+            self._check_int96_range(span)
+        decoded = [] if span.decoded is None else span.decoded.column_names
+        leaves = sorted(set(self._leaves) - {self._leaf[name] for name in decoded})
+        self._expect_pages(span, leaves)
+        threads = span.decoded_bytes > MIB
         reader = self._file.reader
-        if run.decoded_bytes <= _DECODED_BYTES and run.row_count <= (batch_rows or run.row_count):
-            table = reader.read_row_groups(list(run.groups), column_indices=leaves, use_threads=threads)
-            for name in known:
-                table = table.append_column(name, run.known.column(name))
+        if span.decoded_bytes <= _DECODED_BYTES and span.row_count <= (batch_rows or span.row_count):
+            table = reader.read_row_groups(list(span.groups), column_indices=leaves, use_threads=threads)
+            for name in decoded:
+                table = table.append_column(name, span.decoded.column(name))
             yield table
         else:
-            rows = batch_rows or max(1024, run.row_count * (_DECODED_BYTES // 2) // run.decoded_bytes)
-            for batch in reader.iter_batches(rows, list(run.groups), column_indices=leaves, use_threads=threads):
+            rows = batch_rows or max(1024, span.row_count * (_DECODED_BYTES // 2) // span.decoded_bytes)
+            for batch in reader.iter_batches(rows, list(span.groups), column_indices=leaves, use_threads=threads):
                 yield pa.Table.from_batches([batch])
         self._finish_pages()
 
-    def _expect_pages(self, run: _Run, leaves: Sequence[int]) -> None:
-        """Have the page headers of a sealed file checked: now if it is in memory, else when its bytes pass."""
+    def _expect_pages(self, span: _Span, leaves: Sequence[int]) -> None:
+        """Check the page headers of a sealed file: now if it is in memory, else when its bytes are read."""
         if not self._sealed:
             return
-        groups = [self._metadata.row_group(index) for index in run.groups]
+        groups = [self._metadata.row_group(index) for index in span.groups]
         chunks = [Chunk.of(group.column(leaf)) for group in groups for leaf in leaves]
         if self._checked is not None:
             self._checked.expect(chunks)
-        elif self._whole is not None:
-            data = memoryview(self._whole)
+        elif self._content is not None:
+            data = memoryview(self._content)
             for chunk in chunks:
                 check_pages(data[chunk.start : chunk.start + chunk.byte_count], chunk)
 
@@ -276,11 +275,11 @@ class ParquetFileReader:
         if self._checked is not None:
             self._checked.finish()
 
-    def _without_data(self, run: _Run, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
-        """Yield rows of which no wanted column is in the file."""
+    def _without_data(self, span: _Span, batch_rows: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield rows of nulls: the file has none of the requested columns."""
         step = batch_rows or MIB
-        for start in range(0, run.row_count, step):
-            yield empty_batch(self._schema, min(step, run.row_count - start))
+        for start in range(0, span.row_count, step):
+            yield empty_batch(self._schema, min(step, span.row_count - start))
 
     def _conform(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         columns = []
@@ -292,16 +291,16 @@ class ParquetFileReader:
                 columns.append(_conform_named(table.column(index), field, self._missing))
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def _check_far(self, run: _Run) -> None:
-        """Refuse 96-bit timestamps outside timestamp[ns]: Arrow would wrap them around silently."""
+    def _check_int96_range(self, span: _Span) -> None:
+        """Raise UnsupportedError for 96-bit timestamps outside timestamp[ns]: Arrow would return wrong times."""
         for leaf in self._int96:
             coarse = self._parquet_file(self._metadata, coerce_int96_timestamp_unit="s").reader.read_row_groups(
-                list(run.groups), column_indices=[leaf], use_threads=False
+                list(span.groups), column_indices=[leaf], use_threads=False
             )
             for _, values in leaf_arrays("", coarse.column(0).combine_chunks()):
                 bounds = pc.min_max(values.view(pa.int64())).as_py()
-                # Java counts times before 1970 backwards from the next midnight. Arrow takes the negative rest for a
-                # huge one when it makes seconds of it, though not when it makes nanoseconds.
+                # Java stores times before 1970 as negative nanoseconds before the next midnight. Arrow reads those as
+                # a huge unsigned number when it converts to seconds, though not when it converts to nanoseconds.
                 if bounds["max"] is not None and not -_FAR_SECONDS < bounds["min"] <= bounds["max"] < _WRAP_SECONDS:
                     name = coarse.column_names[0]
                     raise UnsupportedError(
@@ -312,18 +311,18 @@ class ParquetFileReader:
                     )
 
 
-def _packed(groups: Iterable[_Run], rows_max: int) -> Iterator[_Run]:
-    """Put neighbouring row groups together, up to a bound, to be decoded at once."""
-    run: _Run | None = None
+def _joined(groups: Iterable[_Span], rows_max: int) -> Iterator[_Span]:
+    """Yield spans of neighbouring row groups, as large as the limits allow."""
+    span: _Span | None = None
     for group in groups:
-        if run is not None and run.takes(group, rows_max):
-            run = run.with_next(group)
+        if span is not None and span.can_extend(group, rows_max):
+            span = span.extended(group)
             continue
-        if run is not None:
-            yield run
-        run = group
-    if run is not None:
-        yield run
+        if span is not None:
+            yield span
+        span = group
+    if span is not None:
+        yield span
 
 
 def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -> pa.ChunkedArray:
@@ -333,12 +332,12 @@ def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -
         raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
 
 
-def _check_variant(field: DataField, found: pa.DataType, path: str) -> None:
+def _check_variant(field: DataField, stored: pa.DataType, path: str) -> None:
     if (
         isinstance(field.type, AtomicType)
         and field.type.root == "VARIANT"
-        and pa.types.is_struct(found)
-        and found.get_field_index("typed_value") >= 0
+        and pa.types.is_struct(stored)
+        and stored.get_field_index("typed_value") >= 0
     ):
         raise UnsupportedError(
             f"the column {field.name!r} of the file {path} is a shredded VARIANT; leave the column out",

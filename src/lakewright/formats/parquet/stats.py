@@ -1,7 +1,7 @@
-"""What the statistics of a parquet row group say about its columns, as values of the format.
+"""The statistics of a parquet row group in, bounds and null counts as values of the format out.
 
-Only bounds whose meaning is certain are used; everything else is unknown. Bounds may be cut short by the writer, which
-leaves them bounds. Bounds of floats leave NaN out, which `may_match` allows for.
+Only bounds whose meaning is certain are used; everything else is unknown. Writers may truncate bounds, which remain
+valid bounds. Bounds of floats leave NaN out, which `may_match` allows for.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ def group_stats(
         # A dot may mean a path into a ROW, which is another column.
         if name not in leaves or "." in name or not isinstance(dtype, AtomicType):
             return None
-        found = group.column(leaves[name]).statistics
-        if found is None:
+        stored = group.column(leaves[name]).statistics
+        if stored is None:
             return None
-        nulls = found.null_count if found.has_null_count else None
+        nulls = stored.null_count if stored.has_null_count else None
         low = high = None
-        if found.has_min_max:
-            low, high = _value(found, found.min_raw, dtype), _value(found, found.max_raw, dtype)
+        if stored.has_min_max:
+            low, high = _value(stored, stored.min_raw, dtype), _value(stored, stored.max_raw, dtype)
         return ColumnStats(low, high, nulls)
 
     return of
 
 
 def _value(stats: pq.Statistics, raw: Value, dtype: AtomicType) -> Value:
-    """Return a bound as a value of the type, None if the file's own type leaves its meaning open."""
+    """Return a bound as a value of the type, None if the file's type leaves its meaning open."""
     physical, logical = stats.physical_type, stats.logical_type
     if dtype.root in _PLAIN:
-        wanted, logicals = _PLAIN[dtype.root]
-        return raw if physical == wanted and logical.type in logicals else None
+        expected, logicals = _PLAIN[dtype.root]
+        return raw if physical == expected and logical.type in logicals else None
     details = json.loads(logical.to_json())
     match dtype.root:
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":

@@ -1,9 +1,9 @@
-"""Parquet files put together: whole files in memory in, the tail of one file that holds their row groups out.
+"""The tails of several parquet files in, the tail of one file with all their row groups out.
 
-Row groups can be encoded apart from each other, in several threads, each as a file of its own. Their pages are then
-copied one behind the other; no page knows where it lies. What does are the footer and the offset indexes: here their
-offsets move along. The page indexes of all pieces come behind the last page, as in every other file, so that a reader
-gets them in one go.
+Row groups are encoded in several threads, each as a parquet file in memory, called a piece. The pages of the pieces are
+copied one behind the other; a page does not contain its place in the file. The footer and the offset indexes do: their
+offsets are changed here. The page indexes of all pieces come behind the last page, as in every other file, so that a
+reader gets them with one read.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _LOCATION_OFFSET = 1  # of PageLocation
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What follows the pages of a piece, as its encoder wrote it for a file of its own."""
+    """The bytes that follow the pages of a piece."""
 
-    data_end: int  # where the pages of the piece ended in that file, and its page indexes began
+    data_end: int  # where the pages of the piece end and its page indexes begin
     indexes: bytes
     footer: bytes  # without its length and the magic
 
@@ -58,7 +58,7 @@ class JoinedTail:
         self._move(first, structs_of(self._metadata[_ROW_GROUPS]), 0)
 
     def add(self, tail: Tail, shift: int) -> None:
-        """Take up a piece whose pages lie so many bytes further on than in a file of its own."""
+        """Add a piece whose pages lie `shift` bytes further on than in the piece."""
         metadata, _ = read_struct(tail.footer, raw_from=_CHUNK_METADATA_DEPTH)
         self._metadata[_NUM_ROWS] = Field(I64, number_of(self._metadata[_NUM_ROWS]) + number_of(metadata[_NUM_ROWS]))
         self._move(tail, structs_of(metadata[_ROW_GROUPS]), shift)
@@ -67,7 +67,7 @@ class JoinedTail:
         """Return the page indexes, which lie behind the last page, and the footer."""
         out = bytearray()
         for chunks, indexes in self._indexes:
-            for chunk in chunks:  # so far counted from where the indexes of the piece begin
+            for chunk in chunks:  # their offsets count from the first index of the piece
                 for field in chunk.keys() & {_OFFSET_INDEX, _COLUMN_INDEX}:
                     chunk[field] = _moved(chunk[field], data_end + len(out))
             out += indexes
@@ -85,7 +85,7 @@ class JoinedTail:
                 group[_ORDINAL] = group[_ORDINAL]._replace(value=len(self._groups))
             self._groups.append(group)
         for chunk in chunks:
-            if number_of(chunk.get(_CHUNK_OFFSET, _NONE)):  # a zero says nothing
+            if number_of(chunk.get(_CHUNK_OFFSET, _NONE)):  # zero means that it is not given
                 chunk[_CHUNK_OFFSET] = _moved(chunk[_CHUNK_OFFSET], shift)
             metadata = chunk[_METADATA].value
             if shift and isinstance(metadata, bytes):
@@ -97,10 +97,13 @@ _NONE = Field(I64, 0)
 
 
 def _moved_indexes(tail: Tail, chunks: list[Struct], shift: int) -> bytes:
-    """Return the page indexes of a piece, whose pages move by so many bytes; its chunks then count from their start."""
+    """Return the page indexes of a piece whose pages move by `shift` bytes.
+
+    The offsets of the indexes in `chunks` then count from the start of the returned bytes.
+    """
     out = bytearray()
     start = end = 0
-    for chunk in chunks:  # column indexes are as they were
+    for chunk in chunks:  # column indexes hold no offsets
         if _COLUMN_INDEX in chunk:
             start = number_of(chunk[_COLUMN_INDEX]) - tail.data_end
             end = max(end, start + number_of(chunk[_COLUMN_INDEX + 1]))

@@ -1,15 +1,16 @@
-"""Thrift structs in the compact form: bytes in, nested values out, and the very same bytes back.
+"""Thrift structs in the compact form: bytes in, nested values out, and the same bytes back.
 
-A struct is a dict from field numbers to `Field`s in the order of the bytes; nothing is known of what the fields mean,
-so a struct that is read, changed in one place and written again keeps every field that its reader has never heard of.
-The reader is strict: it takes only the shortest form of every number and header, which is what writers make, so that
-reading and writing are each other's inverse. Everything else is a ValueError. Maps are refused: parquet has none.
+A struct is a dict from field numbers to `Field`s in the order of the bytes, without the meaning of the fields: a struct
+that is read, changed in one place and written again keeps every field that is unknown here. The reader is strict: it
+accepts only the shortest form of every number and header, which is what writers make, so that writing a struct that was
+read gives the same bytes. Everything else is a ValueError, and so is a map: parquet has none.
 
-The form, as far as it goes here. A number is a varint (seven bits a byte, the lowest first), signed ones are zigzag
-coded first (0, -1, 1, -2 become 0, 1, 2, 3). A field starts with a byte of two halves: how far its number is from the
-last one, and its kind; numbers that are not 1 to 15 further on leave the first half 0 and follow as a signed number. A
-struct ends with a zero byte. Binaries are their length and their bytes. Lists start with a byte of two halves, length
-and kind; lengths from 15 on follow as a number. A boolean field has its value in its kind, a listed one in a byte.
+The form, as far as parquet uses it. A number is a varint (seven bits per byte, the lowest first), signed ones are
+zigzag coded first (0, -1, 1, -2 become 0, 1, 2, 3). A field starts with a byte of two halves: the difference of its
+number to the last one, and its kind; if the difference is not 1 to 15, the first half is 0 and the number follows,
+signed. A struct ends with a zero byte. A binary is its length and its bytes. A list starts with a byte of two halves,
+length and kind; a length from 15 on follows as a number. A boolean field has its value in its kind, a boolean in a list
+is a byte.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _MAP, STRUCT = rang
 
 _BITS = {I16: 16, I32: 32, I64: 64}
 _VARINT_BYTES_MAX, _DOUBLE_BYTES = 10, 8
-_MORE = 128  # the bit of a byte that says that its number goes on
+_MORE = 128  # this bit of a byte is set if another byte of the number follows
 _SHORT_LENGTH_MAX = 14  # a longer list has 15 here and its length behind
 _SHORT_STEP_MAX = 15
 _DEPTH_MAX = 16
@@ -42,14 +43,14 @@ class Items(NamedTuple):
 
 
 Struct: TypeAlias = dict[int, Field]
-# A double is its eight bytes: nobody here computes with one, and every NaN stays the one that it was.
+# A double is kept as its eight bytes, so that every NaN keeps its bits.
 Value: TypeAlias = "bool | int | bytes | Items | Struct"
 
 
 def read_struct(data: bytes | memoryview, at: int = 0, *, raw_from: int | None = None) -> tuple[Struct, int]:
     """Return the struct that starts at a position, and the position behind it.
 
-    Structs inside so many others and lists as `raw_from` says stay bytes, which is much faster. They are not looked at.
+    Structs that are nested in `raw_from` structs and lists stay bytes and are not checked, which is much faster.
 
     >>> read_struct(bytes.fromhex("150c18017800"))
     ({1: Field(kind=5, value=6), 2: Field(kind=8, value=b'x')}, 6)
@@ -72,7 +73,7 @@ def write_struct(fields: Struct) -> bytes:
 
 
 def moved_struct(data: bytes, numbers: Collection[int], shift: int) -> bytes:
-    """Return the bytes of a struct with something added to the numbers that some of its fields hold.
+    """Return the bytes of a struct with `shift` added to the values of the fields with these numbers.
 
     >>> moved_struct(bytes.fromhex("150c18017800"), {1}, 2).hex()
     '151018017800'
@@ -97,14 +98,14 @@ def moved_struct(data: bytes, numbers: Collection[int], shift: int) -> bytes:
 def number_of(field: Field) -> int:
     """Return the number that a field holds."""
     if not isinstance(field.value, int):
-        raise ValueError(f"a Thrift field of the kind {field.kind} stands where a number belongs")  # noqa: TRY004 - bytes
+        raise ValueError(f"a Thrift field has the kind {field.kind} instead of a number")  # noqa: TRY004 - bytes
     return field.value
 
 
 def struct_of(field: Field) -> Struct:
     """Return the struct that a field holds."""
     if not isinstance(field.value, dict):
-        raise ValueError(f"a Thrift field of the kind {field.kind} stands where a struct belongs")  # noqa: TRY004 - bytes
+        raise ValueError(f"a Thrift field has the kind {field.kind} instead of a struct")  # noqa: TRY004 - bytes
     return field.value
 
 
@@ -115,7 +116,7 @@ def structs_of(field: Field) -> list[Struct]:
 
 
 class _Depth(NamedTuple):
-    """How many structs and lists a value is in, and from which depth on structs are not read but copied."""
+    """The number of structs and lists around a value, and the depth at which structs are copied, not read."""
 
     at: int
     raw_from: int | None
@@ -174,7 +175,7 @@ def _read_items(data: bytes | memoryview, at: int, depth: _Depth) -> tuple[Items
             raise ValueError("the length of a Thrift list is not in its shortest form")
     values: list[Value] = []
     below = depth.below()
-    for _ in range(length):  # an element takes a byte at least, so this ends with the data
+    for _ in range(length):  # an element takes at least one byte, so this ends with the data
         value, at = _read_value(data, at, kind, below)
         values.append(value)
     return Items(kind, values), at

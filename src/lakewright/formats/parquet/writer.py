@@ -35,19 +35,21 @@ from lakewright.spec.arrow import with_field_ids
 from lakewright.spec.stats import COUNTS, NONE, StatsMode
 from lakewright.spec.types import DataField, Value
 
-_TOLD_BYTES_MAX = 1024  # encoders leave out the bounds of values beyond 4096 bytes
+_BOUND_BYTES_MAX = 1024  # encoders leave out the bounds of values beyond 4096 bytes
 _CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
-_PAGE_ROWS_MAX = 1 << 20  # pages end by their bytes, not by their rows
-_GROUP_ROWS_MAX = 1 << 17  # what a filter cannot skip is decoded whole; smaller groups cost bytes and time elsewhere
+_PAGE_ROWS_MAX = 1 << 20  # the size of a page is limited by its bytes, not by its rows
+_GROUP_ROWS_MAX = (
+    1 << 17
+)  # readers skip whole row groups, so small ones help filters; still smaller ones make files larger
 _WRITER_NEWER = supported_options(
     pq.ParquetWriter.__init__, {"write_time_adjusted_to_utc": True, "max_rows_per_page": _PAGE_ROWS_MAX}
 )
 
 
 class ParquetEncoder:
-    """Encodes rows as parquet files in memory, of which a writer makes one file.
+    """Encodes rows as parquet files in memory, whose row groups a writer puts into one file.
 
-    Which columns get a dictionary is decided by the first rows, for all that follow.
+    The first rows decide which columns get a dictionary in all rows.
     """
 
     def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
@@ -72,18 +74,18 @@ class ParquetEncoder:
         if self._undecided:
             self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)
-        told = self._text.choose(table)
-        stats.add(table, told=told)
+        bounded = self._text.choose(table)
+        stats.add(table, bounds_later=bounded)
         stored = image_table(table, self._file_schema) if self.int96 else table
         pieces = []
         for number in range(groups):
-            sink = pa.BufferOutputStream()  # a small one each: its memory is used again at once
+            sink = pa.BufferOutputStream()  # one per row group: small buffers are used again
             writer = self._open(sink)
             if stored.num_rows:
                 writer.write_table(stored.slice(number * group_rows, group_rows), row_group_size=group_rows)
             data_end = sink.tell()
             writer.close()
-            self._text.tell(writer.writer.metadata, told, stats)
+            self._text.add_bounds(writer.writer.metadata, bounded, stats)
             pieces.append(EncodedParquet(sink.getvalue(), data_end, self.int96))
         return Encoded(pieces, sum(piece.data.size for piece in pieces), stats)
 
@@ -114,7 +116,7 @@ class EncodedParquet:
 
     @property
     def tail(self) -> Tail:
-        """What comes behind the pages."""
+        """The bytes behind the pages."""
         end = self.data.size - END.size
         at = end - END.unpack(self.data[end:])[0]
         return Tail(self.data_end, bytes(self.data[self.data_end : at]), bytes(self.data[at:end]))
@@ -179,18 +181,18 @@ class ParquetFileWriter:
         return WrittenFile(size, self._stats.row_count, self._stats.result())
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Abandon the file."""
         self._output.discard()
 
 
 class TextBounds:
-    """Bounds of text and binary columns from the encoder, which has compared all values already.
+    """Takes the bounds of text and binary columns from Arrow's encoder, which has compared all values already.
 
-    It is not asked about columns with long values, because it leaves their bounds out.
+    Not those of columns with long values, because the encoder leaves their bounds out.
     """
 
     def __init__(self, types: Sequence[pa.DataType], leaf_counts: Sequence[int], modes: Sequence[StatsMode]) -> None:
-        self._leaves: dict[int, int] = {}  # of each column that needs bounds its place among the leaves
+        self._leaves: dict[int, int] = {}  # the number of the leaf of each column that needs bounds
         leaf = 0
         for index, (arrow, count, mode) in enumerate(zip(types, leaf_counts, modes, strict=True)):
             if (pa.types.is_string(arrow) or pa.types.is_binary(arrow)) and mode not in {NONE, COUNTS}:
@@ -198,23 +200,23 @@ class TextBounds:
             leaf += count
 
     def choose(self, table: pa.Table) -> frozenset[int]:
-        """Return the columns of some rows of which the encoder can tell the bounds."""
-        return frozenset(i for i in self._leaves if _longest(table.column(i)) <= _TOLD_BYTES_MAX)
+        """Return the columns whose bounds the encoder will find for these rows."""
+        return frozenset(i for i in self._leaves if _longest(table.column(i)) <= _BOUND_BYTES_MAX)
 
-    def tell(self, metadata: pq.FileMetaData, told: Iterable[int], stats: StatsCollector) -> None:
-        """Hand over the bounds of these columns from the metadata of the encoded rows."""
+    def add_bounds(self, metadata: pq.FileMetaData, columns: Iterable[int], stats: StatsCollector) -> None:
+        """Add the bounds of these columns from the metadata of the encoded rows to the statistics."""
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            for index in told:
-                found = group.column(self._leaves[index]).statistics
+            for index in columns:
+                stored = group.column(self._leaves[index]).statistics
                 if (
-                    found is None
-                    or not found.has_null_count
-                    or (found.null_count < group.num_rows and not found.has_min_max)
+                    stored is None
+                    or not stored.has_null_count
+                    or (stored.null_count < group.num_rows and not stored.has_min_max)
                 ):
-                    stats.tell(index, None, None)
-                elif found.has_min_max:
-                    stats.tell(index, *_bounds(found))
+                    stats.add_bounds(index, None, None)
+                elif stored.has_min_max:
+                    stats.add_bounds(index, *_bounds(stored))
 
 
 def _longest(column: pa.ChunkedArray) -> int:

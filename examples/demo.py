@@ -85,8 +85,8 @@ def ingest(spark: SparkSession, catalog: lw.FileSystemCatalog, data: pa.Table, d
             "sales.orders",
             catalog=catalog,
             create=True,
-            primary_key=["id", "day"],
-            partition_by=["day"],
+            primary_keys=["id", "day"],
+            partition_keys=["day"],
             options={"bucket": "2"},
             renames={"ID": "id"},
         )

@@ -218,7 +218,7 @@ def _use(catalog: FileSystemCatalog, verbs: Iterable[int] = range(8)) -> None:
     table = catalog.get_table("d.t")
     known: list[Callable[[], object]] = [
         lambda: lw.read_table(table),
-        lambda: table.remove_orphan_files(older_than_millis=int(time.time() * 1000)),
+        lambda: table.remove_orphan_files(older_than=int(time.time() * 1000)),
         lambda: lw.read_table(table, tag="tagged"),
         lambda: lw.read_table(catalog.get_table("d.t$files")),
         lambda: lw.write_table(ROWS, table),
@@ -614,7 +614,7 @@ def _link_everywhere(disk: Disk) -> None:
 def test_orphan_removal_follows_no_link(disk: Disk) -> None:
     before = disk.outside_files()
     _link_everywhere(disk)
-    removed = disk.catalog.get_table("d.t").remove_orphan_files(older_than_millis=int(time.time() * 1000))
+    removed = disk.catalog.get_table("d.t").remove_orphan_files(older_than=int(time.time() * 1000))
     assert removed.paths == ()
     assert disk.outside_files() == before
     assert lw.read_table(disk.catalog.get_table("d.t")).num_rows == 3
@@ -633,7 +633,7 @@ def test_orphan_removal_enters_no_linked_directory(disk: Disk, name: str) -> Non
     (moved / "stray.parquet").write_bytes(b"stray")
     os.utime(moved / "stray.parquet", (1, 1))
     real.symlink_to(moved)
-    removed = disk.catalog.get_table("d.t").remove_orphan_files(older_than_millis=int(time.time() * 1000))
+    removed = disk.catalog.get_table("d.t").remove_orphan_files(older_than=int(time.time() * 1000))
     assert removed.paths == ()
     assert (moved / "stray.parquet").exists()
     assert disk.outside_files() == before

@@ -101,6 +101,7 @@ PREDICATE = lw.PredicateBuilder([lw.DataField(0, "id", INT)]).equal("id", 1)
 RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
     "ArrayType": (lambda _: lw.ArrayType(True, INT),),  # noqa: FBT003
     "AtomicType": (lambda _: INT,),
+    "AuditLog": (lambda lake: lake.catalog.get_table("d.keyed$audit_log"),),
     "BatchTableCommit": (lambda lake: lake.table("plain").new_batch_write_builder().new_commit(),),
     "BatchTableUpdate": (lambda lake: lake.table("tracked").new_batch_write_builder().new_update(),),
     "BatchTableWrite": (
@@ -140,6 +141,7 @@ RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
     "StreamTableUpdate": (lambda lake: lake.table("tracked").new_stream_write_builder().new_update(),),
     "StreamTableWrite": (lambda lake: lake.table("plain").new_stream_write_builder().new_write(),),
     "StreamWriteBuilder": (lambda lake: lake.table("plain").new_stream_write_builder(),),
+    "SystemReadBuilder": (lambda lake: lake.catalog.get_table("d.keyed$files").new_read_builder(),),
     "SystemTable": (lambda lake: lake.catalog.get_table("d.keyed$files"),),
     "TableCommit": (lambda lake: lake.table("plain").new_batch_write_builder().new_commit(),),
     "TableRead": (lambda lake: lake.table().new_read_builder().new_read(),),
@@ -156,7 +158,9 @@ RETURNED = frozenset(
     " PagedList Partition Plan PostponeFixedBucketBatchTableWrite PostponeFixedBucketWriteBuilder Predicate Progress"
     " IngestResult ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
-    " TableUpdate TableWrite Tag UpdateResult WhenMatched".split()
+    " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
+    " DeletionFile ExpireResult IngestPlan LiteralValue OrphanResult PruningStat Row SimpleStats SourceReport"
+    " SystemReadBuilder VectorType WriteResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.
@@ -298,7 +302,9 @@ ENGINES = frozenset({"to_ray", "to_spark", "write_ray", "write_spark"})
 
 
 # Public for other rooms, not for users: what comes in is checked by those that call them.
-INTERNAL = frozenset({"Predicate.mask_of", "DataSplit.deletion_of"})
+INTERNAL = frozenset({"Predicate.mask_of", "DataSplit.deletion_of", "SystemTable.read_builder"})
+# Of tuples of Python, whose own errors they raise.
+OF_TUPLES = frozenset({"Row.count", "Row.get_field", "Row.index"})
 
 
 @dataclass(frozen=True)
@@ -345,7 +351,7 @@ def _methods(name: str, public: type) -> Iterator[Call]:
         if (
             method.startswith("_")
             or method in ENGINES
-            or f"{name}.{method}" in INTERNAL
+            or f"{name}.{method}" in INTERNAL | OF_TUPLES
             or isinstance(found, type | lw.ConfigOption)
         ):
             continue

@@ -1,12 +1,20 @@
 """Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone."""
 
-from lakewright.calls import Progress, read_table, write_table
+from lakewright.calls import Progress, ProgressCallback, read_table, write_table
 from lakewright.catalog.filesystem import CatalogFactory, Database, FileSystemCatalog
 from lakewright.catalog.listing import PagedList, Partition
 from lakewright.catalog.open import open_table
-from lakewright.catalog.system import SystemTable
+from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.table_commit import BatchTableCommit, CommitResult, StreamTableCommit, TableCommit
+from lakewright.commit.table_commit import (
+    BatchTableCommit,
+    CommitContext,
+    CommitResult,
+    StreamTableCommit,
+    TableCommit,
+    WriteResult,
+)
+from lakewright.compact.rounds import CompactResult
 from lakewright.errors import (
     AlreadyExistsError,
     BranchAlreadyExistException,
@@ -32,22 +40,26 @@ from lakewright.errors import (
     TagNotExistException,
     UnsupportedError,
 )
+from lakewright.ingestion.columns import ColumnChange
 from lakewright.ingestion.local import ingest
-from lakewright.ingestion.plan import IngestResult
+from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
+from lakewright.maintenance.expire import ExpireResult
+from lakewright.maintenance.orphans import OrphanResult
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
-from lakewright.read.explain import ExplainResult
-from lakewright.read.splits.split import DataSplit
+from lakewright.read.explain import ExplainResult, PruningStat
+from lakewright.read.splits.split import DataSplit, DeletionFile, Row
 from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
-from lakewright.spec.datafile import DataFile
+from lakewright.spec.datafile import DataFile, SimpleStats
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
+from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
 from lakewright.spec.schema.evolution import SchemaChange
-from lakewright.spec.schema.moves import Move
-from lakewright.spec.schema.table_schema import Schema, TableSchema
-from lakewright.spec.snapshot import Snapshot, Tag
-from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
+from lakewright.spec.schema.moves import Move, Position
+from lakewright.spec.schema.table_schema import BucketMode, Schema, TableSchema
+from lakewright.spec.snapshot import CommitKind, Snapshot, Tag
+from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
 from lakewright.table.table import FileStoreTable
 from lakewright.table.update_builder import (
     BatchTableUpdate,
@@ -68,28 +80,37 @@ from lakewright.table.write_builder import (
 )
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
-from lakewright.update.values import lit, source_col, target_col
+from lakewright.update.values import ColumnRef, LiteralValue, lit, source_col, target_col
 from lakewright.version import __version__
+from lakewright.write.writer import ArrowData
 
 __all__ = [
     "Age",
     "AlreadyExistsError",
     "ArrayType",
+    "ArrowData",
     "AtomicType",
+    "AuditLog",
     "BatchTableCommit",
     "BatchTableUpdate",
     "BatchTableWrite",
     "BatchWriteBuilder",
     "BranchAlreadyExistException",
     "BranchNotExistException",
+    "BucketMode",
     "CatalogFactory",
     "ColumnAlreadyExistException",
+    "ColumnChange",
     "ColumnNotExistException",
+    "ColumnRef",
     "CommitConflictError",
     "CommitContentionError",
+    "CommitContext",
+    "CommitKind",
     "CommitMessage",
     "CommitResult",
     "CommitUnknownError",
+    "CompactResult",
     "ConfigOption",
     "CoreOptions",
     "CorruptTableError",
@@ -100,17 +121,22 @@ __all__ = [
     "DatabaseAlreadyExistException",
     "DatabaseNotEmptyException",
     "DatabaseNotExistException",
+    "DeletionFile",
     "Distribution",
+    "ExpireResult",
     "ExplainResult",
     "FileStoreTable",
     "FileSystemCatalog",
+    "Filter",
     "Identifier",
     "IncrementalMode",
+    "IngestPlan",
     "IngestResult",
     "InvalidInputError",
     "InvalidMessageError",
     "LakewrightError",
     "LakewrightWarning",
+    "LiteralValue",
     "MapType",
     "MergeBuilder",
     "MergeEngine",
@@ -118,27 +144,36 @@ __all__ = [
     "Move",
     "MultisetType",
     "NotFoundError",
+    "OrphanResult",
     "PagedList",
     "Partition",
     "Plan",
+    "Position",
     "PostponeFixedBucketBatchTableWrite",
     "PostponeFixedBucketWriteBuilder",
     "Predicate",
     "PredicateBuilder",
     "Progress",
+    "ProgressCallback",
+    "PruningStat",
     "ReadBuilder",
+    "ReadableTable",
+    "Row",
     "RowType",
     "Schema",
     "SchemaChange",
     "SchemaMode",
     "ShardTableUpdator",
+    "SimpleStats",
     "Snapshot",
+    "SourceReport",
     "StreamReadBuilder",
     "StreamScan",
     "StreamTableCommit",
     "StreamTableUpdate",
     "StreamTableWrite",
     "StreamWriteBuilder",
+    "SystemReadBuilder",
     "SystemTable",
     "TableAlreadyExistException",
     "TableCommit",
@@ -154,9 +189,11 @@ __all__ = [
     "TagNotExistException",
     "UnsupportedError",
     "UpdateResult",
+    "VectorType",
     "WhenMatched",
     "WhenNotMatched",
     "WriteMode",
+    "WriteResult",
     "__version__",
     "ingest",
     "lit",

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
@@ -29,10 +29,14 @@ from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataTy
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.merge.upsert import check_same_columns, needs_lookup, upsert
-from lakewright.write.input.frames import RayDataset, engine_verb
+from lakewright.write.input.frames import engine_verb
 from lakewright.write.input.kinds import kind_column
 from lakewright.write.job_run import JobRun, earlier_result
 from lakewright.write.writer import ArrowData, batches_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from ray.data import Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
 
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
-    data: ArrowData | RayDataset,
+    data: ArrowData | DataFrame | Dataset,
     table: FileStoreTable | Path,
     mode: WriteMode = "append",
     *,

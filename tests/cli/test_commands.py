@@ -42,7 +42,7 @@ def test_tables_are_listed(warehouse: str, capsys: pytest.CaptureFixture[str], m
     assert main(["tables", "--warehouse", warehouse]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:4] for line in lines] == [
-        ["table", "primary_key", "partitions", "snapshot"],
+        ["table", "primary_keys", "partition_keys", "snapshot"],
         ["d.empty", "-", "-", "-"],
         ["d.t", "id", "-", "3"],
     ]
@@ -67,7 +67,7 @@ def test_a_table_is_described(warehouse: str, capsys: pytest.CaptureFixture[str]
     for name in ("d.t", f"{warehouse}/d.db/t"):
         assert main(["describe", name, "-w", warehouse, "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
-        assert (facts["primary_key"], facts["snapshot"], facts["options"]) == (["id"], 3, {"bucket": "1"})
+        assert (facts["primary_keys"], facts["snapshot"], facts["options"]) == (["id"], 3, {"bucket": "1"})
         assert [c["type"] for c in facts["columns"]] == ["BIGINT NOT NULL", "INT"]
     assert main(["describe", "d.t", "-w", warehouse]) == 0
     assert "id      BIGINT NOT NULL" in capsys.readouterr().out

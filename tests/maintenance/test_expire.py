@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lakewright as lw
 from lakewright.catalog.open import open_table
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError
-from lakewright.maintenance.expire import Expired, Retention, _first_kept, expire_snapshots
+from lakewright.maintenance.expire import ExpireResult, Retention, _first_kept, expire_snapshots
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
@@ -35,7 +35,7 @@ def retention(**more: int) -> Retention:
     return replace(Retention(1, 2**31 - 1, LATER, 50), **more)
 
 
-def expire(store: TableStore, *, dry_run: bool = False, **more: int) -> Expired:
+def expire(store: TableStore, *, dry_run: bool = False, **more: int) -> ExpireResult:
     return expire_snapshots(store, retention(**more), dry_run=dry_run, now_millis=LATER)
 
 
@@ -159,7 +159,7 @@ def test_a_time_protects_what_is_younger(tmp_path: Path) -> None:
 
 def test_appends_keep_all_data_and_lose_old_metadata(tmp_path: Path) -> None:
     store = new_store(tmp_path)
-    assert expire(store) == Expired()
+    assert expire(store) == ExpireResult()
     for hour, name in enumerate("abcde"):
         append(store, name, hour=hour)
     before = metadata_names(store)

@@ -62,7 +62,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     assert [token for token in acknowledged if rows[token] != ROWS] == [], "acknowledged and lost, or there twice"
     assert [token for token, count in rows.items() if count != ROWS] == [], "there in part, or twice"
     lw.write_table(lw.read_table(table, limit=1), table)  # the next commit works
-    table.remove_orphan_files(older_than_millis=int(time.time() * 1000))
+    table.remove_orphan_files(older_than=int(time.time() * 1000))
     assert stray_files(table.store) == set()
     print(f"{KILLS} kills, {len(acknowledged)} acknowledged, {time.perf_counter() - started:.0f} s")
     assert len(acknowledged) > KILLS // 4, "the processes died before they did anything"

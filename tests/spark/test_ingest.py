@@ -357,7 +357,7 @@ def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.File
     def run(**more: object) -> IngestResult:
         wanted: dict[str, object] = {
             "create": True,
-            "primary_key": ["id"],
+            "primary_keys": ["id"],
             "options": {"bucket": "2"},
             "types": {"price": "DECIMAL(8, 2)"},
             "renames": {"ID": "id"},
@@ -379,9 +379,9 @@ def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.File
     ]
     assert run(types=None).snapshot_id == 2  # it is there, and it is what was asked for
     for more, message in (
-        ({"primary_key": ["price"]}, "its primary key is"),
+        ({"primary_keys": ["price"]}, "its primary key is"),
         ({"options": {"bucket": "3"}}, "its option 'bucket' is '2'"),
-        ({"partition_by": ["when"]}, "its partition is"),
+        ({"partition_keys": ["when"]}, "its partition is"),
     ):
         with pytest.raises(lw.InvalidInputError, match=message):
             run(**more)
@@ -390,7 +390,7 @@ def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.File
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"primary_key": ["nix"]}, "nix"),
+        ({"primary_keys": ["nix"]}, "nix"),
         ({"types": {"nix": "INT"}}, "there is no column 'nix' to give a type"),
         ({"types": {"id": "BIGGER"}}, "BIGGER"),
         ({"mode": "upsert"}, "has no primary key"),
@@ -508,7 +508,7 @@ def test_a_csv_file_without_a_header_keeps_its_first_row(
 def test_new_columns_get_types_as_at_creation_and_as_the_caller_says(
     load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
 ) -> None:
-    load(_file(tmp_path / "a.jsonl", '{"id": 1}\n'), "d.new", catalog=catalog, create=True, primary_key=["id"])
+    load(_file(tmp_path / "a.jsonl", '{"id": 1}\n'), "d.new", catalog=catalog, create=True, primary_keys=["id"])
     more = _file(tmp_path / "b.jsonl", '{"id": 2, "n": 5, "p": 1.5, "o": {"k": true}}\n{"id": 2, "p": 2}\n')
     result = load(more, "d.new", catalog=catalog, schema_mode="merge", types={"p": "DECIMAL(10, 2)"})
     assert [change for change in _changes(result) if change.startswith("added")] == [
@@ -663,5 +663,5 @@ def test_sources_of_an_upsert_that_differ_in_their_columns_are_refused(
     (tmp_path / "prices.csv").write_text("id,price\n1,5.00\n")
     sources = [str(tmp_path / "names.csv"), str(tmp_path / "prices.csv")]
     with pytest.raises(lw.InvalidInputError, match="ingest them one after the other"):
-        load(sources, "d.new", catalog=catalog, mode="upsert", create=True, primary_key=["id"])
+        load(sources, "d.new", catalog=catalog, mode="upsert", create=True, primary_keys=["id"])
     assert catalog.list_tables("d") == []  # refused before the table was made

@@ -59,6 +59,6 @@ def assert_tidy(table: FileStoreTable) -> None:
 def assert_tidy_after_cleanup(table: FileStoreTable) -> int:
     """Check that the removal of orphans finds every file that nothing names; return how many these were."""
     time.sleep(0.01)  # files of this very millisecond are too young
-    removed = table.remove_orphan_files(older_than_millis=time.time_ns() // 1_000_000).count
+    removed = table.remove_orphan_files(older_than=time.time_ns() // 1_000_000).count
     assert_tidy(table)
     return removed

@@ -148,7 +148,7 @@ class StreamRuns:
             commits = [s for s in _snapshots(table) if s.commit_kind == "APPEND"]
             assert len({s.commit_user for s in commits}) == 1, f"{name}: a restarted query has another name"
             assert max(Counter(s.commit_identifier for s in commits).values()) == 1, f"{name}: a batch is there twice"
-            table.remove_orphan_files(older_than_millis=int(time.time() * 1000))
+            table.remove_orphan_files(older_than=int(time.time() * 1000))
             assert stray_files(table.store) == set(), name
 
     def batches(self) -> dict[str, int]:

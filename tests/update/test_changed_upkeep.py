@@ -75,7 +75,7 @@ def test_expiry_removes_what_only_old_snapshots_name(tmp_path: Path, kind: str) 
     table.delete_tag("kept")
     table.delete("id = 0")
     table.expire_snapshots(retain_max=1, retain_min=1)
-    table.remove_orphan_files(older_than_millis=0)  # nothing is that old: it only has to agree on what is in use
+    table.remove_orphan_files(older_than=0)  # nothing is that old: it only has to agree on what is in use
     assert ids(table) == left[1:]
     if "vectors" in kind:
         assert {file.file_name for file in index_files(table)} <= on_disk(table)

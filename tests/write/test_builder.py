@@ -156,7 +156,7 @@ def test_pandas_frames(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"db\.t"):
             write.write_pandas(pd.DataFrame({"k": [1, "x"]}))
         with pytest.raises(InvalidInputError, match=r"db\.t"):
-            write.write_pandas([1, 2])
+            write.write_pandas([1, 2])  # type: ignore[arg-type]
         assert written(store, write.prepare_commit())["k"].to_pylist() == [1, None, 3]
 
 

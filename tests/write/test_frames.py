@@ -110,7 +110,7 @@ def test_no_builder_pulls_the_rows_of_an_engine_into_this_process(
     with table.new_batch_write_builder().new_write() as write:
         for call in (write.write_arrow, write.write_pandas, write.write_arrow_batch, write.delete_arrow):
             with pytest.raises((InvalidInputError, UnsupportedError), match=f"{said}|primary key"):
-                call(frame)
+                call(frame)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match=said):
         lw.write_table([frame], table)
 

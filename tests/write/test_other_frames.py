@@ -47,7 +47,7 @@ def test_categories_inside_lists(table: lw.FileStoreTable) -> None:
 def test_what_has_no_meaning_names_the_column(table: lw.FileStoreTable) -> None:
     for wrong in ({"c": ["a"], "l": []}, {"c": object()}, pd.DataFrame({"c": ["a", 1, object()]})):
         with pytest.raises(lw.InvalidInputError, match=r"d\.t.*(c|equal length)"):
-            lw.write_table(wrong, table)  # type: ignore[arg-type]
+            lw.write_table(wrong, table)
     assert table.snapshot() is None
 
 

@@ -7,9 +7,10 @@ the rows of the table itself, each with what happened to it.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import pyarrow as pa
 
@@ -20,14 +21,20 @@ from lakewright.read.scan import pick_snapshot
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
+from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter, to_predicate
 from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
 from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import DataField, DataType, RowType
 from lakewright.spec.values import to_text
 from lakewright.table.table import FileStoreTable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _AUDIT_LOG = "audit_log"
 _LONG, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
@@ -102,8 +109,79 @@ def system_table(table: FileStoreTable, name: str) -> SystemTable | AuditLog:
     return SystemTable(table, name, schema, rows)
 
 
+class KeyNames(list[str]):
+    """The names of key columns: a list as tables have it, which can also be called, as pypaimon's system tables are."""
+
+    def __call__(self) -> list[str]:
+        """Return the names."""
+        return list(self)
+
+
+class TableView(ABC):
+    """What system tables show of themselves, under the names that a `FileStoreTable` has."""
+
+    __slots__ = ()
+    table: FileStoreTable
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The full name, `database.table$name`."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+
+    @property
+    @abstractmethod
+    def primary_keys(self) -> KeyNames:
+        """The columns that identify a row; empty where there are none. pypaimon's `primary_keys()` works as well."""
+
+    @property
+    def identifier(self) -> Identifier:
+        """The name in its parts."""
+        owner = self.table.identifier
+        return Identifier(owner.database, owner.table, owner.branch, self.name.rpartition("$")[2])
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the columns in order."""
+        return [field.name for field in self.fields]
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """No columns: a system table has no partitions."""
+        return []
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns and keys as a schema, with the id and the options of the table's own schema."""
+        fields, own = tuple(self.fields), self.table.schema
+        highest = max((field.id for field in fields), default=-1)
+        return TableSchema(own.id, fields, highest, primary_keys=tuple(self.primary_keys), options=own.options)
+
+    @property
+    def options(self) -> CoreOptions:
+        """The options of the table."""
+        return self.table.options
+
+    @property
+    def table_path(self) -> str:
+        """Where the table lies."""
+        return self.table.table_path
+
+    def comment(self) -> str | None:
+        """Return nothing: system tables have no comment."""
+        return None
+
+    def row_type(self) -> RowType:
+        """Return the columns as one ROW type."""
+        return RowType(False, self.fields)  # noqa: FBT003 - a table's row is never null
+
+
 @dataclass(frozen=True, slots=True)
-class SystemTable:
+class SystemTable(TableView):
     """One system table of one table."""
 
     table: FileStoreTable
@@ -121,13 +199,10 @@ class SystemTable:
         """The columns in order."""
         return list(from_arrow_schema(self.arrow_schema))
 
-    def row_type(self) -> RowType:
-        """Return the columns as one ROW type."""
-        return RowType(False, self.fields)  # noqa: FBT003 - a table's row is never null
-
-    def primary_keys(self) -> list[str]:
-        """Return the column that identifies a row, where there is one."""
-        return [self.arrow_schema.names[0]] if self.system_name != "files" else []
+    @property
+    def primary_keys(self) -> KeyNames:
+        """The column that identifies a row; empty for `$files`. pypaimon's `primary_keys()` works as well."""
+        return KeyNames([self.arrow_schema.names[0]] if self.system_name != "files" else [])
 
     def new_read_builder(self) -> SystemReadBuilder:
         """Start a read."""
@@ -152,7 +227,7 @@ class SystemTable:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditLog:
+class AuditLog(TableView):
     """The rows of a table behind a column `rowkind`; with `incremental-between` also those that went away."""
 
     table: FileStoreTable
@@ -168,15 +243,12 @@ class AuditLog:
         """The columns in order."""
         return self.new_read_builder().read_type()
 
-    def row_type(self) -> RowType:
-        """Return the columns as one ROW type."""
-        return RowType(False, self.fields)  # noqa: FBT003 - a table's row is never null
+    @property
+    def primary_keys(self) -> KeyNames:
+        """No columns: a row may come again and again."""
+        return KeyNames()
 
-    def primary_keys(self) -> list[str]:
-        """Return nothing: a row may come again and again."""
-        return []
-
-    def copy(self, options: Mapping[str, str]) -> AuditLog:
+    def copy(self, options: Mapping[str, object]) -> AuditLog:
         """Return the same log with more options, such as `{"incremental-between": "3,7"}`."""
         return AuditLog(self.table.copy(options))
 
@@ -253,9 +325,12 @@ class SystemReadBuilder:
             rows = rows.select(list(self.projection))
         return rows if self.limit is None else rows.slice(0, self.limit)
 
-    def to_pandas(self, splits: Sequence[SystemReadBuilder] | None = None, parallelism: int | None = None) -> object:
+    def to_pandas(
+        self, splits: Sequence[SystemReadBuilder] | None = None, parallelism: int | None = None
+    ) -> pd.DataFrame:
         """Return the rows as a pandas frame."""
-        return self.to_arrow(splits, parallelism).to_pandas()
+        frame: pd.DataFrame = self.to_arrow(splits, parallelism).to_pandas()
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as an Arrow stream."""

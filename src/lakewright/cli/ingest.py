@@ -20,7 +20,7 @@ from lakewright.ingestion.sources import Source, find_sources
 
 _EXAMPLES = """\
 examples:
-  lakewright ingest orders/*.parquet --table sales.orders --create --primary-key id --option bucket=4
+  lakewright ingest orders/*.parquet --table sales.orders --create --primary-keys id --option bucket=4
   lakewright ingest day.csv --table sales.orders --mode upsert --rename ID=id
   lakewright ingest day.csv --table sales.log --mode overwrite --partition-spec dt=2026-01-01
   lakewright ingest gone.csv --table sales.orders --mode delete --job-id gone-2026-01-01
@@ -75,8 +75,10 @@ def _about_columns(group: argparse._ArgumentGroup) -> None:
 
 def _about_creation(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--create", action="store_true", help="make the table if it is not there")
-    group.add_argument("--primary-key", type=names, default=[], metavar="A,B")
-    group.add_argument("--partition", type=names, default=[], metavar="A,B", help="partition columns")
+    group.add_argument("--primary-keys", "--primary-key", type=names, default=[], metavar="A,B", help="columns")
+    group.add_argument(
+        "--partition-keys", "--partition", type=names, default=[], metavar="A,B", help="partition columns"
+    )
     group.add_argument("--option", type=pair, action="append", default=[], metavar="K=V", help="of the table")
     group.add_argument("--type", type=pair, action="append", default=[], metavar="A=T", help="type of a column")
 
@@ -106,8 +108,8 @@ def _run(args: argparse.Namespace, output: Output) -> None:
         "partitions": dict(args.partition_spec) or None,
         "create": args.create,
         "types": dict(args.type),
-        "primary_key": args.primary_key,
-        "partition_by": args.partition,
+        "primary_keys": args.primary_keys,
+        "partition_keys": args.partition_keys,
         "options": dict(args.option),
         "schema_mode": args.schema_mode,
         "bad_rows": args.bad_rows,

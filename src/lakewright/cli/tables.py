@@ -34,14 +34,14 @@ def _tables(args: argparse.Namespace, output: Output) -> None:
 
 def _overview(catalog: FileSystemCatalog, database: str, name: str) -> dict[str, object]:
     """Describe one table in a row; one that cannot be read has an error there, so that the others are still listed."""
-    row: dict[str, object] = dict.fromkeys(("table", "primary_key", "partitions", "snapshot", "written", "error"))
+    row: dict[str, object] = dict.fromkeys(("table", "primary_keys", "partition_keys", "snapshot", "written", "error"))
     row["table"] = f"{database}.{name}"
     try:
         table = catalog.get_table(f"`{database}`.`{name}`")
         newest = table.snapshot()
     except (LakewrightError, OSError) as error:
         return row | {"error": " ".join(str(error).split())}
-    row |= {"table": table.name, "primary_key": table.primary_keys, "partitions": table.partition_keys}
+    row |= {"table": table.name, "primary_keys": table.primary_keys, "partition_keys": table.partition_keys}
     return row if newest is None else row | {"snapshot": newest.id, "written": instant(newest.time_millis)}
 
 
@@ -49,7 +49,7 @@ def _describe(args: argparse.Namespace, output: Output) -> None:
     table = table_or_view_of(args)
     facts, options = _facts(table) if isinstance(table, FileStoreTable) else (_view_facts(table), {})
     columns = [{"column": f.name, "type": str(f.type), "comment": f.description} for f in table.fields]
-    lines = [f"{name:<12} {_shown(value)}" for name, value in facts.items() if value not in (None, [])]
+    lines = [f"{name:<15} {_shown(value)}" for name, value in facts.items() if value not in (None, [])]
     lines += ["", *plain(columns)]
     if options:
         lines += ["", *plain([{"option": key, "value": value} for key, value in options.items()])]
@@ -64,8 +64,8 @@ def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
         "path": table.table_path,
         "comment": table.comment(),
         "schema_id": table.schema.id,
-        "primary_key": table.primary_keys,
-        "partitions": table.partition_keys,
+        "primary_keys": table.primary_keys,
+        "partition_keys": table.partition_keys,
         "snapshot": None if newest is None else newest.id,
         # Of all data files: with a primary key a row counts once for every file that has a version of it.
         "records": None if newest is None else newest.total_record_count,
@@ -75,7 +75,7 @@ def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
 
 
 def _view_facts(view: SystemTable | AuditLog) -> dict[str, object]:
-    return {"table": view.name, "system table of": view.table.name, "primary_key": view.primary_keys()}
+    return {"table": view.name, "system table of": view.table.name, "primary_keys": view.primary_keys}
 
 
 def _shown(value: object) -> str:

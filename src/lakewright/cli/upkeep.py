@@ -102,7 +102,7 @@ def _orphans_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _orphans(args: argparse.Namespace, output: Output) -> None:
-    found = table_of(args).remove_orphan_files(older_than_millis=args.older_than, dry_run=not args.delete)
+    found = table_of(args).remove_orphan_files(older_than=args.older_than, dry_run=not args.delete)
     for path in found.paths:
         output.say(path)
     verb = "removed" if args.delete else "found (--delete removes them):"

@@ -56,14 +56,14 @@ def job_of_builder(write: TableWrite, *, overwrite: bool, instead: str) -> tuple
             f"{store.name}: a stream write has no identifier to commit this under; use a batch write builder{instead}",
             table=store.name,
         )
-    replaced = write.purpose.static_partition
+    replaced = write.commit_settings.static_partition
     if replaced:
         select_partitions(store, [replaced])
     if overwrite and replaced is None:
         replaced = {}
     # Files of this job must not be mistaken for those of the writer, so it gets an id of its own.
     job = replace(write.job, write_id=str(uuid.uuid4()), overwrite=replaced is not None)
-    return job, Publication(user=write.purpose.commit_user, replaced=replaced)
+    return job, Publication(user=write.commit_settings.commit_user, replaced=replaced)
 
 
 def sharing_buckets(job: WriteJob) -> WriteJob:

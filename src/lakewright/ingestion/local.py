@@ -48,8 +48,8 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     ignore_extra: bool = False,
     partitions: Mapping[str, str] | None = None,
     create: bool = False,
-    primary_key: Sequence[str] = (),
-    partition_by: Sequence[str] = (),
+    primary_keys: Sequence[str] = (),
+    partition_keys: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
     schema_mode: SchemaMode | None = None,
@@ -68,7 +68,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     >>> place = pathlib.Path(tempfile.mkdtemp(), "a.csv")
     >>> _ = place.write_text("id,code,price\n1,007,9.50\n2,008,3.00\n")
     >>> catalog = lw.CatalogFactory.create({"warehouse": str(place.parent)})
-    >>> _ = lw.ingest(place, "d.t", catalog=catalog, create=True, primary_key=["id"])
+    >>> _ = lw.ingest(place, "d.t", catalog=catalog, create=True, primary_keys=["id"])
     >>> [str(field.type) for field in catalog.get_table("d.t").fields]
     ['BIGINT NOT NULL', 'STRING', 'DECIMAL(18, 2)']
     """

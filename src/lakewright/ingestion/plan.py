@@ -31,8 +31,8 @@ from lakewright.table.table import FileStoreTable
 class Creation:
     """How a table is created that does not exist."""
 
-    primary_key: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -86,8 +86,8 @@ def make_call(given: Mapping[str, object]) -> Call:
         keeps_missing=mode == "upsert",
     )
     creation = Creation(
-        arguments.names("primary_key", given["primary_key"]),
-        arguments.names("partition_by", given["partition_by"]),
+        arguments.names("primary_keys", given["primary_keys"]),
+        arguments.names("partition_keys", given["partition_keys"]),
         _texts("options", given["options"]),
     )
     return Call(
@@ -333,8 +333,8 @@ def check_matches_table(table: FileStoreTable, creation: Creation, types: Mappin
                 column=column,
             )
     described: list[tuple[str, object, object]] = [
-        ("primary key", list(creation.primary_key), table.primary_keys),
-        ("partition", list(creation.partition_by), table.partition_keys),
+        ("primary key", list(creation.primary_keys), table.primary_keys),
+        ("partition", list(creation.partition_keys), table.partition_keys),
         *((f"option {key!r}", value, stored.get(key)) for key, value in creation.options.items()),
     ]
     for what, asked, actual in described:

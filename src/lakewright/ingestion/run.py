@@ -200,7 +200,7 @@ def _with_schema(target: Target, opened: Sequence[OpenedSource], call: Call) -> 
         return target
     fields = _fields_of_new_table(opened, call)
     creation = call.creation
-    declared = Schema(fields, list(creation.partition_by), list(creation.primary_key), dict(creation.options))
+    declared = Schema(fields, list(creation.partition_keys), list(creation.primary_keys), dict(creation.options))
     with naming(target.name):
         new_schema = new_table_schema(declared, time_millis=int(time.time() * 1000))
     return Target(target.name, None, target.identifier, target.catalog, new_schema, declared)

@@ -27,8 +27,6 @@ FORMATS = ("parquet", "csv", "json", "orc", "table")
 FRAME = "frame"
 TABLE = "table"
 
-SourceInput: TypeAlias = "FileStoreTable | str | os.PathLike[str] | Source"
-
 _SUFFIXES = {
     "parquet": "parquet",
     "parq": "parquet",
@@ -72,6 +70,9 @@ class Source:
     table: FileStoreTable | None = None
     frame: object | None = field(default=None, repr=False)  # of an engine
     local: tuple[LocalFile, ...] = ()  # the files, if they are on this machine
+
+
+SourceInput: TypeAlias = FileStoreTable | str | os.PathLike[str] | Source
 
 
 def find_sources(

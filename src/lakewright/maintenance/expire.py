@@ -92,7 +92,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpireResult:
     """What an expiry removed, or would remove: ids of snapshots, and numbers of files."""
 
     snapshot_ids: tuple[int, ...] = ()
@@ -112,7 +112,7 @@ class Expired:
 
 def expire_snapshots(
     store: TableStore, retention: Retention | None = None, *, dry_run: bool = False, now_millis: int | None = None
-) -> Expired:
+) -> ExpireResult:
     """Remove the snapshots that need not stay (by default as the table's options say), and the files only they name."""
     now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
     retention = retention or Retention.of_options(store.options, now)
@@ -120,7 +120,7 @@ def expire_snapshots(
     store.check_same_table()
     ids = store.snapshots.ids()
     if not ids:
-        return Expired(dry_run=dry_run)
+        return ExpireResult(dry_run=dry_run)
     times = _times(store, ids)
     consumers = {} if _ignores_consumers(store, changelogs) else _waiting(store, now, dry_run=dry_run)
     kept_id = _first_kept(ids, retention, min(consumers.values(), default=None), times)
@@ -314,9 +314,9 @@ class _Doomed:
         for path in (path for group in self._groups() for path in group):
             check_inside(self.store, path)
 
-    def counts(self) -> Expired:
+    def counts(self) -> ExpireResult:
         """Return how many files go."""
-        return Expired((), len(self.data), len(self.changelog), len(self.index), len(self.metadata))
+        return ExpireResult((), len(self.data), len(self.changelog), len(self.index), len(self.metadata))
 
     def delete(self) -> None:
         """Delete the files. What cannot be deleted is left to the removal of orphans."""

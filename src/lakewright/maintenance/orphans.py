@@ -27,7 +27,7 @@ _HINTS = frozenset({"LATEST", "EARLIEST"})
 
 
 @dataclass(frozen=True, slots=True)
-class Orphans:
+class OrphanResult:
     """What a search for orphans found, or what a removal removed."""
 
     paths: tuple[str, ...]
@@ -40,20 +40,20 @@ class Orphans:
         return len(self.paths)
 
 
-def find_orphans(store: TableStore, *, older_than_millis: int | None = None, now: int | None = None) -> Orphans:
+def find_orphans(store: TableStore, *, older_than_millis: int | None = None, now: int | None = None) -> OrphanResult:
     """Return the files that nothing names and that were last changed before a time (epoch ms; a day ago by default)."""
     return remove_orphans(store, older_than_millis=older_than_millis, now=now, dry_run=True)
 
 
 def remove_orphans(
     store: TableStore, *, older_than_millis: int | None = None, now: int | None = None, dry_run: bool = False
-) -> Orphans:
+) -> OrphanResult:
     """Delete the files that nothing names and that were last changed before a time (epoch ms; a day ago by default)."""
     today = time.time_ns() // 1_000_000 if now is None else now
     limit = today - DAY_MILLIS if older_than_millis is None else older_than_millis
     if limit > today:
         raise InvalidInputError(
-            f"{store.name}: older_than_millis {limit} lies in the future; files of writers at work would be removed",
+            f"{store.name}: older_than lies in the future ({limit}); files of writers at work would be removed",
             table=store.name,
         )
     store.check_same_table()
@@ -67,7 +67,7 @@ def remove_orphans(
         store.check_same_table()
         for info in orphans:
             store.storage.delete(info.path)
-    return Orphans(tuple(info.path for info in orphans), sum(info.size for info in orphans), dry_run)
+    return OrphanResult(tuple(info.path for info in orphans), sum(info.size for info in orphans), dry_run)
 
 
 def _candidates(store: TableStore) -> Iterator[FileInfo]:

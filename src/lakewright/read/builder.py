@@ -39,6 +39,7 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
     from pyspark.sql import DataFrame
     from ray.data import Dataset
@@ -196,19 +197,19 @@ class TableRead:
         self,
         splits: Sequence[DataSplit] | None,
         table_name: str,
-        connection: Any = None,  # noqa: ANN401 - a duckdb connection; duckdb is an optional package
+        connection: duckdb.DuckDBPyConnection | None = None,
         parallelism: int | None = None,
-    ) -> Any:  # noqa: ANN401 - as above
+    ) -> duckdb.DuckDBPyConnection:
         """Read splits and register them as a view of a duckdb connection, a new one where none is given."""
         name = arguments.text("table_name", table_name)
-        duckdb = _optional("duckdb")
+        package = _optional("duckdb")
         if connection is not None:
-            arguments.instance("connection", connection, duckdb.DuckDBPyConnection, "a connection of duckdb")
+            arguments.instance("connection", connection, package.DuckDBPyConnection, "a connection of duckdb")
         rows = self.to_arrow(splits, parallelism)
-        connection = duckdb.connect() if connection is None else connection
+        connection = package.connect() if connection is None else connection
         try:
             connection.register(name, rows)
-        except duckdb.Error as error:
+        except package.Error as error:
             raise InvalidInputError(f"duckdb cannot name a view {arguments.shown(name)}: {error}") from error
         return connection
 
@@ -227,13 +228,28 @@ class TableRead:
         ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         override_num_blocks: int | None = None,
-        **read_args: Any,  # noqa: ANN401 - arguments of Ray's own reader, which names their types
+        *,
+        per_task_row_limit: int | None = None,
+        **read_args: object,
     ) -> Dataset:
-        """Read splits, all of a fresh plan where none are given, as a dataset of Ray."""
+        """Read splits, all of a fresh plan where none are given, as a dataset of Ray.
+
+        `ray_remote_args` are what `ray.remote` takes for the tasks, of which `concurrency` run at a time at most.
+        `override_num_blocks` is the number of blocks, `per_task_row_limit` the largest number of rows of a task, and
+        `read_args` are further arguments of `ray.data.read_datasource`.
+        """
         _optional("ray")
         from lakewright.ray.read import to_ray  # noqa: PLC0415 - a door
 
-        return to_ray(self, splits, ray_remote_args, concurrency, override_num_blocks, **read_args)
+        return to_ray(
+            self,
+            splits,
+            ray_remote_args,
+            concurrency,
+            override_num_blocks,
+            per_task_row_limit=per_task_row_limit,
+            **read_args,
+        )
 
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:

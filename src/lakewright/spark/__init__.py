@@ -2,7 +2,7 @@
 
 from lakewright.commit.table_commit import WriteResult
 from lakewright.spark.calls import write_table
-from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
+from lakewright.spark.datasource.streams import BatchWriter, foreach_batch, read_stream, write_stream
 from lakewright.spark.datasource.views import attach
 from lakewright.spark.ingestion.run import ingest
 from lakewright.spark.jobs.session import local_session
@@ -13,6 +13,7 @@ from lakewright.spark.rows.verbs import delete, update
 from lakewright.spark.write.compaction import compact
 
 __all__ = [
+    "BatchWriter",
     "WriteResult",
     "attach",
     "compact",

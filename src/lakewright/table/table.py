@@ -9,14 +9,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import InvalidInputError, NotFoundError, naming
-from lakewright.maintenance.expire import Expired, Retention, expire_snapshots
-from lakewright.maintenance.orphans import Orphans, remove_orphans
+from lakewright.maintenance.expire import ExpireResult, Retention, expire_snapshots
+from lakewright.maintenance.orphans import OrphanResult, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
@@ -40,6 +40,9 @@ from lakewright.update.row_ids import RowIds
 from lakewright.write.input.frames import engine_verb
 from lakewright.write.job_run import JobRun
 from lakewright.write.writer import ArrowData
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one
 
@@ -254,7 +257,7 @@ class FileStoreTable:
         with naming(self.name):
             return verbs.update(self.refreshed().store, assignments, where, job_id)
 
-    def delete_by_row_id(self, ids: RowIds, *, job_id: str | None = None) -> UpdateResult:
+    def delete_by_row_id(self, ids: RowIds | DataFrame, *, job_id: str | None = None) -> UpdateResult:
         """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
 
         `ids` are a list, a numpy or Arrow array, or Arrow data with the column `_ROW_ID`. An id that the table does not
@@ -279,7 +282,7 @@ class FileStoreTable:
             return row_ids.delete_by_row_id(self.refreshed().store, ids, job_id)
 
     def update_by_row_id(
-        self, data: ArrowData, columns: str | Sequence[str] | None = None, *, job_id: str | None = None
+        self, data: ArrowData | DataFrame, columns: str | Sequence[str] | None = None, *, job_id: str | None = None
     ) -> UpdateResult:
         """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
 
@@ -308,7 +311,7 @@ class FileStoreTable:
             return row_ids.update_by_row_id(self.refreshed().store, data, names, job_id)
 
     def upsert(
-        self, data: ArrowData, keys: str | Sequence[str] | None = None, *, job_id: str | None = None
+        self, data: ArrowData | DataFrame, keys: str | Sequence[str] | None = None, *, job_id: str | None = None
     ) -> UpdateResult:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
@@ -336,7 +339,7 @@ class FileStoreTable:
             store = self.refreshed().store
             return upsert.upsert(store, data, keys, job=JobRun.of(store, job_id))
 
-    def merge(self, source: ArrowData, on: On) -> MergeBuilder:
+    def merge(self, source: ArrowData | DataFrame, on: On) -> MergeBuilder:
         """Begin a merge of a source into the table: add clauses, then `execute()`.
 
         `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`. Of the clauses of
@@ -475,7 +478,7 @@ class FileStoreTable:
         max_deletes: int | None = None,
         *,
         dry_run: bool = False,
-    ) -> Expired:
+    ) -> ExpireResult:
         """Remove old snapshots and the files that only they name; what is not said is as the table's options say.
 
         At least `retain_min` snapshots stay and at most `retain_max`; in between one goes when its successor is older
@@ -517,23 +520,17 @@ class FileStoreTable:
     def remove_orphan_files(
         self,
         *,
-        older_than_millis: int | None = None,
         older_than: Moment | timedelta | None = None,
         dry_run: bool = False,
-    ) -> Orphans:
+    ) -> OrphanResult:
         """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
 
         Files of writers still at work look like orphans until they commit: choose an age beyond the longest write.
-        `older_than` is a time or an age, as in `expire_snapshots`; `older_than_millis` is one in epoch milliseconds.
+        `older_than` is a time or an age, as in `expire_snapshots`. With `dry_run` nothing is removed: the result's
+        `paths` name what would go.
         """
         now = int(time.time() * 1000)
-        if older_than_millis is not None and older_than is not None:
-            raise InvalidInputError(f"{self.name}: give one of older_than and older_than_millis, not both")
-        limit = now - _DAY_MILLIS
-        if older_than_millis is not None:
-            limit = arguments.whole("older_than_millis", older_than_millis)
-        if older_than is not None:
-            limit = arguments.past_millis("older_than", older_than, now)
+        limit = now - _DAY_MILLIS if older_than is None else arguments.past_millis("older_than", older_than, now)
         return remove_orphans(
             self.refreshed().store, older_than_millis=limit, dry_run=arguments.flag("dry_run", dry_run)
         )

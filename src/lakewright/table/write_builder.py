@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -33,13 +33,14 @@ from lakewright.write.reroute import rerouting
 from lakewright.write.writer import ArrowData, TableWriter, WriteJob
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame
     from ray.data import Dataset
 
 
 @dataclass(frozen=True, slots=True)
-class Purpose:
-    """How a write is to be committed, for engines that write and commit in one go."""
+class CommitSettings:
+    """How the builder of a write wants it committed, for engines that write and commit in one call."""
 
     commit_user: str | None = None
     static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
@@ -49,11 +50,16 @@ class TableWrite:
     """Writes rows of one table; nothing is visible before the messages of `prepare_commit` are committed."""
 
     def __init__(
-        self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False, purpose: Purpose | None = None
+        self,
+        store: TableStore,
+        *,
+        overwrite: bool = False,
+        real_buckets: bool = False,
+        settings: CommitSettings | None = None,
     ) -> None:
         self._store = store
         self._job = WriteJob.new(store, overwrite=overwrite, real_buckets=real_buckets)
-        self._purpose = purpose or Purpose()
+        self._settings = settings or CommitSettings()
         self._writer: TableWriter | None = None
         self._closed = False
 
@@ -63,9 +69,9 @@ class TableWrite:
         return self._job
 
     @property
-    def purpose(self) -> Purpose:
+    def commit_settings(self) -> CommitSettings:
         """How the builder of this write wants it committed."""
-        return self._purpose
+        return self._settings
 
     def with_write_type(self, write_cols: str | Sequence[str]) -> Self:
         """Say that the input has only these columns; the others are filled, or left to data evolution."""
@@ -132,7 +138,7 @@ class TableWrite:
         self._open().delete(keys)
         return self
 
-    def write_pandas(self, dataframe: object) -> Self:
+    def write_pandas(self, dataframe: pd.DataFrame) -> Self:
         """Write a pandas frame; named levels of its index are columns, levels without a name are left out."""
         given = in_process(dataframe, self._store.name)
         return self.write_arrow(given if isinstance(given, pa.Table) else from_pandas(given, self._store.name))
@@ -154,7 +160,7 @@ class TableWrite:
         dataset: Dataset,
         overwrite: bool = False,  # noqa: FBT001, FBT002 - a flag of one call, as its peers have it
         concurrency: int | None = None,
-        ray_remote_args: Mapping[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Write a Ray dataset with Ray's workers, commit it in one snapshot and return what was written."""
         from lakewright.ray.write import write_ray  # noqa: PLC0415 - a door
@@ -188,9 +194,14 @@ class BatchTableWrite(TableWrite):
     """A write that is prepared once."""
 
     def __init__(
-        self, store: TableStore, *, overwrite: bool = False, real_buckets: bool = False, purpose: Purpose | None = None
+        self,
+        store: TableStore,
+        *,
+        overwrite: bool = False,
+        real_buckets: bool = False,
+        settings: CommitSettings | None = None,
     ) -> None:
-        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets, purpose=purpose)
+        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets, settings=settings)
         self._prepared = False
 
     def prepare_commit(self) -> list[CommitMessage]:
@@ -279,15 +290,15 @@ class BatchWriteBuilder:
 
     def new_write(self) -> BatchTableWrite:
         """Open a writer."""
-        return BatchTableWrite(self._store, overwrite=self._static_partition is not None, purpose=self._purpose)
+        return BatchTableWrite(self._store, overwrite=self._static_partition is not None, settings=self._settings)
 
     def new_update(self) -> BatchTableUpdate:
         """Return what changes rows that are there, under pypaimon's names."""
         return BatchTableUpdate(self._store)
 
     @property
-    def _purpose(self) -> Purpose:
-        return Purpose(self._commit_user, self._static_partition)
+    def _settings(self) -> CommitSettings:
+        return CommitSettings(self._commit_user, self._static_partition)
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""
@@ -309,8 +320,8 @@ class BatchWriteBuilder:
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite):
     """A batch write into real buckets: its rows can be read as soon as they are committed."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False, purpose: Purpose | None = None) -> None:
-        super().__init__(store, overwrite=overwrite, real_buckets=True, purpose=purpose)
+    def __init__(self, store: TableStore, *, overwrite: bool = False, settings: CommitSettings | None = None) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=True, settings=settings)
 
 
 class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
@@ -331,7 +342,7 @@ class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
     def new_write(self) -> PostponeFixedBucketBatchTableWrite:
         """Open a writer."""
         overwrite = self._static_partition is not None
-        return PostponeFixedBucketBatchTableWrite(self._store, overwrite=overwrite, purpose=self._purpose)
+        return PostponeFixedBucketBatchTableWrite(self._store, overwrite=overwrite, settings=self._settings)
 
 
 class StreamWriteBuilder:

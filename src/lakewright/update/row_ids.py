@@ -39,7 +39,7 @@ from lakewright.write.job_run import JobRun
 from lakewright.write.writer import ArrowData, batches_of
 
 Ids: TypeAlias = NDArray[np.int64]
-RowIds: TypeAlias = "Iterable[int] | ArrowData"  # as callers give them
+RowIds: TypeAlias = Iterable[int] | ArrowData  # as callers give them
 _NAMED_MAX = 5  # ids that an error names
 
 

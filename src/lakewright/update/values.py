@@ -45,7 +45,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralValue:
     """One value for every row."""
 
     value: object
@@ -59,9 +59,9 @@ class ColumnRef:
     name: str
 
 
-def lit(value: object) -> Literal:
+def lit(value: object) -> LiteralValue:
     """Assign one value to every row; the same as giving the value itself, and the way to give a callable or a list."""
-    return Literal(value)
+    return LiteralValue(value)
 
 
 def source_col(name: str) -> ColumnRef:
@@ -122,7 +122,9 @@ class Assignments:
     """Assignments that were checked: which columns they set, which they need, and how the values are made."""
 
     fields: tuple[DataField, ...]  # the columns that are set, in the order of the table
-    terms: tuple[Literal | ColumnRef | pc.Expression | RowFunction, ...]  # one for each; literals hold Arrow scalars
+    terms: tuple[
+        LiteralValue | ColumnRef | pc.Expression | RowFunction, ...
+    ]  # one for each; literals hold Arrow scalars
     needs: frozenset[ColumnRef]
     scope: Scope
     table: str
@@ -209,16 +211,16 @@ def refuse_names_as_text(given: Mapping[str, object], scope: Scope, *, table: st
         )
 
 
-def _term(given: object, field: DataField) -> Literal | ColumnRef | pc.Expression | RowFunction:
+def _term(given: object, field: DataField) -> LiteralValue | ColumnRef | pc.Expression | RowFunction:
     match given:
         case ColumnRef() | pc.Expression():
             return given
-        case Literal(value):
-            return Literal(_scalar(value, field))
+        case LiteralValue(value):
+            return LiteralValue(_scalar(value, field))
         case _ if callable(given):
             return given
         case _:
-            return Literal(_scalar(given, field))
+            return LiteralValue(_scalar(given, field))
 
 
 def _scalar(value: object, field: DataField) -> pa.Scalar:
@@ -251,7 +253,7 @@ def _not_parsed(value: object, dtype: AtomicType) -> object:
 def _needs(term: object, scope: Scope, read: tuple[str, ...]) -> Iterable[ColumnRef]:
     """Return the columns that a term needs."""
     match term:
-        case Literal():
+        case LiteralValue():
             return ()
         case ColumnRef():
             scope.type_of(term)
@@ -304,7 +306,7 @@ def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Sc
     empty = scope.empty() if any(isinstance(term, pc.Expression) for term in terms) else pa.table({})
     for term, field in zip(terms, fields, strict=True):
         match term:
-            case Literal(value):
+            case LiteralValue(value):
                 column: Column = pa.repeat(value, 1)
             case ColumnRef():
                 column = pa.array([], scope.type_of(term))
@@ -321,7 +323,7 @@ def without_defaults(fields: Iterable[DataField]) -> tuple[DataField, ...]:
 
 
 def _sees_rows(term: object) -> bool:
-    return not isinstance(term, Literal | ColumnRef)
+    return not isinstance(term, LiteralValue | ColumnRef)
 
 
 def _column(sides: Mapping[Side, pa.Table | None], ref: ColumnRef) -> pa.ChunkedArray:
@@ -335,7 +337,7 @@ def _value(
     term: object, field: DataField, visible: pa.Table, sides: Mapping[Side, pa.Table | None], rows: int
 ) -> Column:
     match term:
-        case Literal(value):
+        case LiteralValue(value):
             return pa.repeat(value, rows)
         case ColumnRef():
             return _column(sides, term)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeAlias
@@ -60,7 +60,8 @@ class ArrowArray(Protocol):
         """Export the data."""
 
 
-ArrowData: TypeAlias = "ArrowStream | ArrowArray | Sequence[ArrowStream | ArrowArray]"
+# Of mappings a dict is taken: names of columns, and their values in lists of equal length.
+ArrowData: TypeAlias = ArrowStream | ArrowArray | Sequence[ArrowStream | ArrowArray] | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

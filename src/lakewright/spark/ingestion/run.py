@@ -131,8 +131,8 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     ignore_extra: bool = False,
     partitions: Mapping[str, str] | None = None,
     create: bool = False,
-    primary_key: Sequence[str] = (),
-    partition_by: Sequence[str] = (),
+    primary_keys: Sequence[str] = (),
+    partition_keys: Sequence[str] = (),
     types: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
     schema_mode: SchemaMode | None = None,
@@ -148,7 +148,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
 
     `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), a frame, or several of
     these; `table` is a table, its path, or `db.t` of `catalog`. With `create` a table that does not exist is created
-    with the columns of the sources (`types` overrides some types), `primary_key`, `partition_by` and `options`.
+    with the columns of the sources (`types` overrides some types), `primary_keys`, `partition_keys` and `options`.
     Columns are matched by name; `renames` come first. `ignore_extra` or `schema_mode="merge"` says what to do with
     those that the table lacks; `bad_rows` names a directory for rows that cannot be read; `say` gets the report.
     """

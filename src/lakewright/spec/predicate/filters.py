@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow.compute as pc
 
@@ -13,7 +13,16 @@ from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder, bin
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import DataField
 
-Filter: TypeAlias = Predicate | str | pc.Expression | Any  # or an expression of polars, an optional package
+
+class PolarsExpression(Protocol):
+    """An expression of polars such as `pl.col("id") > 3`; polars is an optional package, so its type is not named."""
+
+    @property
+    def meta(self) -> object:
+        """What polars knows of the expression."""
+
+
+Filter: TypeAlias = Predicate | str | pc.Expression | PolarsExpression
 
 
 def to_predicate(given: Filter, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:

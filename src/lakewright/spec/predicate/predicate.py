@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,9 @@ from lakewright.spec.predicate.literals import UNKNOWN, check_comparable, check_
 from lakewright.spec.stats import ColumnStats, is_nan
 from lakewright.spec.types import DataField, DataType, RowType, Value, with_nullable
 from lakewright.spec.values import to_python
+
+# For the path of a field: the column that holds it, and the path inside that column.
+FindColumn: TypeAlias = Callable[[tuple[str, ...]], tuple[pa.Array | pa.ChunkedArray, tuple[str, ...]]]
 
 _INVERSE = {
     "equal": "notEqual",
@@ -107,8 +110,10 @@ class Predicate:
         arguments.instance("batch", batch, pa.RecordBatch | pa.Table, "a batch or table of Arrow")
         return self.mask_of(batch.num_rows, lambda path: (batch.column(path[0]), path[1:]))
 
-    def mask_of(self, rows: int, find: Callable[[tuple[str, ...]], tuple[Any, tuple[str, ...]]]) -> pa.Array:
-        """Evaluate it on rows whose columns `find` tells: for a path the column, and the path inside it."""
+    def mask_of(
+        self, rows: int, find: Callable[[tuple[str, ...]], tuple[pa.Array | pa.ChunkedArray, tuple[str, ...]]]
+    ) -> pa.Array:
+        """Evaluate it on rows whose columns `find` returns."""
 
         def column(leaf: Predicate) -> tuple[Any, pa.DataType | None]:
             array, inside = find(leaf.path)

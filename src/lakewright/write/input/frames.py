@@ -12,18 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-
-
-class RayDataset(Protocol):
-    """A dataset of Ray, as a type checker without Ray knows it."""
-
-    def to_arrow_refs(self) -> Any:  # noqa: ANN401 - references to blocks, of an optional package
-        """Return references to the blocks as Arrow tables."""
 
 
 def _spark() -> ModuleType:

@@ -21,7 +21,7 @@ from lakewright.spec.keyed_rows import INSERT, KIND_NAMES, UPDATE_BEFORE
 from lakewright.spec.options import CoreOptions
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
-RowKinds: TypeAlias = "str | int | Iterable[object]"  # one kind for all rows, or one for each
+RowKinds: TypeAlias = str | int | Iterable[object]  # one kind for all rows, or one for each
 
 _INPUT_COLUMNS = ("_row_kind", "row_kind", "rowkind")
 _NAMES = pa.array(KIND_NAMES)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a write has come; an engine that spreads it over tasks counts those too."""
+    """How far a write has come. `tasks` and `tasks_done` are those of Spark or Ray."""
 
     rows: int
     bytes: int
@@ -66,12 +66,15 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     incremental_mode: IncrementalMode | None = None,
     row_kinds: bool = False,
 ) -> pa.Table:
-    """Read a table, or a path, into Arrow; the newest snapshot unless an id, a tag or a time is given.
+    """Read a table, or a system table, or the table at a path, into Arrow: its newest snapshot, unless said otherwise.
 
-    `filter` is text, a predicate, or an expression of Arrow or polars; `columns` one name, several, or new names for
-    some. `timestamp` is a `datetime`, ISO text or epoch milliseconds; without a zone it is one of the local zone.
-    `incremental=(3, 7)` reads what changed after snapshot 3 up to snapshot 7, tags do as well; `incremental_mode` is
-    delta, changelog or diff. `row_kinds` puts a column `_row_kind` first, and rows that went away are read with it.
+    - `filter`: text such as `id > 3`, a `Predicate`, or an expression of Arrow or polars.
+    - `columns`: one name, several, or a mapping that gives columns new names; `limit`: the largest number of rows.
+    - `snapshot_id`, `tag` or `timestamp`: the state to read; of a time, the last snapshot that is not later. A time is
+      a `datetime`, a `date`, ISO text or epoch milliseconds; without a zone it is one of the local zone.
+    - `incremental=(3, 7)`: what changed after snapshot 3, up to snapshot 7; tags do as well. `incremental_mode` says
+      where changes are found: `delta`, `changelog`, `diff`, or `auto`, which is what fits the table.
+    - `row_kinds`: begin with a column `_row_kind`; only with it are deleted rows part of the changes.
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -112,20 +115,20 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     concurrency: int | None = None,
     job_id: str | None = None,
 ) -> CommitResult:
-    """Write Arrow data (a table, a stream, a polars or pandas frame, ...) and commit it in one snapshot.
+    """Write rows into a table and commit them in one snapshot.
 
-    A Spark frame is written by Spark's workers and a Ray dataset by Ray's, as by `lakewright.spark.write_table` and
-    `lakewright.ray.write_table`; `concurrency` is the largest number of their tasks. Named levels of the index of a
-    pandas frame are columns.
+    `data` is an Arrow table, batch or stream, a list of these, a polars or pandas frame (named levels of its index are
+    columns), a dict of columns, a Spark frame or a Ray dataset. The last two are written by the workers, in at most
+    `concurrency` tasks: see `lakewright.spark.write_table` and `lakewright.ray.write_table`. The `mode` is
 
-    Into a table with a primary key `append` and `upsert` write rows that replace those with their keys; columns that
-    the data lacks become null, or their default, with `append`, and stay as they are with `upsert`, which looks them up
-    for that. `delete` takes the keys of rows to delete.
-    `overwrite` replaces the partitions of the data, or those that `partitions` names, or the whole unpartitioned table.
+    - `append`: add the rows. With a primary key they replace rows with equal keys; missing columns are null or default.
+    - `upsert`: as append, but missing columns keep the values that the replaced rows have.
+    - `delete`: delete the rows with the keys that `data` has.
+    - `overwrite`: replace the partitions of the data, or those that `partitions` names, or a whole unpartitioned table.
+
     `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
-
-    A write with a `job_id` is committed once: if it is run again, after a crash or by another process, it finds its
-    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
+    `progress` is a function that gets a `Progress` after each batch, or True for a line on the terminal. With a
+    `job_id` a write is committed once: run again, it finds its snapshot while that lives, writes nothing (`replayed`).
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -148,30 +151,30 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     check_mode(target, mode, schema_mode)
     partitions = arguments.optional(arguments.mapping, "partitions", partitions)
     check_partitions(target, mode, partitions)
-    _refuse_tasks(target, concurrency)
+    _check_no_concurrency(target, concurrency)
     run = None if job_id is None else JobRun.begin(target.store, job_id)
     if run is not None and run.earlier is not None:
         return earlier_result(target.store, run.earlier)
     report = _reporter(progress, time.monotonic)
-    batches = _of_same_columns(target, data) if mode == "upsert" else iter(batches_of(data, target.name))
+    batches = _with_same_columns(target, data) if mode == "upsert" else iter(batches_of(data, target.name))
     if {mode, schema_mode} & {"upsert", "merge"} and (first := next(batches, None)) is not None:
         target = merged_table(target, first.schema) if schema_mode == "merge" else target
         batches = itertools.chain([first], batches)
         if mode == "upsert" and needs_lookup(target.store, first.schema.names):
-            return _upserted(target, batches, run, report=report)
-    builder = _overwriting(target, partitions) if mode == "overwrite" else BatchWriteBuilder(target.store)
-    return _written(builder, batches, run, deletes=mode == "delete", report=report)
+            return _upsert_batches(target, batches, run, report=report)
+    builder = _overwrite_builder(target, partitions) if mode == "overwrite" else BatchWriteBuilder(target.store)
+    return _write_batches(builder, batches, run, deletes=mode == "delete", report=report)
 
 
-def _overwriting(table: FileStoreTable, partitions: Mapping[str, object] | None) -> BatchWriteBuilder:
-    """Begin a write that replaces the partitions of its rows, or those that a spec names."""
+def _overwrite_builder(table: FileStoreTable, partitions: Mapping[str, object] | None) -> BatchWriteBuilder:
+    """Return the builder of a write that replaces the partitions of its rows, or those that a spec names."""
     if partitions is None:
         return BatchWriteBuilder(table.store).overwrite()
     static = table.copy({"dynamic-partition-overwrite": "false"})
     return BatchWriteBuilder(static.store).overwrite(dict(partitions))
 
 
-def _refuse_tasks(table: FileStoreTable, concurrency: int | None) -> None:
+def _check_no_concurrency(table: FileStoreTable, concurrency: int | None) -> None:
     if concurrency is not None:
         raise InvalidInputError(
             f"{table.name}: 'concurrency' is a number of tasks of Spark or Ray; data in this process is written by "
@@ -180,7 +183,7 @@ def _refuse_tasks(table: FileStoreTable, concurrency: int | None) -> None:
         )
 
 
-def _written(
+def _write_batches(
     builder: BatchWriteBuilder,
     batches: Iterable[pa.Table | pa.RecordBatch],
     run: JobRun | None,
@@ -205,8 +208,8 @@ def _written(
     return earlier_result(store, found)
 
 
-def _of_same_columns(table: FileStoreTable, data: object) -> Iterator[pa.Table | pa.RecordBatch]:
-    """Yield batches, and refuse one that lacks columns which others have."""
+def _with_same_columns(table: FileStoreTable, data: object) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Yield batches; raise InvalidInputError for one that lacks columns which others have."""
     first: pa.Schema | None = None
     for batch in batches_of(data, table.name):
         if first is None:
@@ -216,14 +219,14 @@ def _of_same_columns(table: FileStoreTable, data: object) -> Iterator[pa.Table |
         yield batch
 
 
-def _upserted(
+def _upsert_batches(
     table: FileStoreTable,
     batches: Iterable[pa.Table | pa.RecordBatch],
     run: JobRun | None,
     *,
     report: Callable[[int, int], None],
 ) -> CommitResult:
-    """Upsert rows that lack columns, which stay as they are in the rows that are there."""
+    """Upsert rows that lack columns: those keep the values that the table has for the same keys."""
     parts: list[pa.Table | pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -238,7 +241,7 @@ def _upserted(
 
 
 class HasKeys(Protocol):
-    """A table, or one that is about to be made."""
+    """A table, or one that will be created."""
 
     @property
     def name(self) -> str:
@@ -250,7 +253,7 @@ class HasKeys(Protocol):
 
 
 def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
-    """Refuse a way of writing that there is not, or not for this table."""
+    """Raise an error unless the modes are known, and the table has the primary key that upsert and delete need."""
     with naming(table.name):
         arguments.one_of("mode", mode, get_args(WriteMode))
         if schema_mode is not None:
@@ -264,7 +267,7 @@ def check_mode(table: HasKeys, mode: str, schema_mode: str | None) -> None:
 
 
 def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, object] | None) -> None:
-    """Refuse a partition spec that no overwrite of this table could replace."""
+    """Raise InvalidInputError unless `partitions` is a partition spec of this table, and the mode is overwrite."""
     if partitions is None:
         return
     if mode != "overwrite":
@@ -282,14 +285,14 @@ def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, 
 
 
 def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
-    """Evolve the table so that it can hold the data, and return it with its new schema.
+    """Add the columns and widen the types that the data needs, and return the table with its new schema.
 
-    What others add or widen meanwhile is as good as done here.
+    Columns that somebody else adds or widens at the same time are not changed again.
     """
     given = from_arrow_schema(schema)
 
     def lacking(newest: TableSchema) -> list[SchemaChange]:
-        return _lacking(newest, given, table.name)
+        return _missing_changes(newest, given, table.name)
 
     with naming(table.name):
         if not lacking(table.schema):
@@ -298,8 +301,8 @@ def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
     return replace(table, store=table.store.with_newest(evolved))
 
 
-def _lacking(schema: TableSchema, given: Sequence[DataField], table: str) -> list[SchemaChange]:
-    """Return what a table needs to hold data with some columns: those that it lacks, and wider types."""
+def _missing_changes(schema: TableSchema, given: Sequence[DataField], table: str) -> list[SchemaChange]:
+    """Return the schema changes that a table needs to hold data with some columns: new columns and wider types."""
     known = {field.name: field for field in schema.fields}
     kinds = kind_column([field.name for field in given], known, table=table) if schema.primary_keys else None
     changes = []
@@ -324,7 +327,7 @@ def _is_wider(new: DataType, old: DataType) -> bool:
 
 
 def _reporter(progress: bool | ProgressCallback | None, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001
-    """Return what is called after every batch."""
+    """Return the function that is called with the rows and bytes written so far, after every batch."""
     started = clock()
     if not isinstance(progress, bool | None):
         arguments.function("progress", progress)

@@ -181,7 +181,7 @@ class FileSystemCatalog:
     def get_table(self, identifier: str | Identifier) -> FileStoreTable:
         """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`.
 
-        A system table answers the reading half of a table's interface, which is all that its users ask of it.
+        System tables (`SystemTable`, `AuditLog`) can be read and described like tables, and not be written.
         """
         name = _identifier(identifier)
         table = self._table(name)
@@ -272,7 +272,7 @@ class FileSystemCatalog:
         time_retained: Age | None = None,
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
-        """Give a snapshot a name that keeps its files alive."""
+        """Give a snapshot a name that keeps its files from expiring; the arguments are those of `table.create_tag`."""
         self._table(_identifier(identifier)).create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
 
     def get_tag(self, identifier: str | Identifier, tag_name: str) -> Tag:
@@ -280,7 +280,7 @@ class FileSystemCatalog:
         return self._table(_identifier(identifier)).store.tags.get(tag_name)
 
     def delete_tag(self, identifier: str | Identifier, tag_name: str) -> None:
-        """Forget a tag."""
+        """Delete a tag."""
         self._table(_identifier(identifier)).delete_tag(tag_name)
 
     def list_tags_paged(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from lakewright.cli.command import Command, one_table, pair, table_of
 from lakewright.cli.output import Output
 from lakewright.errors import InvalidInputError, counted
+from lakewright.spec import arguments
 from lakewright.spec.units import parse_duration_millis
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _time(text: str) -> int:
@@ -36,8 +35,7 @@ def _time(text: str) -> int:
                 f"{text!r} is neither an age such as 7d or '12 hours' nor an ISO time such as 2026-01-31T12:00:00Z"
             )
             raise argparse.ArgumentTypeError(message) from None
-    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    millis = (aware - _EPOCH) // timedelta(milliseconds=1)
+    millis = arguments.moment_millis("--older-than", moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     if millis > now:
         raise argparse.ArgumentTypeError(f"{text!r} is in the future")
     return millis

@@ -1,4 +1,4 @@
-"""One table: its schema and its verbs. Every verb is a door to the room that does the work.
+"""One table: its schema and its verbs. Every verb calls the room that does the work.
 
 A table is a small value that can be pickled and sent to a worker; it pins no snapshot and holds no open file.
 """
@@ -51,7 +51,10 @@ _DAY_MILLIS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class FileStoreTable:
-    """A table of a catalog, or of a path."""
+    """A table: what it is, and the verbs that read, write, change and maintain it.
+
+    `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one.
+    """
 
     identifier: Identifier
     store: TableStore
@@ -183,9 +186,10 @@ class FileStoreTable:
     def snapshot(
         self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: Moment | None = None
     ) -> Snapshot | None:
-        """Return the newest snapshot, or that of an id, a tag or a time. None: never written.
+        """Return the newest snapshot, or that of an id, a tag or a time; None if the table was never written.
 
-        A time is a `datetime`, ISO text or epoch milliseconds; without a zone it is one of the local zone.
+        A `timestamp` is a `datetime`, a `date`, ISO text or epoch milliseconds, and finds the last snapshot that is not
+        later; without a zone it is one of the local zone.
         """
         given = [what for what in (snapshot_id, tag, timestamp) if what is not None]
         if len(given) > 1:
@@ -380,9 +384,10 @@ class FileStoreTable:
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
         time_retained: Age | None = None,
     ) -> None:
-        """Give a snapshot a name that keeps its files alive. The newest one unless an id is given.
+        """Give a snapshot a name that keeps its files from expiring: the newest one, unless an id is given.
 
-        `time_retained` is a `timedelta` or text such as `7 days`, after which the tag may be removed.
+        `time_retained` is how long the tag is to stay: a `timedelta`, text such as `7 days`, or milliseconds. A tag
+        that exists already is an error unless `ignore_if_exists` is true.
         """
         self.store.tags.create(
             tag_name,
@@ -392,7 +397,7 @@ class FileStoreTable:
         )
 
     def replace_tag(self, tag_name: str, snapshot_id: int | None = None, time_retained: Age | None = None) -> None:
-        """Point an existing tag at another snapshot."""
+        """Let an existing tag name another snapshot: the newest one, unless an id is given. See `create_tag`."""
         self.store.tags.replace(
             tag_name,
             self._existing_snapshot(snapshot_id),
@@ -405,7 +410,7 @@ class FileStoreTable:
         self.store.tags.rename(old_name, new_name)
 
     def delete_tag(self, tag_name: str) -> None:
-        """Forget a tag. Files that only it kept alive are left to the removal of orphans."""
+        """Delete a tag. Files that only it needed stay until `remove_orphan_files` removes them."""
         self.store.check_same_table()
         self.store.tags.delete(tag_name)
 
@@ -523,9 +528,9 @@ class FileStoreTable:
         older_than: Moment | timedelta | None = None,
         dry_run: bool = False,
     ) -> OrphanResult:
-        """Remove files that no snapshot, tag or branch names and that are older than a day (or the given time).
+        """Remove files that no snapshot, tag or branch names and that are older than a day, or than `older_than`.
 
-        Files of writers still at work look like orphans until they commit: choose an age beyond the longest write.
+        The files of a running writer are orphans until it commits: choose an age beyond the longest write.
         `older_than` is a time or an age, as in `expire_snapshots`. With `dry_run` nothing is removed: the result's
         `paths` name what would go.
         """

@@ -1,11 +1,11 @@
-"""The doors through which users of pypaimon change rows: the verbs under its names, which return commit messages.
+"""Row changes under the names that pypaimon has for them; each call returns commit messages.
 
     builder = table.new_batch_write_builder()
     messages = builder.new_update().with_update_type(["age"]).update_by_arrow_with_row_id(rows)
     builder.new_commit().commit(messages)
 
 Nothing is visible before the messages are committed. They were planned on the newest snapshot; if somebody changed the
-same rows before they are committed, the commit fails with `CommitConflictError` and the change is to be made again.
+same rows before they are committed, the commit raises `CommitConflictError`: make the change again.
 """
 
 from __future__ import annotations
@@ -92,12 +92,14 @@ class TableUpdate:
 
     def with_update_type(self, update_cols: str | Sequence[str]) -> Self:
         """Say which columns change, where the data has more."""
-        self._update_cols = _known(self._store, update_cols, self._store.schema.fields)
+        self._update_cols = _column_names(self._store, update_cols, self._store.schema.fields)
         return self
 
     def with_read_projection(self, projection: str | Sequence[str]) -> Self:
         """Say which columns the readers of shards give."""
-        self._projection = _known(self._store, projection, (*self._store.schema.fields, *hidden_fields(self._store)))
+        self._projection = _column_names(
+            self._store, projection, (*self._store.schema.fields, *hidden_fields(self._store))
+        )
         return self
 
     def new_predicate_builder(self) -> PredicateBuilder:
@@ -106,7 +108,7 @@ class TableUpdate:
         return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)), zone)
 
     def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
-        """Return what reads and updates the share of one of several workers, all of whom see the newest snapshot."""
+        """Return a reader and updater of the share of one of several workers; all plan on the newest snapshot."""
         shard = (arguments.whole("shard_num", shard_num), arguments.whole("total_shard_count", total_shard_count))
         return ShardTableUpdator(self._store, shard, read=self._projection, update=self._update_cols)
 
@@ -339,7 +341,7 @@ class ShardTableUpdator:
     def _aligned(self, data: pa.Table) -> pa.Table:
         """Return the columns to update of new values, in the table's types."""
         if self._update is None:
-            self._update = _known(self._store, data.column_names, self._store.schema.fields)
+            self._update = _column_names(self._store, data.column_names, self._store.schema.fields)
             column_files.check_assignable(self._store, self._update)
         missing = [name for name in self._update if name not in data.column_names]
         if missing:
@@ -385,13 +387,13 @@ def _share(parts: Sequence[DataSplit], index: int, count: int) -> list[DataSplit
     return [parts[at] for at in stretches([part.row_count for part in parts], count)[index]]
 
 
-def _known(store: TableStore, given: object, fields: Sequence[DataField]) -> tuple[str, ...]:
-    """Refuse columns that the table lacks."""
-    there, names = [field.name for field in fields], arguments.names("columns", given)
+def _column_names(store: TableStore, given: object, fields: Sequence[DataField]) -> tuple[str, ...]:
+    """Return the names of columns as given; raise ColumnNotExistException for one that the table lacks."""
+    known, names = [field.name for field in fields], arguments.names("columns", given)
     for name in names:
-        if name not in there:
+        if name not in known:
             raise ColumnNotExistException(
-                f"table {store.name}: there is no column {name!r}; {arguments.did_you_mean(name, there)}",
+                f"table {store.name}: there is no column {name!r}; {arguments.did_you_mean(name, known)}",
                 table=store.name,
                 column=name,
             )

@@ -1,8 +1,8 @@
-"""The doors through which users write: builders, and the writers and commits that they hand out.
+"""How users write: builders, and the writers and commits that builders return.
 
 A batch write is prepared and committed once. A stream write is prepared many times, each time with an identifier, and
-keeps its commit user. What `prepare_commit` returned belongs to the caller; closing a writer removes only files that
-were never handed out.
+keeps its commit user. Files that the messages of `prepare_commit` name belong to the caller; closing a writer removes
+only the others.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TableWrite:
         return self._settings
 
     def with_write_type(self, write_cols: str | Sequence[str]) -> Self:
-        """Say that the input has only these columns; the others are filled, or left to data evolution."""
+        """Say that the input has only these columns; the others become null or default, or stay with data evolution."""
         if self._writer is not None:
             raise InvalidInputError(
                 f"table {self._store.name}: choose the columns to write before the first write", table=self._store.name
@@ -168,7 +168,7 @@ class TableWrite:
         return write_ray(self, dataset, overwrite=overwrite, concurrency=concurrency, ray_remote_args=ray_remote_args)
 
     def close(self) -> None:
-        """Let everything go, and remove files that were never handed out."""
+        """Release memory and remove files that no message of `prepare_commit` names."""
         self._closed = True
         if self._writer is not None:
             self._writer.close()
@@ -265,12 +265,15 @@ class BatchWriteBuilder:
         return self
 
     def keeping_messages(self) -> Self:
-        """Say that whoever writes also commits, and hands the messages to nobody: after a failure their files go."""
+        """Say that the caller commits the messages at once and gives them to nobody else.
+
+        Their files are then removed if the commit fails.
+        """
         self._keeps_messages = True
         return self
 
     def with_job(self, job: JobRun) -> Self:
-        """Commit as one run of a job, of which one is committed."""
+        """Commit as one of several runs of a job; only the first of them is committed."""
         self._job = arguments.instance("job", job, JobRun, "a run of a job")
         return self.with_commit_user(job.user)
 
@@ -281,7 +284,7 @@ class BatchWriteBuilder:
         """
         given = {} if static_partition is None else static_partition
         self._static_partition = arguments.mapping("static_partition", given)
-        select_partitions(self._store, [self._static_partition])  # a spec that cannot be is refused before any work
+        select_partitions(self._store, [self._static_partition])  # a wrong spec is an error here, before any work
         return self
 
     def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
@@ -377,5 +380,5 @@ class StreamWriteBuilder:
 
 
 def _compaction_of(store: TableStore) -> AfterCommit | None:
-    """Return what follows the commits of a primary-key table."""
+    """Return the compaction that follows each commit of a primary-key table; None for append tables."""
     return partial(after_commit, store) if store.schema.primary_keys else None

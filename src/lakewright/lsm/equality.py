@@ -28,12 +28,12 @@ def equal_values(left: pa.Array, right: pa.Array) -> Flags:
     >>> equal_values(pa.array([1.0, None, float("nan")]), pa.array([1.0, None, float("nan")])).tolist()
     [True, True, True]
     """
-    here, there = _valid(left), _valid(right)
-    both = here & there
+    left_valid, right_valid = _valid(left), _valid(right)
+    both = left_valid & right_valid
     if both.all():
         return _equal(left, right)
-    # Only rows that both have are compared: what lies under a null says nothing.
-    same: Flags = here == there
+    # Only values that are not null on both sides are compared: the bytes under a null mean nothing.
+    same: Flags = left_valid == right_valid
     at = pa.array(np.flatnonzero(both))
     same[both] = _equal(left.take(at), right.take(at))
     return same
@@ -56,8 +56,8 @@ def _equal(left: pa.Array, right: pa.Array) -> Flags:
         return _equal_floats(left, right)
     if pa.types.is_null(kind):
         return np.ones(len(left), np.bool_)
-    found: Flags = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
-    return found
+    equal: Flags = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return equal
 
 
 def _equal_floats(left: pa.Array, right: pa.Array) -> Flags:
@@ -106,7 +106,7 @@ def _valid(array: pa.Array) -> Flags:
 
 def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return a column in one piece, dictionaries spelled out."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(whole, pa.ChunkedArray):  # pyarrow keeps chunks where a column is too long for one
-        whole = pa.concat_arrays(whole.chunks)
-    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+    joined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(joined, pa.ChunkedArray):  # pyarrow keeps chunks where a column is too long for one
+        joined = pa.concat_arrays(joined.chunks)
+    return joined.dictionary_decode() if pa.types.is_dictionary(joined.type) else joined

@@ -2,8 +2,8 @@
 
 A column becomes parts: numbers of a known width whose order is the order of the column (nulls first, bytes unsigned,
 floats as Java compares them). Neighbouring parts that fit 64 bits together share a word, so most keys are one word per
-row. A part makes the words of any rows it is asked for, so whoever sorts asks for the later words of those rows alone
-that the earlier ones did not tell apart.
+row. A part makes the words of any rows it is asked for, so a sort asks for later words only of those rows whose earlier
+words are equal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Values: TypeAlias = npt.NDArray[np.generic]
 WORD_BITS = 64
 WORD_BYTES = 8
 COMPACT_DECIMAL_MAX = 18  # decimals up to this precision fit 64 bits
-_TEXT_WORDS = 16  # texts that are equal for so many words are left to Arrow
+_TEXT_WORDS = 16  # texts that are equal for so many words are compared by Arrow
 _SAMPLES = 32
 _PREFIX_MAX = 1 << 12
 _PREFIX_ROWS_MIN = 1 << 10  # fewer are sorted before their common beginning is found
@@ -133,11 +133,11 @@ def _raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[_Values]
 
 def _float_image(values: _Values) -> _Values:
     """Return signed integers in the order of Java's compare: -0.0 below 0.0, one NaN above everything."""
-    whole: npt.NDArray[np.signedinteger] = values.view(f"<i{values.dtype.itemsize}")
+    bits: npt.NDArray[np.signedinteger] = values.view(f"<i{values.dtype.itemsize}")
     nan = np.isnan(values)
     if nan.any():
-        whole = np.where(nan, np.full(1, np.nan, values.dtype).view(whole.dtype), whole)
-    return np.where(whole < 0, whole ^ np.array(np.iinfo(whole.dtype).max, whole.dtype), whole)
+        bits = np.where(nan, np.full(1, np.nan, values.dtype).view(bits.dtype), bits)
+    return np.where(bits < 0, bits ^ np.array(np.iinfo(bits.dtype).max, bits.dtype), bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ class _Numbers:
     descending: bool
 
     def words(self, rows: Longs | None) -> Words:
-        found = self.values if rows is None else self.values.take(rows)
-        unsigned = found.view(np.uint64) if found.itemsize == WORD_BYTES else found.astype(np.uint64)
+        values = self.values if rows is None else self.values.take(rows)
+        unsigned = values.view(np.uint64) if values.itemsize == WORD_BYTES else values.astype(np.uint64)
         origin = np.uint64(self.origin % (1 << WORD_BITS))
         return origin - unsigned if self.descending else unsigned - origin
 
@@ -189,7 +189,7 @@ class _Texts:
         """Return eight bytes of each text from a position on, those behind its end as zeros."""
         count = len(self.lengths)
         if rows is not None and len(rows) > count // _MANY:
-            return self.words(skip, None).take(rows)  # bytes are read faster from front to end than here and there
+            return self.words(skip, None).take(rows)  # bytes are read faster in order than at random places
         last = len(self.data) - WORD_BYTES
         if rows is None and self.shortest == self.longest and int(self.ends[count - 1]) + skip <= last:
             at_once = np.ndarray((count,), ">u8", self.data, int(self.ends[0]) + skip, (self.longest,))
@@ -270,7 +270,7 @@ def _text_parts(column: pa.Array, nulls: Flags | None, *, descending: bool) -> l
     ]
     if end < texts.longest:
         return [*parts, _TextRank(_binary(column), descending)]
-    # A text that is the beginning of another is told from it by its length alone, as both may go on with zeros.
+    # A text that is the beginning of another differs from it only in its length: zeros may follow in both.
     return [*parts, number_part(texts.lengths, descending=descending)]
 
 
@@ -285,7 +285,7 @@ def _shared_prefix(column: pa.Array) -> int:
     at = np.linspace(0, len(column) - 1, min(_SAMPLES, len(column))).astype(np.int64)
     seen = [text for text in column.take(pa.array(at)).to_pylist() if text is not None]
     if not seen or _common_bytes(min(seen), max(seen)) == 0:
-        return 0  # as in most columns; reading it all was not needed to see that
+        return 0  # as in most columns; a sample is enough to see it
     bounds = pc.min_max(column).as_py()
     return _common_bytes(bounds["min"], bounds["max"])
 

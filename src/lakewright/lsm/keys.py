@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.lsm.images import Layer, Longs, Part, column_parts, layers_of
-from lakewright.lsm.sorting import Sorted, ascends, changes, sort_layers
+from lakewright.lsm.sorting import Sorted, ascends, differ_from_previous, sort_layers
 from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import from_scalar
 
@@ -73,7 +73,7 @@ class KeyOrder:
 
     def starts(self, table: pa.Table, order: Longs | None = None) -> Longs:
         """Return where each key begins in rows that are sorted, or that `order` sorts."""
-        return np.flatnonzero(changes(self._layers(table), len(table), order))
+        return np.flatnonzero(differ_from_previous(self._layers(table), len(table), order))
 
     def is_ascending(self, table: pa.Table) -> bool:
         """Say whether each row has a higher key than the one before."""

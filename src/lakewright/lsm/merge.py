@@ -26,12 +26,12 @@ from lakewright.spec.options import CoreOptions, MergeEngine, SortOrder
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataField
 
-# Engines that compute a row from several, each made from the schema of a table: one line each.
+# Merge engines that compute a row from several, and how each is made from the schema of a table.
 FUNCTIONS: Mapping[MergeEngine, Callable[[TableSchema], MergeFunction]] = {
     MergeEngine.PARTIAL_UPDATE: PartialUpdate.of_schema,
     MergeEngine.AGGREGATION: Aggregation.of_schema,
 }
-_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})  # engines where one row of a key wins
+_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})  # engines that keep one row of a key as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MergeSpec:
     sequence: tuple[SortColumn, ...]
     ignore_delete: bool
     needs_lookup: bool
-    function: MergeFunction | None  # None where one of the rows wins as it is
+    function: MergeFunction | None  # None where a merge keeps one of the rows as it is
 
     @classmethod
     def of_schema(cls, schema: TableSchema, *, table: str = "") -> MergeSpec:
@@ -75,11 +75,11 @@ class MergeSpec:
 
     def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Return the columns that a merge must read to give these, in schema order."""
-        wanted = frozenset(columns)
-        wanted |= {*self.key.names, *(field.name for field in self.sequence_fields)}
+        names = frozenset(columns)
+        names |= {*self.key.names, *(field.name for field in self.sequence_fields)}
         if self.function is not None:
-            wanted |= self.function.needed(wanted)
-        return tuple(name for name in self.schema.field_names if name in wanted)
+            names |= self.function.needed(names)
+        return tuple(name for name in self.schema.field_names if name in names)
 
     def fold(self, rows: pa.Table) -> pa.Table:
         """Merge rows in any order to one row per key, in key order; kinds stay, `_LEVEL` goes."""
@@ -94,7 +94,7 @@ class MergeSpec:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether one of the rows of a key wins as it is, so that a merge only leaves rows out."""
+        """Whether a merge keeps one row of each key as it is, and only leaves the others out."""
         return self.function is None
 
     def winners(self, rows: pa.Table) -> Longs:
@@ -105,15 +105,15 @@ class MergeSpec:
                 "row wins as it is",
                 table=self.table,
             )
-        found = _winners(merge_order(rows, self), self)
+        winners = _winners(merge_order(rows, self), self)
         retracts = _retracts(rows)
-        return found[~retracts.take(found)] if retracts.any() else found
+        return winners[~retracts.take(winners)] if retracts.any() else winners
 
     def check_kinds(self, kinds: AbstractSet[int]) -> None:
         """Refuse kinds of rows that no merge can take.
 
-        A lone row passes every engine, so without this check it would be written, and stand in the way of all merges
-        of its key from then on.
+        A key with one row is not merged, so without this check such a row would be written, and every later merge of
+        its key would fail.
         """
         if self.engine is MergeEngine.FIRST_ROW and not kinds.isdisjoint(RETRACTS) and not self.ignore_delete:
             raise _no_retracts(self)
@@ -141,7 +141,7 @@ def check_merging(schema: TableSchema) -> None:
 
 
 def check_merging_kept(old: TableSchema, new: TableSchema) -> None:
-    """Refuse changes after which rows cannot be merged any more; what others made so before may be changed on."""
+    """Refuse changes after which rows cannot be merged any more; a table that could not be merged before may change."""
     try:
         check_merging(new)
     except LakewrightError:
@@ -158,16 +158,16 @@ def _can_merge(schema: TableSchema) -> bool:
 
 
 def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:
-    """Order rows by key and, inside a key, from the oldest to the latest; rows the lookup rule hides are left out."""
-    found = spec.key.sorted(rows)
+    """Order rows by key and, inside a key, from the oldest to the latest; without rows that the lookup rule hides."""
+    ordered = spec.key.sorted(rows)
     if spec.needs_lookup and LEVEL.name in rows.column_names:
-        found = _nearest(found, rows.column(LEVEL.name).to_numpy())
-    starts = np.flatnonzero(found.new)
-    if len(starts) < len(found.order):
-        _order_by_age(found, rows, spec)
+        ordered = _nearest(ordered, rows.column(LEVEL.name).to_numpy())
+    starts = np.flatnonzero(ordered.new)
+    if len(starts) < len(ordered.order):
+        _order_by_age(ordered, rows, spec)
     if LEVEL.name in rows.column_names:
         rows = rows.drop_columns([LEVEL.name])
-    return Groups(rows, found.order, starts, np.append(starts, len(found.order))[1:])
+    return Groups(rows, ordered.order, starts, np.append(starts, len(ordered.order))[1:])
 
 
 def drop_retracts(rows: pa.Table) -> pa.Table:
@@ -178,11 +178,11 @@ def drop_retracts(rows: pa.Table) -> pa.Table:
 
 def _retracts(rows: pa.Table) -> Flags:
     kinds = rows.column(VALUE_KIND.name).to_numpy()
-    found: Flags = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
-    return found
+    flags: Flags = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+    return flags
 
 
-def _order_by_age(found: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
+def _order_by_age(ordered: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
     """Put the rows of each key from the oldest to the latest."""
     numbers, retracts = rows.column(SEQUENCE_NUMBER.name).to_numpy(), _retracts(rows)
     if not spec.sequence and not retracts.any() and bool((numbers[1:] >= numbers[:-1]).all()):
@@ -190,27 +190,27 @@ def _order_by_age(found: Sorted, rows: pa.Table, spec: MergeSpec) -> None:
     parts = table_parts(rows, spec.sequence)
     parts.append(number_part(numbers))
     parts.append(number_part(np.logical_not(retracts).view(np.uint8)))
-    inner = Sorted(found.order, found.new.copy())
+    inner = Sorted(ordered.order, ordered.new.copy())
     for layer in layers_of(parts):
         inner.refine(layer)
 
 
-def _nearest(found: Sorted, levels: Longs) -> Sorted:
-    """Keep of each key the rows of level 0 and the row of the lowest other level: it has the deeper ones inside."""
-    in_order = levels.take(found.order)
+def _nearest(ordered: Sorted, levels: Longs) -> Sorted:
+    """Keep of each key the rows of level 0 and the row of the lowest other level, which was merged with deeper ones."""
+    in_order = levels.take(ordered.order)
     deep = in_order > 0
     if not deep.any():
-        return found
-    starts = np.flatnonzero(found.new)
+        return ordered
+    starts = np.flatnonzero(ordered.new)
     nearest = np.minimum.reduceat(np.where(deep, in_order, np.iinfo(in_order.dtype).max), starts)
     keep = ~deep
     keep |= in_order == np.repeat(nearest, np.diff(starts, append=len(in_order)))
     if keep.all():
-        return found
-    group = np.cumsum(found.new)[keep]
+        return ordered
+    group = np.cumsum(ordered.new)[keep]
     new = np.ones(len(group), np.bool_)
     np.not_equal(group[1:], group[:-1], out=new[1:])
-    return Sorted(found.order[keep], new)
+    return Sorted(ordered.order[keep], new)
 
 
 def _winners(groups: Groups, spec: MergeSpec) -> Longs:
@@ -250,7 +250,7 @@ def _no_retracts(spec: MergeSpec) -> InvalidInputError:
 
 
 def _computed(groups: Groups, function: MergeFunction) -> pa.Table:
-    """Let a function merge the keys of two rows or more, and put the others between its results."""
+    """Merge the keys of two rows or more by a function, and put the other rows between its results, in key order."""
     several = groups.ends - groups.starts > 1
     if not several.any():
         return take_rows(groups.rows, groups.order)

@@ -28,7 +28,7 @@ class Unit:
 def pick(runs: Sequence[SortedRun], options: CoreOptions, *, max_level: int, now_ms: int | None = None) -> Unit | None:
     """Return what is worth compacting now; `runs` are all runs of a bucket, youngest first.
 
-    `now_ms` is the wall clock in the form of creation times; without it `compaction.optimization-interval` rests.
+    `now_ms` is the wall clock in the form of creation times; without it, `compaction.optimization-interval` is ignored.
     """
     trigger = options.get(CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER)
     ratio = options.get(CoreOptions.COMPACTION_SIZE_RATIO)
@@ -94,7 +94,7 @@ def _by_ratio(runs: Sequence[SortedRun], ratio: int, start: int) -> int:
     count = start
     for run in runs[start:]:
         fits = size * (_PERCENT + ratio) >= run.size * _PERCENT
-        # Once rows move at all, level 0 and level 1 would have to be looked at again very soon.
+        # If runs are compacted at all, those of level 0 and 1 are taken too: they would be picked again very soon.
         if not fits and not (count > start and run.level <= 1):
             break
         size += run.size

@@ -1,8 +1,8 @@
 """Levels, sorted runs and sections: the facts of one bucket's files in, what must be read together out.
 
-A *sorted run* is a list of files whose keys rise from file to file without meeting: every file of level 0 alone, all
-files of a higher level together. A *section* holds files whose key ranges hang together, cut into as few runs as
-possible; sections never share a key, so each can be merged by itself. Nothing here opens a file.
+A *sorted run* is a list of files whose key ranges ascend and do not overlap: every file of level 0 alone, all files of
+a higher level together. A *section* holds files whose key ranges overlap, directly or through others, cut into as few
+runs as possible; sections never share a key, so each can be merged by itself. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def runs_of(files: Iterable[DataFile]) -> list[SortedRun]:
     for file in files:
         levels.setdefault(file.level, []).append(file)
     fresh = sorted(levels.pop(0, []), key=_age)
-    deeper = (SortedRun(level, tuple(found)) for level, found in sorted(levels.items()))
+    deeper = (SortedRun(level, tuple(members)) for level, members in sorted(levels.items()))
     return [*(SortedRun(0, (file,)) for file in fresh), *deeper]
 
 
@@ -84,7 +84,7 @@ def sections(files: Iterable[DataFile], key_types: Sequence[DataType]) -> list[S
     order = KeyOrder([DataField(at, f"key_{at}", dtype) for at, dtype in enumerate(key_types)])
     bounded = sorted(
         ((*_bounds(file, key_types, order), file) for file in files),
-        key=lambda found: (found[0], found[1], found[2].level, _age(found[2])),
+        key=lambda bounds: (bounds[0], bounds[1], bounds[2].level, _age(bounds[2])),
     )
     made: list[Section] = []
     current: list[tuple[Key, Key, DataFile]] = []

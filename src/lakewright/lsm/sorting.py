@@ -62,12 +62,12 @@ def sort_layers(layers: Sequence[Layer], count: int) -> Sorted:
     return out
 
 
-def changes(layers: Sequence[Layer], count: int, order: Longs | None) -> Flags:
+def differ_from_previous(layers: Sequence[Layer], count: int, order: Longs | None) -> Flags:
     """Say which rows, in an order that brings equal ones together, differ from the one before."""
     new = _first_alone(count)
     same = np.arange(1, count)  # the places of rows that are equal to the one before so far
     for depth, layer in enumerate(layers):
-        below, above = _neighbours(layer, same, order, whole=depth == 0)
+        below, above = _neighbours(layer, same, order, all_rows=depth == 0)
         differs = above != below
         new[same[differs]] = True
         same = same[~differs]
@@ -78,7 +78,7 @@ def ascends(layers: Sequence[Layer], count: int) -> bool:
     """Say whether each row is above the one before."""
     same = np.arange(1, count)
     for depth, layer in enumerate(layers):
-        below, above = _neighbours(layer, same, None, whole=depth == 0)
+        below, above = _neighbours(layer, same, None, all_rows=depth == 0)
         if bool((above < below).any()):
             return False
         same = same[above == below]
@@ -87,9 +87,9 @@ def ascends(layers: Sequence[Layer], count: int) -> bool:
     return len(same) == 0
 
 
-def _neighbours(layer: Layer, places: Longs, order: Longs | None, *, whole: bool) -> tuple[Words, Words]:
-    """Return the words of the rows before some places, and at them; `whole`: the places are all but the first."""
-    if whole:
+def _neighbours(layer: Layer, places: Longs, order: Longs | None, *, all_rows: bool) -> tuple[Words, Words]:
+    """Return the words of the rows before some places, and at them; `all_rows`: the places are all but the first."""
+    if all_rows:
         words = layer.words(order)
         return words[:-1], words[1:]
     pairs = np.concatenate([places - 1, places])  # asked for together: only such words can be compared
@@ -135,7 +135,7 @@ def _order_inside(words: Words, first: Flags) -> Longs:
     if bits + int(group[-1]).bit_length() <= WORD_BITS:
         group <<= np.uint64(bits)
         group |= words - low
-        return np.argsort(group, kind="stable")  # groups are in order already, which this sort turns to account
+        return np.argsort(group, kind="stable")  # groups are in order already, which makes this sort fast
     by_word = _argsort(words)
     if by_word is None:
         return np.arange(len(words))
@@ -158,7 +158,7 @@ def _argsort(words: Words) -> Longs | None:
     nearly = words.take(order)
     if not bool((nearly[1:] < nearly[:-1]).any()):
         return order
-    # Now only rows near each other are out of order, which again is what numpy's stable sort is good at.
+    # Now only rows near each other are out of order: numpy's stable sort is fast on those.
     return order.take(np.argsort(nearly, kind="stable"))
 
 
@@ -169,6 +169,6 @@ def _radix_order(words: np.ndarray[tuple[int], np.dtype[np.uint32]], bits: int) 
         return order
     high = (words >> np.uint32(_DIGIT_BITS)).astype(np.uint16)
     after = np.argsort(high.take(order), kind="stable")
-    if len(words) < _INT32_ROWS:  # half the memory to jump about in
+    if len(words) < _INT32_ROWS:  # half the memory for random access
         return order.astype(np.int32).take(after).astype(np.int64)
     return order.take(after)

@@ -1,8 +1,8 @@
 """Merging sorted runs piece by piece: streams of keyed tables in, merged keyed tables in key order out.
 
 A run holds each key at most once, ascending. Of every run some rows are held in memory; up to the least of their last
-keys nothing more can come, so the rows up to that key, a window, are complete: they are folded and handed on. A run
-that breaks its promise is refused, because merged it would give wrong rows in silence.
+keys nothing more can come, so the rows up to that key, a window, are complete: they are merged and given out. A run
+that is not sorted, or holds a key twice, is an error, because merging it would give wrong rows without notice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakewright.spec.keyed_rows import LEVEL
 Each: TypeAlias = Callable[[Callable[[Sequence[pa.Table]], pa.Table], Iterable[Sequence[pa.Table]]], Iterable[pa.Table]]
 _WINDOW_BYTES_MAX = 64 << 20  # larger windows leave the processor's caches, and merge slower
 _FOLD_ROWS = 1 << 18  # a window of twice as many rows is cut
-_PIECE_ROWS = 1 << 14  # smaller tables are put together before anybody looks into them
+_PIECE_ROWS = 1 << 14  # smaller tables are joined before their keys are compared
 
 
 def windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, *, memory_bytes: int) -> Iterator[pa.Table]:
@@ -67,7 +67,7 @@ def _merged(spec: MergeSpec, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _cut(parts: list[pa.Table], key: KeyOrder) -> Iterator[list[pa.Table]]:
-    """Cut a window into ranges of keys that can be merged side by side, each of a size that caches like."""
+    """Cut a window into ranges of keys that can be merged side by side, each small enough for caches."""
     count = sum(map(len, parts)) // _FOLD_ROWS
     longest = max(parts, key=len)
     for number in range(1, count):
@@ -83,7 +83,7 @@ def _cut(parts: list[pa.Table], key: KeyOrder) -> Iterator[list[pa.Table]]:
 
 
 def in_key_order(parts: Sequence[pa.Table], key: KeyOrder) -> list[pa.Table] | None:
-    """Return sorted tables in key order where the keys of each lie behind those of another; None: they meet."""
+    """Return sorted tables in key order if their key ranges do not overlap; None if they do."""
     if len(parts) == 1:
         return list(parts)
     ranges = sorted((key.key_at(rows, 0), key.key_at(rows, len(rows) - 1), n) for n, rows in enumerate(parts))
@@ -94,7 +94,7 @@ def in_key_order(parts: Sequence[pa.Table], key: KeyOrder) -> list[pa.Table] | N
 
 def _windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, memory_bytes: int) -> Iterator[list[pa.Table]]:
     """Yield windows, each as the rows of every run that has some in it."""
-    # Half of the memory is left to what a window becomes.
+    # The other half of the memory is for the merged rows of a window.
     budget = min(memory_bytes // 2, _WINDOW_BYTES_MAX)
     sources = [_Source(run, spec, budget // max(len(runs), 1)) for run in runs]
     with ExitStack() as stack:
@@ -110,7 +110,7 @@ def _windows(runs: Sequence[Iterable[pa.Table]], spec: MergeSpec, memory_bytes: 
 
 
 def _refill(sources: Sequence[_Source], budget: int) -> None:
-    """Read ahead: something of each run, then of the one that holds the others up, as long as there is room."""
+    """Read ahead: something of each run, then of the run with the least last key, while there is room in memory."""
     for source in sources:
         if source.is_empty:
             source.fill()
@@ -148,7 +148,7 @@ class _Source:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row is held, and perhaps none will come."""
+        """Whether no row is held."""
         return not self._pieces
 
     @property
@@ -183,7 +183,7 @@ class _Source:
         self.bytes += size
 
     def take_up_to(self, bound: Key | None) -> pa.Table | None:
-        """Give away the rows whose key is not above the bound, all where it is None; None where there is none."""
+        """Remove and return the rows whose key is not above the bound, all if it is None; None if there are none."""
         taken: list[pa.Table] = []
         while self._pieces and (bound is None or self._pieces[0].last <= bound):
             taken.append(self._pieces.popleft().rows)
@@ -197,6 +197,6 @@ class _Source:
         return pa.concat_tables(taken) if taken else None
 
     def close(self) -> None:
-        """Let go of what the run has open."""
+        """Close what the run has open."""
         if isinstance(self._tables, Generator):
             self._tables.close()

@@ -104,13 +104,13 @@ def to_ray(
         named["ray_remote_args"] = options
     planned = read.new_plan().splits() if splits is None else splits
     source = TableDatasource(read, planned, task_rows=per_task_row_limit)
-    found: Dataset = ray.data.read_datasource(
+    dataset: Dataset = ray.data.read_datasource(
         source,
         concurrency=concurrency,
         override_num_blocks=override_num_blocks or _blocks(source.estimate_inmemory_data_size()),
         **(named | read_args),
     )
-    return found if read.limit is None else found.limit(read.limit)
+    return dataset if read.limit is None else dataset.limit(read.limit)
 
 
 class TableDatasource(Datasource):
@@ -137,9 +137,9 @@ class TableDatasource(Datasource):
         data_context: object = None,  # noqa: ARG002 - Ray's signature
     ) -> list[ReadTask]:
         """Return about so many tasks, of about equal bytes; one that gives no rows where there is nothing to read."""
-        found = shares(self._read.store, self._splits, at_least=1, exactly=parallelism)
+        task_shares = shares(self._read.store, self._splits, at_least=1, exactly=parallelism)
         bounds = [rows for rows in (per_task_row_limit, self._task_rows, self._read.limit) if rows is not None]
-        return [self._task(share, min(bounds, default=None)) for share in found or [()]]
+        return [self._task(share, min(bounds, default=None)) for share in task_shares or [()]]
 
     def _task(self, share: Share, rows_max: int | None) -> ReadTask:
         """Return what reads a share, with all that is known before."""

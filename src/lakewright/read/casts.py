@@ -145,9 +145,9 @@ def _float_to_integer(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.
     limit = float(2 ** (bits - 1))
     inside = np.where(np.isnan(values), 0.0, np.clip(values, -limit, limit))
     top = inside >= limit
-    whole = np.where(top, 0.0, inside).astype(np.int64)
-    whole[top] = 2 ** (bits - 1) - 1
-    return _rebuilt(array, whole.astype(_NUMPY[kind]), kind)
+    integers = np.where(top, 0.0, inside).astype(np.int64)
+    integers[top] = 2 ** (bits - 1) - 1
+    return _rebuilt(array, integers.astype(_NUMPY[kind]), kind)
 
 
 def _to_boolean(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
@@ -195,12 +195,12 @@ def _half_up(number: Decimal, target: AtomicType) -> Decimal | None:
 
 def _decimal_to_integer(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
     if source.precision - source.scale <= 18:  # noqa: PLR2004 - fits 64 bits
-        whole = pc.trunc(array.cast(pa.decimal256(_WIDE_DIGITS, source.scale)))
-        return _integer_to_integer(whole.cast(pa.int64()), source, target)
+        integers = pc.trunc(array.cast(pa.decimal256(_WIDE_DIGITS, source.scale)))
+        return _integer_to_integer(integers.cast(pa.int64()), source, target)
 
     def cast(value: Decimal) -> int:
-        whole = int(value) & 0xFFFFFFFFFFFFFFFF
-        return whole - (1 << 64) if whole >> 63 else whole
+        integers = int(value) & 0xFFFFFFFFFFFFFFFF
+        return integers - (1 << 64) if integers >> 63 else integers
 
     return _integer_to_integer(_by_distinct(array, cast, AtomicType("BIGINT")), source, target)
 
@@ -276,12 +276,12 @@ def _by_distinct(array: pa.Array, cast: Callable[[Any], object], target: AtomicT
 
 
 def _timestamp_to_timestamp(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
-    own, wanted = _NANOS[array.type.unit], _NANOS[to_arrow_type(target).unit]
+    source_nanos, target_nanos = _NANOS[array.type.unit], _NANOS[to_arrow_type(target).unit]
     numbers = _numbers(array)
-    if own >= wanted:
-        scaled = pc.multiply_checked(array.view(pa.int64()), own // wanted)
+    if source_nanos >= target_nanos:
+        scaled = pc.multiply_checked(array.view(pa.int64()), source_nanos // target_nanos)
     else:
-        scaled = _rebuilt(array, np.floor_divide(numbers, wanted // own), pa.int64())
+        scaled = _rebuilt(array, np.floor_divide(numbers, target_nanos // source_nanos), pa.int64())
     moved = scaled.view(to_arrow_type(target))
     return moved if source.precision <= target.precision else _truncated(moved, target)
 

@@ -55,22 +55,22 @@ def plan_evolution(file_fields: Sequence[DataField], read_fields: Sequence[DataF
     (['name'], (0, None))
     """
     by_id = {field.id: field for field in file_fields}
-    wanted: list[DataField] = []
+    kept: list[DataField] = []
     places: list[int | None] = []
     for field in read_fields:
-        found = by_id.get(field.id)
-        if found is None:
+        stored = by_id.get(field.id)
+        if stored is None:
             places.append(None)
             continue
-        places.append(len(wanted))
-        wanted.append(_with_type(found, _pruned(found.type, field.type)))
+        places.append(len(kept))
+        kept.append(_with_type(stored, _pruned(stored.type, field.type)))
     schema = to_arrow_schema(read_fields)
     identity = None not in places and all(
-        file.name == read.name and _same(file.type, read.type) for file, read in zip(wanted, read_fields, strict=True)
+        file.name == read.name and _same(file.type, read.type) for file, read in zip(kept, read_fields, strict=True)
     )
     # Equal names and types still differ in a description, which lives in the Arrow schema.
-    identity = identity and to_arrow_schema(wanted).equals(schema, check_metadata=True)
-    return Evolution(tuple(wanted), tuple(read_fields), tuple(places), schema, identity)
+    identity = identity and to_arrow_schema(kept).equals(schema, check_metadata=True)
+    return Evolution(tuple(kept), tuple(read_fields), tuple(places), schema, identity)
 
 
 def stats_safe(old: DataType, new: DataType) -> bool:
@@ -88,8 +88,8 @@ def _pruned(file: DataType, read: DataType) -> DataType:
     """Return the part of a file's type that is read. Of a ROW without a wanted field one is kept, to tell its nulls."""
     match file, read:
         case RowType(), RowType():
-            wanted = {field.id: field.type for field in read.fields}
-            kept = [_with_type(f, _pruned(f.type, wanted[f.id])) for f in file.fields if f.id in wanted]
+            types = {field.id: field.type for field in read.fields}
+            kept = [_with_type(f, _pruned(f.type, types[f.id])) for f in file.fields if f.id in types]
             return RowType(file.nullable, kept or file.fields[:1])
         case ArrayType(), ArrayType():
             return ArrayType(file.nullable, _pruned(file.element, read.element))

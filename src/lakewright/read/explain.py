@@ -119,7 +119,7 @@ def explain(
         total_file_size=sum(split.file_size for split in splits),
         estimated_row_count=sum(split.row_count for split in splits),
         estimated_merged_row_count=None if None in merged else sum(count or 0 for count in merged),
-        deletion_file_count=sum(found is not None for split in splits for found in split.deletion_files),
+        deletion_file_count=sum(deletion is not None for split in splits for deletion in split.deletion_files),
         level_histogram=dict(sorted(levels.items())),
         split_count=len(splits),
         splits_raw_convertible=sum(split.raw_convertible for split in splits),

@@ -100,17 +100,17 @@ class BucketFiles:
         place = DeletionRange(file.file_name, deletion.offset, deletion.length, deletion.cardinality)
         source = self.store.storage.open_input(path)
         try:
-            found = read_deletion_vector(source, place, path=path)
+            positions = read_deletion_vector(source, place, path=path)
         finally:
             source.close()
-        if len(found) and int(found[-1]) >= file.row_count:
+        if len(positions) and int(positions[-1]) >= file.row_count:
             raise CorruptTableError(
-                f"{self.store.name}: {path} deletes row {int(found[-1])} of {file.file_name}, which has "
+                f"{self.store.name}: {path} deletes row {int(positions[-1])} of {file.file_name}, which has "
                 f"{file.row_count}; restore it from a copy",
                 table=self.store.name,
                 path=path,
             )
-        return found if len(found) else None
+        return positions if len(positions) else None
 
 
 @contextmanager

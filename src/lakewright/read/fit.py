@@ -61,35 +61,35 @@ class Misfit:
     unreadable: bool = False  # the values have no cast, so that nobody could read the file they are in
 
 
-def check_values_fit(store: TableStore, snapshot: Snapshot, wanted: TableSchema) -> None:
+def check_values_fit(store: TableStore, snapshot: Snapshot, new_schema: TableSchema) -> None:
     """Raise InvalidInputError if a row of a snapshot, read with the store's schema, holds values that would not fit."""
-    now = {field.id: field for field in wanted.fields}
+    now = {field.id: field for field in new_schema.fields}
     for field in store.schema.fields:
         new = now.get(field.id)
         if new is None or _fits(field.type, new.type):
             continue
-        found = _total(_visible(store, snapshot, field, new.type))
-        if found is not None:
-            raise _refusal(found, "Change these rows first")
+        misfit = _total(_visible(store, snapshot, field, new.type))
+        if misfit is not None:
+            raise _refusal(misfit, "Change these rows first")
         hidden = _total(_hidden(store, snapshot, field, new.type))
         if hidden is not None:
             raise _refusal(hidden, "No read shows them, but they are still stored: call table.compact(full=True) first")
 
 
-def _refusal(found: Misfit, remedy: str) -> InvalidInputError:
-    number = f"{'at least ' if found.at_least else ''}{counted(found.count, 'value')}"
-    if found.example == "null":
+def _refusal(misfit: Misfit, remedy: str) -> InvalidInputError:
+    number = f"{'at least ' if misfit.at_least else ''}{counted(misfit.count, 'value')}"
+    if misfit.example == "null":
         message = (
-            f"the column {found.column!r} cannot become {found.new}: {number} of it "
-            f"{'is' if found.count == 1 else 'are'} null. Give these rows values first"
+            f"the column {misfit.column!r} cannot become {misfit.new}: {number} of it "
+            f"{'is' if misfit.count == 1 else 'are'} null. Give these rows values first"
         )
     else:
         message = (
-            f"the column {found.column!r} cannot change from {found.old} to {found.new} without loss: {number} would "
-            f"not stay, such as {found.example}. {remedy}, choose a wider type, or ask for it with "
+            f"the column {misfit.column!r} cannot change from {misfit.old} to {misfit.new} without loss: {number} "
+            f"would not stay, such as {misfit.example}. {remedy}, choose a wider type, or ask for it with "
             "SchemaChange.update_column_type(..., allow_lossy=True)"
         )
-    return InvalidInputError(message, column=found.column, count=found.count, example=found.example)
+    return InvalidInputError(message, column=misfit.column, count=misfit.count, example=misfit.example)
 
 
 def _fits(old: DataType, new: DataType) -> bool:
@@ -140,9 +140,9 @@ def _visible(store: TableStore, snapshot: Snapshot, field: DataField, new: DataT
 def _total(misfits: Iterable[Misfit]) -> Misfit | None:
     """Put together what was found; not all is looked at where one part has enough of it, or two parts have some."""
     total: Misfit | None = None
-    for found in misfits:
-        total = found if total is None else replace(total, count=total.count + found.count)
-        if found.at_least or total.column != found.column:
+    for misfit in misfits:
+        total = misfit if total is None else replace(total, count=total.count + misfit.count)
+        if misfit.at_least or total.column != misfit.column:
             return replace(total, at_least=True)
     return total
 
@@ -163,8 +163,8 @@ def _hidden(store: TableStore, snapshot: Snapshot, field: DataField, new: DataTy
         if not asked or not pruner.stats_may_match(entry, schemas.fields_of(file.schema_id)):
             continue
         for _, batch in BucketFiles(store, schemas, entry.partition, entry.bucket).rows(file, (field,), candidates):
-            found = _misfits(batch.column(0), field.type, new, field.name)
-            yield from (one for one in found if one.unreadable or (counts and one.example != "null"))
+            misfits = _misfits(batch.column(0), field.type, new, field.name)
+            yield from (one for one in misfits if one.unreadable or (counts and one.example != "null"))
 
 
 def _hides_rows(store: TableStore, snapshot: Snapshot) -> bool:
@@ -269,17 +269,17 @@ def _other_numbers(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Arra
 
 def _unreadable(array: pa.Array, old: AtomicType, new: AtomicType) -> list[pa.Scalar]:
     """Return distinct values that have no cast, some of them where they are many."""
-    found: list[pa.Scalar] = []
+    values: list[pa.Scalar] = []
     left = [array.unique()]
-    while left and len(found) < _UNREADABLE_MAX:
+    while left and len(values) < _UNREADABLE_MAX:
         part = left.pop()
         try:
             cast_array(part, old, new)
         except (InvalidInputError, pa.ArrowException):
             middle = len(part) // 2
             left += [part.slice(middle), part.slice(0, middle)] if middle else []
-            found += [] if middle else [part[0]]
-    return found
+            values += [] if middle else [part[0]]
+    return values
 
 
 def _shown(value: pa.Scalar, dtype: AtomicType) -> str:

@@ -96,15 +96,15 @@ class KeyedFiles:
 
     def _system_constants(self, file: DataFile) -> dict[str, pa.Scalar]:
         """Return the system columns that all rows of a file have in common, and that need not be read."""
-        found = {LEVEL.name: pa.scalar(file.level, pa.int8())}
+        constants = {LEVEL.name: pa.scalar(file.level, pa.int8())}
         if not self.exact:
-            found[SEQUENCE_NUMBER.name] = pa.scalar(file.max_sequence_number, pa.int64())
+            constants[SEQUENCE_NUMBER.name] = pa.scalar(file.max_sequence_number, pa.int64())
             if file.delete_row_count == 0:
-                found[VALUE_KIND.name] = pa.scalar(INSERT, pa.int8())
+                constants[VALUE_KIND.name] = pa.scalar(INSERT, pa.int8())
         if file.file_source == APPEND and self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
             # All rows of a commit have the number that their snapshot was given.
-            found[SEQUENCE_NUMBER.name] = pa.scalar(file.min_sequence_number, pa.int64())
-        return found
+            constants[SEQUENCE_NUMBER.name] = pa.scalar(file.min_sequence_number, pa.int64())
+        return constants
 
 
 def _completed(batch: pa.RecordBatch, names: Sequence[str], constants: Mapping[str, pa.Scalar]) -> pa.Table:

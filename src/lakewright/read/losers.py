@@ -132,14 +132,9 @@ class LoserFinder:
 
     def _files(self, split: DataSplit, section: Section, chunk_bytes: int) -> KeyedFiles:
         columns = tuple(self.store.schema.field(name) for name in self.spec.needed(()))
-        deletions = {
-            (split.partition_bytes, file.file_name): found
-            for file, found in zip(split.files, split.deletion_files, strict=False)
-            if found is not None
-        }
         exact = not section.ages_are_apart
         place = split.partition_bytes, split.bucket
-        return KeyedFiles(self.store, self.schemas, *place, columns, deletions, chunk_bytes, exact)
+        return KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), chunk_bytes, exact)
 
     def _numbered(
         self, source: KeyedFiles, run: Sequence[DataFile], first_of: Mapping[DataFile, int]
@@ -159,9 +154,9 @@ def _shared(keys: _Integers, others: _Integers) -> _Longs:
     """Return the positions of sorted keys that are among other sorted keys."""
     few, many = (keys, others) if len(keys) < len(others) else (others, keys)
     at = np.searchsorted(many, few)
-    found = at < len(many)
-    found[found] = many.take(at[found]) == few[found]
-    return np.flatnonzero(found) if few is keys else at[found]
+    is_shared = at < len(many)
+    is_shared[is_shared] = many.take(at[is_shared]) == few[is_shared]
+    return np.flatnonzero(is_shared) if few is keys else at[is_shared]
 
 
 def _winners(spec: MergeSpec, parts: Sequence[pa.Table]) -> _Longs:

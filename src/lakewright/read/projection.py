@@ -83,8 +83,8 @@ def plan_projection(
     """
     known = {field.name: field for field in (*fields, *hidden)}
     outputs: dict[str, tuple[tuple[str, ...], DataField]] = {}
-    for name, wanted in _named(fields, columns):
-        path, dtype = resolve_path(known, wanted)
+    for name, column in _named(fields, columns):
+        path, dtype = resolve_path(known, column)
         label = name or "_".join(path)
         if label in outputs and outputs[label][0] != path:
             raise InvalidInputError(

@@ -130,12 +130,12 @@ class EntryPruner:
         """Return what is left to ask of the rows of a partition; FALSE means that none of them can match."""
         if not self.asks_partitions:
             return self.predicate
-        found = self._residuals.get(partition)
-        if found is None:
+        residual = self._residuals.get(partition)
+        if residual is None:
             values = decode_row(partition, [f.type for f in self.partition_fields])
             names = (f.name for f in self.partition_fields)
-            found = self._residuals[partition] = assume(self.predicate, dict(zip(names, values, strict=True)))
-        return found
+            residual = self._residuals[partition] = assume(self.predicate, dict(zip(names, values, strict=True)))
+        return residual
 
     def bucket_may_match(self, entry: ManifestEntry) -> bool:
         """Say whether rows that match can be in the entry's bucket, by the bucket count the entry itself records."""
@@ -178,13 +178,13 @@ class EntryPruner:
         """Return what to ask of a file's statistics, of some columns alone or of all."""
         file = entry.file
         key = entry.partition, file.schema_id, file.write_cols, columns is None
-        found = self._devolved.get(key)
-        if found is None:
+        devolved = self._devolved.get(key)
+        if devolved is None:
             residual = self.residual(entry.partition)
             asked = residual if columns is None else project(residual, [f.name for f in columns])
             written = (*written_fields(file_fields, file.write_cols), *self._implied_fields)
-            found = self._devolved[key] = devolve(asked, self.read_fields, written)
-        return found
+            devolved = self._devolved[key] = devolve(asked, self.read_fields, written)
+        return devolved
 
     @property
     def _implied_fields(self) -> tuple[DataField, ...]:
@@ -272,13 +272,13 @@ def prune_keyed(
     for entry in in_reach:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
     kept: set[int] = set()
-    for (partition, _), found in buckets.items():
+    for (partition, _), members in buckets.items():
         if pruner.residual(partition).columns() <= keys:
-            kept |= {id(entry) for entry in found}
+            kept |= {id(entry) for entry in members}
             continue
-        matching = {e.file.file_name for e in found if pruner.stats_may_match(e, fields_of(e.file.schema_id))}
-        needed = matching if rules.key_is_once else _needed(found, matching, rules)
-        kept |= {id(entry) for entry in found if entry.file.file_name in needed}
+        matching = {e.file.file_name for e in members if pruner.stats_may_match(e, fields_of(e.file.schema_id))}
+        needed = matching if rules.key_is_once else _needed(members, matching, rules)
+        kept |= {id(entry) for entry in members if entry.file.file_name in needed}
     return [entry for entry in in_reach if id(entry) in kept]
 
 
@@ -348,36 +348,36 @@ def matching_buckets(
     predicate: Predicate, bucket_fields: Sequence[DataField], function: str, total_buckets: int
 ) -> frozenset[int] | None:
     """Return the buckets that rows with the bucket keys the predicate asks for can be in; None: any bucket."""
-    wanted: list[tuple[Value, ...]] = []
+    choices: list[tuple[Value, ...]] = []
     for bucket_field in bucket_fields:
         values = _values_of(predicate, bucket_field)
         if values is None:
             return None
-        wanted.append(values)
+        choices.append(values)
     count = 1
-    for values in wanted:
+    for values in choices:
         count *= len(values)
     if count > BUCKET_VALUES_MAX:
         return None
     types = [f.type for f in bucket_fields]
     return frozenset(
-        bucket_of(values, types, function=function, buckets=total_buckets) for values in itertools.product(*wanted)
+        bucket_of(values, types, function=function, buckets=total_buckets) for values in itertools.product(*choices)
     )
 
 
 def _values_of(predicate: Predicate, bucket_field: DataField) -> tuple[Value, ...] | None:
     """Return the values that one column may have in matching rows, None where they are too many to list."""
-    found: set[Value] | None = None
+    allowed: set[Value] | None = None
     for part in conjuncts(project(predicate, [bucket_field.name])):
         listed = [_listed(leaf) for leaf in (part.children if part.method == "or" else (part,))]
         if any(values is None for values in listed):
             continue
         values: set[Value] = {value for some in listed for value in some or () if value is not None}
-        found = values if found is None else found & values
-    if found is None:
+        allowed = values if allowed is None else allowed & values
+    if allowed is None:
         return None
-    zeros = (-0.0, 0.0) if isinstance(next(iter(found), None), float) and 0.0 in found else ()
-    return (*(value for value in found if not zeros or value != 0.0), *zeros)
+    zeros = (-0.0, 0.0) if isinstance(next(iter(allowed), None), float) and 0.0 in allowed else ()
+    return (*(value for value in allowed if not zeros or value != 0.0), *zeros)
 
 
 def _listed(leaf: Predicate) -> tuple[Value, ...] | None:

@@ -91,17 +91,12 @@ class SplitReader:
         self, split: DataSplit, section: Section, spec: MergeSpec, residual: Predicate
     ) -> Iterator[pa.RecordBatch]:
         """Yield the merged rows of files that share keys, in key order."""
-        deletions = {
-            (split.partition_bytes, file.file_name): found
-            for file, found in zip(split.files, split.deletion_files, strict=False)
-            if found is not None
-        }
         columns = self._merged_fields(spec)
         memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
         share = memory // len(section.runs)
         place = split.partition_bytes, split.bucket
         exact = not section.ages_are_apart
-        files = KeyedFiles(self.store, self.schemas, *place, columns, deletions, share, exact)
+        files = KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), share, exact)
         # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
         skip = project(residual, spec.key.names)
         runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]
@@ -123,8 +118,8 @@ class SplitReader:
     def _merged_fields(self, spec: MergeSpec) -> tuple[DataField, ...]:
         """Return the columns that a merge needs. Where rows win as a whole a part of a ROW is enough."""
         parts = {field.name: field for field in self.projection.read_fields} if spec.engine in _WHOLE_ROWS else {}
-        wanted = spec.needed(field.name for field in self.projection.read_fields)
-        return tuple(parts.get(name) or self.store.schema.field(name) for name in wanted)
+        needed = spec.needed(field.name for field in self.projection.read_fields)
+        return tuple(parts.get(name) or self.store.schema.field(name) for name in needed)
 
     def _read_group(self, split: DataSplit, group: Sequence[int], residual: Predicate) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one file of a split, or of the files that hold columns of the same rows."""
@@ -186,7 +181,7 @@ class SplitReader:
         if field.id in _SYSTEM_IDS:
             return True  # the newest file tells
         written = written_fields(self.schemas.fields_of(file.schema_id), file.write_cols)
-        return any(found.id == field.id for found in written)
+        return any(column.id == field.id for column in written)
 
     def _deleted(self, split: DataSplit, group: Sequence[int]) -> Positions | None:
         deletion = split.deletion_of(group)
@@ -202,14 +197,14 @@ class SplitReader:
         columns = [next(stored) if scalar is None else pa.repeat(scalar, rows) for scalar in constants]
         return _batch(columns, [f.name for f in self.projection.read_fields], rows)
 
-    def _selected(self, whole: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
+    def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
         """Drop what is deleted or does not match, and keep what was asked for."""
-        rows = whole.num_rows
+        rows = batch.num_rows
         mask = None if live is None or live.all() else pa.array(live)
         if residual != TRUE:
-            matched = residual.mask(whole)
+            matched = residual.mask(batch)
             mask = matched if mask is None else pc.and_kleene(mask, matched)
-        out = self.projection.apply(whole)
+        out = self.projection.apply(batch)
         if mask is None:
             return out
         kept = pc.sum(mask).as_py() or 0
@@ -220,8 +215,8 @@ def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
     """Return a table as batches; one without columns still has rows."""
     if not table.column_names:
         return [_batch([], [], rows)]
-    found: list[pa.RecordBatch] = table.to_batches()
-    return found
+    batches: list[pa.RecordBatch] = table.to_batches()
+    return batches
 
 
 def _between(rows: Iterator[tuple[int, pa.RecordBatch]], start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -231,8 +226,8 @@ def _between(rows: Iterator[tuple[int, pa.RecordBatch]], start: int, end: int) -
             return
         low, high = max(start - position, 0), min(end - position, batch.num_rows)
         if low < high:
-            whole = (low, high) == (0, batch.num_rows)
-            yield position + low, batch if whole else batch.slice(low, high - low)
+            is_all = (low, high) == (0, batch.num_rows)
+            yield position + low, batch if is_all else batch.slice(low, high - low)
 
 
 def _side_by_side(

@@ -103,13 +103,13 @@ def refuse_the_past(store: TableStore, *, stored_too: bool = False) -> None:
 
 
 def _check_mode(table: str, mode: str, given: str | None) -> None:
-    wanted: set[str] | None
+    expected: set[str] | None
     if mode in _SNAPSHOT_MODES:
-        wanted = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
+        expected = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
     elif mode == "from-timestamp":
-        wanted = {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()}
+        expected = {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()}
     elif mode in _LATEST_MODES or mode == "compacted-full":
-        wanted = None if mode == "default" else set()
+        expected = None if mode == "default" else set()
     else:
         raise UnsupportedError(
             f"{table}: a batch read knows no 'scan.mode' {mode!r}; leave it out, or use latest-full, compacted-full, "
@@ -117,9 +117,9 @@ def _check_mode(table: str, mode: str, given: str | None) -> None:
             table=table,
             option="scan.mode",
         )
-    if wanted is None or (given in wanted if wanted else given is None):
+    if expected is None or (given in expected if expected else given is None):
         return
-    needed = f"needs one of {', '.join(sorted(wanted))}" if wanted else f"does not go together with {given!r}"
+    needed = f"needs one of {', '.join(sorted(expected))}" if expected else f"does not go together with {given!r}"
     raise InvalidInputError(f"{table}: 'scan.mode' {mode!r} {needed}", table=table, option="scan.mode")
 
 
@@ -263,7 +263,7 @@ class FileSchemas:
 
     def fields_of(self, schema_id: int) -> tuple[DataField, ...]:
         """Return the columns of a schema."""
-        found = self._fields.get(schema_id)
-        if found is None:
-            found = self._fields[schema_id] = self._store.schemas.get(schema_id).fields
-        return found
+        fields = self._fields.get(schema_id)
+        if fields is None:
+            fields = self._fields[schema_id] = self._store.schemas.get(schema_id).fields
+        return fields

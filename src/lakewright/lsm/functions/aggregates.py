@@ -1,6 +1,6 @@
 """Aggregate functions: the steps of a column in, one value per key out.
 
-Most functions choose one of the values that are there, so they work on positions and never look at a type: the result
+Most functions choose one of the values of a key, so they work on positions and never look at a type: the result
 is a single `take`. A step that a function cannot take back is an error that names the column and the remedy.
 """
 
@@ -63,11 +63,11 @@ def last_non_null(column: pa.Array, steps: Steps) -> pa.Array:
         return _unless_retracted(column, steps, steps.last(None if nulls is None else ~nulls[steps.rows]))
     steps = steps.with_values(column)
     late = steps.ops == LATE
-    # A late value counts only where none is: after the last word of the others, if that took the value away.
-    settled = steps.last(~late)
-    empty = (settled == NONE) | (steps.ops[settled] == RETRACT) if len(steps) else settled == NONE
-    after = late & (np.arange(len(steps)) > settled[steps.group])
-    return picked(column, steps.rows_at(np.where(empty, steps.first(after), settled)))
+    # A late value counts only for a key without a value: no other step, or the last of them took the value back.
+    latest = steps.last(~late)
+    empty = (latest == NONE) | (steps.ops[latest] == RETRACT) if len(steps) else latest == NONE
+    after = late & (np.arange(len(steps)) > latest[steps.group])
+    return picked(column, steps.rows_at(np.where(empty, steps.first(after), latest)))
 
 
 def _unless_retracted(column: pa.Array, steps: Steps, places: Longs) -> pa.Array:
@@ -129,9 +129,9 @@ def _images(values: pa.Array, dtype: DataType) -> Words:
         return np.zeros(len(values), np.uint64)
     if len(layers) == 1:
         return layers[0].words()
-    found = sort_layers(layers, len(values))
+    ordered = sort_layers(layers, len(values))
     out = np.empty(len(values), np.uint64)
-    out[found.order] = np.cumsum(found.new)
+    out[ordered.order] = np.cumsum(ordered.new)
     return out
 
 
@@ -159,7 +159,7 @@ def _present(steps: Steps) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
 
 
 def _distinct_texts(column: pa.Array, steps: Steps, delimiter: str) -> pa.Array:
-    """Join texts, leaving out parts that are there already; the first text of a key stays as it is."""
+    """Join texts, leaving out parts that came before; the first text of a key stays as it is."""
     texts: Sequence[str] = column.take(pa.array(steps.rows)).to_pylist()
     out: list[str | None] = [None] * steps.count
     starts = steps.starts.tolist()

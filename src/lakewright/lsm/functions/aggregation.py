@@ -25,7 +25,7 @@ from lakewright.lsm.functions.column_functions import (
     option_of,
 )
 from lakewright.lsm.functions.groups import Groups
-from lakewright.lsm.functions.steps import ADD, RESET, RETRACT, Steps, compact, whole
+from lakewright.lsm.functions.steps import ADD, RESET, RETRACT, Steps, one_array, without_other_rows
 from lakewright.spec.keyed_rows import DELETE, INSERT, RETRACTS, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import TableSchema
@@ -73,7 +73,7 @@ class Aggregation:
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""
-        groups = compact(groups)
+        groups = without_other_rows(groups)
         rows = groups.rows
         kinds = rows.column(VALUE_KIND.name).to_numpy()[groups.order]
         ops = np.full(len(kinds), ADD, np.int8)
@@ -90,9 +90,9 @@ class Aggregation:
             if name == VALUE_KIND.name:
                 columns.append(pa.array(np.where(deleted, DELETE, INSERT).astype(np.int8)))
             elif name in self.functions:
-                columns.append(aggregated(whole(rows.column(name)), steps, self.functions[name]))
+                columns.append(aggregated(one_array(rows.column(name)), steps, self.functions[name]))
             else:
-                columns.append(whole(rows.column(name)).take(last))
+                columns.append(one_array(rows.column(name)).take(last))
         return pa.Table.from_arrays(columns, schema=rows.schema)
 
 

@@ -58,9 +58,9 @@ def multiply(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Arr
     if steps.has(RETRACT):
         missing = np.zeros(len(products), np.bool_)
         for key, span in _spans(steps, np.bitwise_or.reduceat(steps.ops == RETRACT, steps.starts)):
-            found = _float_product(values[span], steps.ops[span])
-            missing[key] = found is None
-            products[key] = 0 if found is None else found
+            product = _float_product(values[span], steps.ops[span])
+            missing[key] = product is None
+            products[key] = 0 if product is None else product
         return _spread(products, steps, column.type, missing)
     return _spread(products, steps, column.type)
 
@@ -80,11 +80,11 @@ def _spread(values: npt.NDArray[np.generic], steps: Steps, kind: pa.DataType, mi
     return pa.array(out, kind, mask=none) if none.any() else pa.array(out, kind)
 
 
-def _spans(steps: Steps, wanted: Flags) -> Iterable[tuple[int, slice]]:
+def _spans(steps: Steps, which: Flags) -> Iterable[tuple[int, slice]]:
     """Yield the number, and the places of the steps, of those keys with steps that are wanted."""
     starts = steps.starts
     ends = np.append(starts[1:], len(steps))
-    for key in np.flatnonzero(wanted).tolist():
+    for key in np.flatnonzero(which).tolist():
         yield key, slice(int(starts[key]), int(ends[key]))
 
 
@@ -109,14 +109,14 @@ def _one_by_one(operation: np.ufunc, values: _Floats, steps: Steps) -> _Floats:
 
 
 def _float_product(values: _Floats, ops: npt.NDArray[np.int8]) -> np.floating | None:
-    found: np.floating | None = None
+    product: np.floating | None = None
     with np.errstate(all="ignore"):
         for value, op in zip(values, ops.tolist(), strict=True):
             if op != RETRACT:
-                found = value if found is None else found * value
-            elif found is not None:
-                found = found / value
-    return found
+                product = value if product is None else product * value
+            elif product is not None:
+                product = product / value
+    return product
 
 
 def _integer_sums(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array:
@@ -181,22 +181,22 @@ def _integer_products(column: pa.Array, steps: Steps, function: ColumnFunction) 
     products = np.multiply.reduceat(values, starts)
     missing = np.zeros(len(products), np.bool_)
     for key, span in _spans(steps, doubtful):
-        found = _exact_product(values[span].tolist(), steps.ops[span].tolist(), function, 1 << (bits - 1))
-        missing[key] = found is None
-        products[key] = found or 0
+        product = _exact_product(values[span].tolist(), steps.ops[span].tolist(), function, 1 << (bits - 1))
+        missing[key] = product is None
+        products[key] = product or 0
     return _spread(products, steps, column.type, missing)
 
 
 def _exact_product(values: Sequence[int], ops: Sequence[int], function: ColumnFunction, limit: int) -> int | None:
-    found: int | None = None
+    product: int | None = None
     for value, op in zip(values, ops, strict=True):
         if op != RETRACT:
-            found = value if found is None else found * value
-        elif found is not None:
-            found = _towards_zero(found, _divisor(value, function))
-        if found is not None and not -limit <= found < limit:
+            product = value if product is None else product * value
+        elif product is not None:
+            product = _towards_zero(product, _divisor(value, function))
+        if product is not None and not -limit <= product < limit:
             raise _overflow(function)
-    return found
+    return product
 
 
 def _towards_zero(number: int, by: int) -> int:
@@ -231,19 +231,19 @@ def _decimal_sums(column: pa.Array, steps: Steps, dtype: AtomicType) -> pa.Array
     sums = np.stack([(second << _LIMB) | first, (fourth << _LIMB) | third], axis=1)
     missing = np.zeros(len(sums), np.bool_)
     for key, span in _spans(steps, doubtful):
-        found = _exact_sum(_unscaled(halves[span]), steps.ops[span].tolist(), 10**dtype.precision)
-        missing[key] = found is None
-        sums[key] = np.frombuffer((found or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
+        total = _exact_sum(_unscaled(halves[span]), steps.ops[span].tolist(), 10**dtype.precision)
+        missing[key] = total is None
+        sums[key] = np.frombuffer((total or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
     return _spread_decimals(sums, missing, steps, column.type)
 
 
 def _exact_sum(values: Sequence[int], ops: Sequence[int], limit: int) -> int | None:
-    found: int | None = None
+    total: int | None = None
     for value, op in zip(values, ops, strict=True):
-        found = (found or 0) + (-value if op == RETRACT else value)
-        if abs(found) >= limit:
-            found = None
-    return found
+        total = (total or 0) + (-value if op == RETRACT else value)
+        if abs(total) >= limit:
+            total = None
+    return total
 
 
 def _unscaled(halves: Longs) -> list[int]:
@@ -255,9 +255,9 @@ def _spread_decimals(halves: Longs, missing: Flags, steps: Steps, kind: pa.DataT
     owners = steps.group[steps.starts]
     out = np.zeros((steps.count, 2), np.int64)
     out[owners] = halves
-    there = np.zeros(steps.count, np.bool_)
-    there[owners] = ~missing
-    bitmap = pa.py_buffer(np.packbits(there, bitorder="little").tobytes())
+    present = np.zeros(steps.count, np.bool_)
+    present[owners] = ~missing
+    bitmap = pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
     return pa.Array.from_buffers(kind, steps.count, [bitmap, pa.py_buffer(out.tobytes())])
 
 
@@ -267,9 +267,9 @@ def _decimal_products(column: pa.Array, steps: Steps, function: ColumnFunction) 
     products = np.zeros((len(starts), 2), np.int64)
     missing = np.zeros(len(starts), np.bool_)
     for key, span in _spans(steps, np.ones(len(starts), np.bool_)):
-        found = _exact_decimal_product(_unscaled(halves[span]), steps.ops[span].tolist(), function)
-        missing[key] = found is None
-        products[key] = np.frombuffer((found or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
+        product = _exact_decimal_product(_unscaled(halves[span]), steps.ops[span].tolist(), function)
+        missing[key] = product is None
+        products[key] = np.frombuffer((product or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
     return _spread_decimals(products, missing, steps, column.type)
 
 
@@ -277,15 +277,15 @@ def _exact_decimal_product(values: Sequence[int], ops: Sequence[int], function: 
     """Multiply decimals of one scale; each result is rounded half up to that scale."""
     dtype = _atomic(function)
     one, limit = 10**dtype.scale, 10**dtype.precision
-    found: int | None = None
+    product: int | None = None
     for value, op in zip(values, ops, strict=True):
         if op != RETRACT:
-            found = value if found is None else _half_up(found * value, one)
-        elif found is not None:
-            found = _half_up(found * one, _divisor(value, function))
-        if found is not None and abs(found) >= limit:
-            found = None
-    return found
+            product = value if product is None else _half_up(product * value, one)
+        elif product is not None:
+            product = _half_up(product * one, _divisor(value, function))
+        if product is not None and abs(product) >= limit:
+            product = None
+    return product
 
 
 def _half_up(number: int, by: int) -> int:

@@ -34,7 +34,7 @@ RETRACTABLE: Final = frozenset(
 )  # the others cannot take a value back
 REPEATABLE: Final = frozenset(
     {LAST, LAST_NON_NULL, "first_value", "first_non_null_value", "max", "min", "bool_and", "bool_or", "merge_map"}
-)  # folding the value that is there in once more changes nothing
+)  # merging the current value in once more changes nothing
 
 _NUMERIC = frozenset(INTEGER_BITS) | FLOAT_ROOTS | {"DECIMAL"}
 _INCOMPARABLE = frozenset({"BOOLEAN", "VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY"})
@@ -68,7 +68,7 @@ class ColumnFunction:
 
 
 def option_of(column: str, what: str = "aggregate-function") -> str:
-    """Return the key of an option that speaks of one column."""
+    """Return the key of an option of one column."""
     return f"fields.{column}.{what}"
 
 
@@ -78,7 +78,7 @@ def named_function(schema: TableSchema, column: str) -> str | None:
 
 
 def column_function(schema: TableSchema, column: str, name: str) -> ColumnFunction:
-    """Return the function of a column with its options, or say why it cannot be."""
+    """Return the function of a column with its options, or raise if it does not exist or does not fit the column."""
     field = schema.field(column)
     name = _OTHER_NAMES.get(name, name)
     if name in _UNSUPPORTED:
@@ -94,10 +94,10 @@ def column_function(schema: TableSchema, column: str, name: str) -> ColumnFuncti
             column=column,
             option=option_of(column),
         )
-    wanted, fits = _FITS[name]
+    needs, fits = _FITS[name]
     if not fits(field.type):
         raise InvalidInputError(
-            f"the function {name!r} needs {wanted}, but the column {column!r} has the type {field.type}: choose another"
+            f"the function {name!r} needs {needs}, but the column {column!r} has the type {field.type}: choose another"
             f" function in {option_of(column)!r}",
             column=column,
             option=option_of(column),
@@ -146,9 +146,9 @@ class _Options:
     def names(self, what: str) -> tuple[str, ...]:
         return tuple(name for name in (part.strip() for part in self.text(what, "").split(",")) if name)
 
-    def _bad(self, what: str, text: str, wanted: str) -> InvalidInputError:
+    def _bad(self, what: str, text: str, expected: str) -> InvalidInputError:
         key = option_of(self.column, what)
-        return InvalidInputError(f"the option {key!r} must be {wanted}, not {text!r}", option=key, column=self.column)
+        return InvalidInputError(f"the option {key!r} must be {expected}, not {text!r}", option=key, column=self.column)
 
 
 def _check_parts(function: ColumnFunction) -> None:

@@ -1,7 +1,7 @@
-"""Rows of one key side by side: what a merge function is handed, and the seam it is plugged in by.
+"""Rows of one key side by side: what a merge function gets, and the protocol of merge functions.
 
 A merge function sees only keys that have two rows or more, each in merge order: the oldest first, the latest last. It
-is made once per table from its schema, where it also refuses what it does not know.
+is made once per table from its schema; options that it does not support are refused then.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Groups:
     def parts(self, rows_max: int) -> Iterator[Groups]:
         """Cut the groups into ranges of about equal size, of about so many rows at most."""
         count = len(self.order)
-        wanted = np.linspace(0, count, -(-count // rows_max) + 1).astype(np.int64)
-        firsts = np.unique(np.searchsorted(self.starts, wanted))
+        bounds = np.linspace(0, count, -(-count // rows_max) + 1).astype(np.int64)
+        firsts = np.unique(np.searchsorted(self.starts, bounds))
         for first, last in pairwise(firsts.tolist()):
             start, end = int(self.starts[first]), int(self.ends[last - 1])
             yield Groups(

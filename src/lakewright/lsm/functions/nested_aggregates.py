@@ -1,8 +1,8 @@
 """Aggregate functions of arrays, maps and bitmaps: the steps of a column in, one value per key out.
 
 The cells of a column are laid out as one long row of entries; an accumulator is a list of entry numbers, and entries
-are told apart by codes that are equal where they are. So a value is never turned into Python and back: the result is
-the entries of all accumulators, taken once. Concatenation, the common case, needs no accumulator at all.
+are compared by codes that are equal exactly where entries are. So values are never converted to Python and back: the
+result is the entries of all accumulators, taken once. Concatenation, the common case, needs no accumulator at all.
 """
 
 from __future__ import annotations
@@ -105,16 +105,16 @@ def merge_map_with_keytime(column: pa.Array, steps: Steps, function: ColumnFunct
     cells = _Cells.of(column, steps.rows)
     same = codes(cells.entries.field(0)).tolist()
     rows = cells.entries.field(1)
-    there = rows.is_valid().to_pylist()
+    valid = rows.is_valid().to_pylist()
     times = rows.field(rows.type.get_field_index(function.time_field)).cast(pa.binary()).to_pylist()
 
     def combine(here: Entries, more: Entries) -> Entries:
         kept = {same[entry]: entry for entry in here}
         for entry in more:
             mine = kept.get(same[entry])
-            if not there[entry]:
+            if not valid[entry]:
                 kept.pop(same[entry], None)
-            elif times[entry] is not None and (mine is None or not there[mine] or _before(times[mine], times[entry])):
+            elif times[entry] is not None and (mine is None or not valid[mine] or _before(times[mine], times[entry])):
                 kept[same[entry]] = entry
         return list(kept.values())
 
@@ -129,7 +129,7 @@ def nested_update(column: pa.Array, steps: Steps, function: ColumnFunction) -> p
     """Return the rows of all arrays of each key; with a nested key, the later of two rows with one key wins."""
     steps = steps.since_reset().with_values(column)
     cells = _Cells.of(column, steps.rows)
-    there = cells.entries.is_valid().to_pylist()
+    valid = cells.entries.is_valid().to_pylist()
     keyed = bool(function.nested_key)
     same = (_part_codes(cells.entries, function.nested_key) if keyed else codes(cells.entries)).tolist()
     ages = _ages(cells.entries, function)
@@ -139,7 +139,7 @@ def nested_update(column: pa.Array, steps: Steps, function: ColumnFunction) -> p
         kept: dict[int, int] = {}
         for entry in entries:
             mine = kept.get(same[entry])
-            if there[entry] and (mine is None or ages[entry] >= ages[mine]):
+            if valid[entry] and (mine is None or ages[entry] >= ages[mine]):
                 kept[same[entry]] = entry
         return list(kept.values())
 
@@ -147,13 +147,13 @@ def nested_update(column: pa.Array, steps: Steps, function: ColumnFunction) -> p
         if limit is not None:
             if len(here) >= limit:
                 return here
-            more = [entry for entry in more if there[entry]][: limit - len(here)]
+            more = [entry for entry in more if valid[entry]][: limit - len(here)]
         both = (*here, *more)
-        return upserted(both) if keyed else [entry for entry in both if there[entry]]
+        return upserted(both) if keyed else [entry for entry in both if valid[entry]]
 
     def remove(here: Entries, gone: Entries) -> Entries:
-        keys = {same[entry] for entry in gone if there[entry]}
-        mine = upserted(here) if keyed else [entry for entry in here if there[entry]]
+        keys = {same[entry] for entry in gone if valid[entry]}
+        mine = upserted(here) if keyed else [entry for entry in here if valid[entry]]
         return [entry for entry in mine if same[entry] not in keys]
 
     return _built(_Fold(combine, remove).run(cells, steps), cells, column.type)
@@ -171,8 +171,8 @@ def _ages(rows: pa.Array, function: ColumnFunction) -> Sequence[int]:
         fields = [field for field in row_parts(function.type) if field.name in function.nested_sequence]
         fields.sort(key=lambda field: function.nested_sequence.index(field.name))
         parts = {field.name: rows.field(rows.type.get_field_index(field.name)) for field in fields}
-        found = sorted_rows(pa.table(parts), [SortColumn(field) for field in fields])
-        ages[found.order] = np.cumsum(found.new)
+        ordered = sorted_rows(pa.table(parts), [SortColumn(field) for field in fields])
+        ages[ordered.order] = np.cumsum(ordered.new)
     numbers: list[int] = ages.tolist()
     return numbers
 
@@ -182,7 +182,7 @@ def nested_partial_update(column: pa.Array, steps: Steps, function: ColumnFuncti
     steps = steps.since_reset().with_values(column)
     cells = _Cells.of(column, steps.rows)
     rows = cells.entries
-    there = rows.is_valid().to_pylist()
+    valid = rows.is_valid().to_pylist()
     same = _part_codes(rows, function.nested_key).tolist()
     parts = [rows.field(n) for n in range(rows.type.num_fields)]
     filled = [part.is_valid().to_pylist() for part in parts]
@@ -191,7 +191,7 @@ def nested_partial_update(column: pa.Array, steps: Steps, function: ColumnFuncti
     def combine(here: Entries, more: Entries) -> Entries:
         kept: dict[int, int] = {}
         for entry in (*here, *more):
-            if not there[entry]:
+            if not valid[entry]:
                 continue
             mine = kept.get(same[entry])
             if mine is None:
@@ -199,7 +199,7 @@ def nested_partial_update(column: pa.Array, steps: Steps, function: ColumnFuncti
                 continue
             kept[same[entry]] = len(sources)
             same.append(same[entry])
-            there.append(True)
+            valid.append(True)
             sources.append(
                 [
                     new if filled[n][new] else old
@@ -209,9 +209,9 @@ def nested_partial_update(column: pa.Array, steps: Steps, function: ColumnFuncti
         return list(kept.values())
 
     accumulators = _Fold(combine, _never).run(cells, steps)
-    chosen = [entry for found in accumulators if found is not None for entry in found]
+    chosen = [entry for entries in accumulators if entries is not None for entry in entries]
     taken = [part.take(pa.array([sources[entry][n] for entry in chosen], pa.int64())) for n, part in enumerate(parts)]
-    missing = pa.array([not there[entry] for entry in chosen], pa.bool_())
+    missing = pa.array([not valid[entry] for entry in chosen], pa.bool_())
     built = pa.StructArray.from_arrays(taken, fields=list(rows.type), mask=missing)
     return list_of(built, _owners(accumulators), _present(steps), column.type)
 
@@ -246,7 +246,7 @@ def _never(here: Entries, gone: Entries) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class _Fold:
-    """An accumulator that is fed step by step."""
+    """How steps change the accumulator of a key."""
 
     combine: Callable[[Entries, Entries], Entries]
     remove: Callable[[Entries, Entries], Entries]
@@ -255,32 +255,32 @@ class _Fold:
 
     def run(self, cells: _Cells, steps: Steps) -> list[Entries | None]:
         """Return the entries that each key ends with, None where it has no value."""
-        found: list[Entries | None] = [None] * steps.count
+        accumulators: list[Entries | None] = [None] * steps.count
         offsets = cells.offsets.tolist()
         for at, (key, op) in enumerate(zip(steps.group.tolist(), steps.ops.tolist(), strict=True)):
             new = range(offsets[at], offsets[at + 1])
-            here = found[key]
+            here = accumulators[key]
             if op == RESET:
-                found[key] = new
+                accumulators[key] = new
             elif here is None:
-                found[key] = None if op == RETRACT else self.first(new)
+                accumulators[key] = None if op == RETRACT else self.first(new)
             elif op == RETRACT:
-                found[key] = self.remove(here, new)
+                accumulators[key] = self.remove(here, new)
             elif op == LATE and not self.late_last:
-                found[key] = self.combine(new, here)
+                accumulators[key] = self.combine(new, here)
             else:
-                found[key] = self.combine(here, new)
-        return found
+                accumulators[key] = self.combine(here, new)
+        return accumulators
 
 
 def _owners(accumulators: Sequence[Entries | None]) -> Longs:
-    lengths = [0 if found is None else len(found) for found in accumulators]
+    lengths = [0 if entries is None else len(entries) for entries in accumulators]
     return np.repeat(np.arange(len(accumulators)), lengths)
 
 
 def _built(accumulators: Sequence[Entries | None], cells: _Cells, kind: pa.DataType) -> pa.Array:
-    chosen = [entry for found in accumulators if found is not None for entry in found]
-    present = np.array([found is not None for found in accumulators], np.bool_)
+    chosen = [entry for entries in accumulators if entries is not None for entry in entries]
+    present = np.array([entries is not None for entries in accumulators], np.bool_)
     return list_of(cells.entries.take(pa.array(chosen, pa.int64())), _owners(accumulators), present, kind)
 
 

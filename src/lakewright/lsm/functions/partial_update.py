@@ -25,8 +25,8 @@ from lakewright.lsm.functions.column_functions import (
     option_of,
 )
 from lakewright.lsm.functions.groups import Groups
-from lakewright.lsm.functions.sequence_groups import SequenceGroup, Standing, removals, standings
-from lakewright.lsm.functions.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, compact, whole
+from lakewright.lsm.functions.sequence_groups import Recency, SequenceGroup, compare_recency, removals
+from lakewright.lsm.functions.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, one_array, without_other_rows
 from lakewright.lsm.images import Flags, Longs
 from lakewright.spec.keyed_rows import DELETE, INSERT, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
@@ -100,7 +100,7 @@ class PartialUpdate:
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""
-        groups = compact(groups)
+        groups = without_other_rows(groups)
         plan = self._plan(groups)
         columns = [self._column(name, groups, plan) for name in groups.rows.column_names]
         merged = pa.Table.from_arrays(columns, schema=groups.rows.schema)
@@ -108,7 +108,7 @@ class PartialUpdate:
         return merged
 
     def _column(self, name: str, groups: Groups, plan: _Plan) -> pa.Array:
-        column = whole(groups.rows.column(name))
+        column = one_array(groups.rows.column(name))
         if name == VALUE_KIND.name:
             return pa.array(np.where(plan.deleted, DELETE, INSERT).astype(np.int8))
         if name == SEQUENCE_NUMBER.name or name in self.keys:
@@ -133,11 +133,11 @@ class PartialUpdate:
         first = np.zeros(len(kinds), np.bool_)
         first[groups.starts] = retracts[groups.starts]
         skipped = retracts if self.ignore_delete else np.zeros(len(kinds), np.bool_)
-        found = standings(groups, sequences, skipped & ~first, deletes & ~skipped)
-        removed = removals(found, sequences, deletes & ~skipped)
+        recencies = compare_recency(groups, sequences, skipped & ~first, deletes & ~skipped)
+        removed = removals(recencies, sequences, deletes & ~skipped)
         if self.remove_on_delete:
             removed |= deletes
-        return _Plan.of(groups, sequences, found, _Rows(retracts, first, skipped, removed))
+        return _Plan.of(groups, sequences, recencies, _Rows(retracts, first, skipped, removed))
 
     def _check_required(self, merged: pa.Table, deleted: Flags) -> None:
         for name in self.required.intersection(merged.column_names):
@@ -165,7 +165,7 @@ class _Plan:
     """What the rows of each key do. A first row that is a retract stands here twice: as a reset, then as itself."""
 
     sequences: tuple[SequenceGroup, ...]
-    standings: tuple[Standing, ...]
+    recencies: tuple[Recency, ...]
     rows: Longs
     owners: Longs
     retracts: Flags
@@ -175,7 +175,9 @@ class _Plan:
     deleted: Flags  # keys whose record is removed
 
     @classmethod
-    def of(cls, groups: Groups, sequences: tuple[SequenceGroup, ...], found: Sequence[Standing], rows: _Rows) -> _Plan:
+    def of(
+        cls, groups: Groups, sequences: tuple[SequenceGroup, ...], recencies: Sequence[Recency], rows: _Rows
+    ) -> _Plan:
         owners = np.repeat(np.arange(len(groups)), groups.ends - groups.starts)
         steps = Steps(groups.order, np.zeros(len(owners), np.int8), owners, len(groups))
         last = steps.last(~rows.skipped) if rows.skipped.any() else groups.ends - 1
@@ -188,7 +190,7 @@ class _Plan:
             resets = resets | (twice[at] & np.append(True, at[1:] != at[:-1]))
         return cls(
             sequences,
-            tuple(Standing(one.ranks[at], one.newest[at]) for one in found) if twice.any() else tuple(found),
+            tuple(Recency(one.ranks[at], one.newest[at]) for one in recencies) if twice.any() else tuple(recencies),
             groups.order[at],
             owners[at],
             rows.retracts[at],
@@ -204,22 +206,22 @@ class _Plan:
 
     def of_sequence(self, group: int) -> Steps:
         """Return the steps of a sequence field: every row that is new enough brings its own."""
-        standing = self.standings[group]
-        return self._steps(np.where(standing.newest, ADD, _SKIP), group)
+        recency = self.recencies[group]
+        return self._steps(np.where(recency.newest, ADD, _SKIP), group)
 
     def of_plain(self, group: int) -> Steps:
         """Return the steps of a column without function: only rows that are new enough touch it."""
-        standing = self.standings[group]
-        return self._steps(np.where(standing.newest, np.where(self.retracts, RETRACT, ADD), _SKIP), group)
+        recency = self.recencies[group]
+        return self._steps(np.where(recency.newest, np.where(self.retracts, RETRACT, ADD), _SKIP), group)
 
     def of_aggregate(self, group: int) -> Steps:
         """Return the steps of a column with a function: older rows come too, before what is there."""
-        standing = self.standings[group]
-        return self._steps(np.where(self.retracts, RETRACT, np.where(standing.newest, ADD, LATE)), group)
+        recency = self.recencies[group]
+        return self._steps(np.where(self.retracts, RETRACT, np.where(recency.newest, ADD, LATE)), group)
 
     def _steps(self, ops: np.ndarray[tuple[int, ...], np.dtype[np.int64]], group: int | None = None) -> Steps:
         if group is not None:
-            ops = np.where(self.standings[group].touches, ops, _SKIP)
+            ops = np.where(self.recencies[group].touches, ops, _SKIP)
         ops = np.where(self.idle, _SKIP, ops)
         done: Ops = np.where(self.resets, RESET, ops).astype(np.int8)
         count = len(self.latest)

@@ -25,17 +25,17 @@ def codes(values: pa.Array) -> Longs:
     if len(values) == 0:
         return np.zeros(0, np.int64)
     if pa.types.is_struct(values.type):
-        found = row_codes([values.field(n) for n in range(values.type.num_fields)], len(values))
+        numbers = row_codes([values.field(n) for n in range(values.type.num_fields)], len(values))
     elif pa.types.is_map(values.type):
         entries = row_codes([values.keys, values.items], len(values.keys)).tolist()
-        found = _numbered([frozenset(part) for part in _parts(values, entries)])
+        numbers = _numbered([frozenset(part) for part in _parts(values, entries)])
     elif pa.types.is_list(values.type):
-        found = _numbered([tuple(part) for part in _parts(values, codes(values.values).tolist())])
+        numbers = _numbered([tuple(part) for part in _parts(values, codes(values.values).tolist())])
     else:
-        found = _scalar_codes(values)
+        numbers = _scalar_codes(values)
     if values.null_count:
-        found = np.where(np.asarray(values.is_null()), -1, found)
-    return found
+        numbers = np.where(np.asarray(values.is_null()), -1, numbers)
+    return numbers
 
 
 def row_codes(columns: Sequence[pa.Array], count: int) -> Longs:
@@ -50,8 +50,8 @@ def row_codes(columns: Sequence[pa.Array], count: int) -> Longs:
 def _scalar_codes(values: pa.Array) -> Longs:
     if pa.types.is_floating(values.type):
         numbers = values.to_numpy(zero_copy_only=False)
-        whole = np.where(np.isnan(numbers), np.full(1, np.nan, numbers.dtype), numbers)
-        values = pa.array(whole.view(f"<i{whole.dtype.itemsize}"))
+        canonical = np.where(np.isnan(numbers), np.full(1, np.nan, numbers.dtype), numbers)
+        values = pa.array(canonical.view(f"<i{canonical.dtype.itemsize}"))
     indices: Longs = pc.fill_null(pc.dictionary_encode(values).indices, -1).to_numpy().astype(np.int64)
     return indices
 

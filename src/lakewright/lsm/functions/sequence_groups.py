@@ -37,8 +37,8 @@ class SequenceGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How the rows of `groups.order` stand to what came before them, for one sequence group."""
+class Recency:
+    """How new each row of `groups.order` is beside the rows of its key before it, for one sequence group."""
 
     ranks: Longs  # 0 where the row does not touch the group, else higher for newer rows
     newest: Flags  # whether a row is as new as all before it
@@ -49,27 +49,29 @@ class Standing:
         return self.ranks > 0
 
 
-def standings(groups: Groups, sequences: Sequence[SequenceGroup], ignored: Flags, deletes: Flags) -> list[Standing]:
+def compare_recency(
+    groups: Groups, sequences: Sequence[SequenceGroup], ignored: Flags, deletes: Flags
+) -> list[Recency]:
     """Compare every row with those before it; `ignored` rows change nothing, `deletes` may remove the record."""
     owners = np.repeat(np.arange(len(groups)), groups.ends - groups.starts)
-    found = []
+    recencies = []
     for sequence in sequences:
         ranks = np.where(ignored, 0, _ranks(groups, sequence))
-        found.append(Standing(ranks, ranks >= _highest_before(ranks, owners, groups.starts)))
-    # What was compared holds up to the first removal of a key, so only keys with a removal are looked at again.
-    removed = removals(found, sequences, deletes)
+        recencies.append(Recency(ranks, ranks >= _highest_before(ranks, owners, groups.starts)))
+    # The comparison is right up to the first removal of a key, so only keys with a removal are compared again.
+    removed = removals(recencies, sequences, deletes)
     if removed.any():
         again = np.unique(owners[removed])
-        _compare_again(found, sequences, deletes, groups.starts[again], groups.ends[again])
-    return found
+        _compare_again(recencies, sequences, deletes, groups.starts[again], groups.ends[again])
+    return recencies
 
 
-def removals(found: Sequence[Standing], sequences: Sequence[SequenceGroup], deletes: Flags) -> Flags:
+def removals(recencies: Sequence[Recency], sequences: Sequence[SequenceGroup], deletes: Flags) -> Flags:
     """Return which rows remove the whole record."""
     removed = np.zeros(len(deletes), np.bool_)
-    for standing, sequence in zip(found, sequences, strict=True):
+    for recency, sequence in zip(recencies, sequences, strict=True):
         if sequence.removes:
-            removed |= deletes & standing.touches & standing.newest
+            removed |= deletes & recency.touches & recency.newest
     return removed
 
 
@@ -80,9 +82,9 @@ def _ranks(groups: Groups, sequence: SequenceGroup) -> Longs:
     if len(layers) == 1 and layers[0].bits <= _SHORT_BITS:
         ranks = layers[0].words().astype(np.int64) + 1
     else:
-        found = sort_layers(layers, len(columns))
+        ordered = sort_layers(layers, len(columns))
         ranks = np.empty(len(columns), np.int64)
-        ranks[found.order] = np.cumsum(found.new)
+        ranks[ordered.order] = np.cumsum(ordered.new)
     for name in sequence.names:
         if columns.column(name).null_count == 0:
             return ranks
@@ -102,19 +104,19 @@ def _highest_before(ranks: Longs, owners: Longs, starts: Longs) -> Longs:
 
 
 def _compare_again(
-    found: Sequence[Standing], sequences: Sequence[SequenceGroup], deletes: Flags, starts: Longs, ends: Longs
+    recencies: Sequence[Recency], sequences: Sequence[SequenceGroup], deletes: Flags, starts: Longs, ends: Longs
 ) -> None:
     """Compare the rows of some keys again, first the first of each key, then the second, and so on."""
-    highest = np.zeros((len(found), len(starts)), np.int64)
+    highest = np.zeros((len(recencies), len(starts)), np.int64)
     alive = np.arange(len(starts))
     for depth in range(int((ends - starts).max(initial=0))):
         alive = alive[starts[alive] + depth < ends[alive]]
         at = starts[alive] + depth
         removed = np.zeros(len(at), np.bool_)
-        for standing, sequence, before in zip(found, sequences, highest, strict=True):
-            standing.newest[at] = standing.ranks[at] >= before[alive]
+        for recency, sequence, before in zip(recencies, sequences, highest, strict=True):
+            recency.newest[at] = recency.ranks[at] >= before[alive]
             if sequence.removes:
-                removed |= deletes[at] & standing.newest[at] & (standing.ranks[at] > 0)
-        for standing, before in zip(found, highest, strict=True):
-            ranks = standing.ranks[at]
+                removed |= deletes[at] & recency.newest[at] & (recency.ranks[at] > 0)
+        for recency, before in zip(recencies, highest, strict=True):
+            ranks = recency.ranks[at]
             before[alive] = np.where(removed, ranks, np.maximum(before[alive], ranks))

@@ -1,8 +1,8 @@
-"""Steps: what happens to the value of one column, key by key, on the way from its oldest row to its latest.
+"""Steps: what each row of a key does to the value of one column, from the oldest row to the latest.
 
 A merge function first decides from kinds and sequence fields alone what each row does to a column, then hands these
 steps to the function of the column, which turns them into one value per key. Keys stand in ascending order and the
-steps of a key one after the other, so a question about all keys at once is a question about neighbours.
+steps of a key one after the other, so all keys are worked on at once by comparing neighbouring steps.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lakewright.spec.rows.binary_row import null_mask
 
 Ops: TypeAlias = npt.NDArray[np.int8]
 
-RESET: Final = 0  # the value becomes that of the row, whatever was before
-ADD: Final = 1  # the value of the row comes after all before
-LATE: Final = 2  # it comes, but belongs before all that are there
-RETRACT: Final = 3  # it is taken back
+RESET: Final = 0  # the value of the row replaces all that the key has
+ADD: Final = 1  # the value of the row comes after all that the key has
+LATE: Final = 2  # the value of the row comes before all that the key has
+RETRACT: Final = 3  # the value of the row is taken back
 NONE: Final = -1  # of a position: there is none
 _FEW = 4  # one row of so many is few
 
@@ -51,7 +51,7 @@ class Steps:
         return Steps(self.rows[places], self.ops[places], self.group[places], self.count)
 
     def has(self, op: int) -> bool:
-        """Say whether some step does this."""
+        """Say whether any step has this op."""
         return bool(np.any(self.ops == op))
 
     def with_values(self, column: pa.Array) -> Steps:
@@ -60,14 +60,14 @@ class Steps:
         return self if nulls is None else self.only(~nulls[self.rows])
 
     def since_reset(self) -> Steps:
-        """Leave out what the last reset of each key makes forgotten."""
+        """Leave out the steps before the last reset of each key."""
         if not self.has(RESET):
             return self
         resets = self.last(self.ops == RESET)
         return self.only(np.arange(len(self)) >= resets[self.group])
 
     def by_age(self) -> Steps:
-        """Put each late step before all that were there when it came."""
+        """Put each late step before all steps of its key that came earlier."""
         late = self.ops == LATE
         if not late.any():
             return self
@@ -95,8 +95,8 @@ class Steps:
         starts = self.starts
         if which is None:
             return self._spread(starts, starts)
-        found = np.minimum.reduceat(np.where(which, np.arange(len(self)), len(self)), starts)
-        return self._spread(np.where(found == len(self), NONE, found), starts)
+        places = np.minimum.reduceat(np.where(which, np.arange(len(self)), len(self)), starts)
+        return self._spread(np.where(places == len(self), NONE, places), starts)
 
     def _spread(self, places: Longs, starts: Longs) -> Longs:
         """Give each key its place; `places` has one for each key that has steps."""
@@ -119,12 +119,12 @@ def picked(column: pa.Array, rows: Longs) -> pa.Array:
     return column.take(pa.array(rows, mask=missing) if missing.any() else pa.array(rows))
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column in one piece."""
     joined = column.combine_chunks()
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def compact(groups: Groups) -> Groups:
-    """Return the same groups; where most rows belong to none of them, without those."""
+def without_other_rows(groups: Groups) -> Groups:
+    """Return the same groups; if most rows belong to no group, only rows of the groups are kept."""
     return groups.gathered() if len(groups.order) * _FEW < len(groups.rows) else groups

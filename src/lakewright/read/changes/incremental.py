@@ -118,7 +118,7 @@ def resolve_between(store: TableStore) -> Between:
     ends = [_end(store, name) for name in names]
     tagged = all(isinstance(end, Snapshot) for end in ends)
     mode = _mode(store, ChangeMode.DIFF if tagged else None)
-    start, end = (found.id if isinstance(found, Snapshot) else found for found in ends)
+    start, end = (one.id if isinstance(one, Snapshot) else one for one in ends)
     if start > end:
         raise InvalidInputError(
             f"{store.name}: {_BETWEEN!r} runs from the older to the newer, not from snapshot {start} to {end}",
@@ -184,8 +184,8 @@ def _range(store: TableStore, start: int, end: int, mode: ChangeMode) -> tuple[S
 
 def _snapshots(store: TableStore, ids: Iterable[int], mode: ChangeMode) -> tuple[Snapshot, ...]:
     with ThreadPoolExecutor(_READERS_MAX) as pool:
-        found = pool.map(lambda number: find_snapshot(store, number, mode) or store.snapshots.get(number), ids)
-        return tuple(found)
+        snapshots = pool.map(lambda number: find_snapshot(store, number, mode) or store.snapshots.get(number), ids)
+        return tuple(snapshots)
 
 
 def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snapshot | None:
@@ -193,15 +193,15 @@ def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snap
 
     One that expired is an error that names the oldest that is left.
     """
-    found = store.snapshots.find(snapshot_id)
-    if found is None and mode is ChangeMode.CHANGELOG:
-        found = store.changelogs.find(snapshot_id)
-    newest = 0 if found else store.snapshots.latest_id() or 0
-    if found is not None or snapshot_id > newest:
-        return found
-    found = store.snapshots.find(snapshot_id)  # it may have come while we looked
-    if found is not None:
-        return found
+    snapshot = store.snapshots.find(snapshot_id)
+    if snapshot is None and mode is ChangeMode.CHANGELOG:
+        snapshot = store.changelogs.find(snapshot_id)
+    newest = 0 if snapshot else store.snapshots.latest_id() or 0
+    if snapshot is not None or snapshot_id > newest:
+        return snapshot
+    snapshot = store.snapshots.find(snapshot_id)  # it may have come while we looked
+    if snapshot is not None:
+        return snapshot
     earliest = next((number for number in changed_ids(store, mode) if number > snapshot_id), newest)
     raise NotFoundError(
         f"{store.name}: snapshot {snapshot_id} has expired, and its changes with it; the earliest that is left is "
@@ -253,8 +253,8 @@ def first_id_since(store: TableStore, millis: int, mode: ChangeMode, *, whole: b
     ids = changed_ids(store, mode)
 
     def is_late(number: int) -> bool:
-        found = find_snapshot(store, number, mode)
-        return found is not None and found.time_millis >= millis
+        snapshot = find_snapshot(store, number, mode)
+        return snapshot is not None and snapshot.time_millis >= millis
 
     place = bisect_left(ids, True, key=is_late)  # noqa: FBT003
     if place == len(ids):
@@ -288,7 +288,7 @@ def plan_events(
 ) -> ChangePlan:
     """Plan the reading of the rows that snapshots wrote, oldest snapshot first; rows of a bucket stay in order."""
     store.check_same_table()
-    wanted = [snapshot for snapshot in snapshots if has_events(snapshot, mode)]
+    telling = [snapshot for snapshot in snapshots if has_events(snapshot, mode)]
     pruner = entry_pruner(store, predicate)
     schemas = FileSchemas(store)
 
@@ -303,11 +303,11 @@ def plan_events(
         places = _by_place(added).values()
         if mode is ChangeMode.CHANGELOG or not sequence_is_order(store):
             # Named as they were written: a file may end between the old and the new row of a key.
-            return [entry for found in places for entry in found]
-        return [e for found in places for e in sorted(found, key=lambda entry: entry.file.min_sequence_number)]
+            return [entry for members in places for entry in members]
+        return [e for members in places for e in sorted(members, key=lambda entry: entry.file.min_sequence_number)]
 
     with ThreadPoolExecutor(_READERS_MAX) as pool:
-        per_snapshot = list(pool.map(entries_of, wanted))
+        per_snapshot = list(pool.map(entries_of, telling))
     added = [entry for entries in per_snapshot for entry in entries]
     in_bucket = [entry for entry in added if pruner.bucket_may_match(entry)]
     left = [e for e in in_bucket if pruner.stats_may_match(e, schemas.fields_of(e.file.schema_id))]
@@ -339,8 +339,8 @@ def _event_splits(
         return [replace(split, streaming=True) for split in plan_splits(store, newest.id, entries, {})]
     # What happens to one key is told by one split, in order.
     splits = (
-        split_of(store, newest.id, (partition, bucket, found[-1].total_buckets), [tuple(e.file for e in found)], {})
-        for (partition, bucket), found in _by_place(entries).items()
+        split_of(store, newest.id, (partition, bucket, members[-1].total_buckets), [tuple(e.file for e in members)], {})
+        for (partition, bucket), members in _by_place(entries).items()
     )
     return [replace(split, streaming=True, raw_convertible=False) for split in splits]
 
@@ -451,11 +451,11 @@ def _check_bucket_counts(store: TableStore, states: Iterable[_State]) -> None:
     counts: dict[bytes, set[int]] = {}
     for partition, _, total_buckets in chain.from_iterable(state.files for state in states):
         counts.setdefault(partition, set()).add(total_buckets)
-    for partition, found in counts.items():
-        if len(found) > 1:
+    for partition, totals in counts.items():
+        if len(totals) > 1:
             where = store.partition_name(partition) or "the table"
             raise UnsupportedError(
-                f"{store.name}: {where} had {' and '.join(map(str, sorted(found)))} buckets in the two snapshots, so "
+                f"{store.name}: {where} had {' and '.join(map(str, sorted(totals)))} buckets in the two snapshots, so "
                 "its keys moved; compare snapshots of one side of that change, or read both and compare them",
                 table=store.name,
                 option="bucket",

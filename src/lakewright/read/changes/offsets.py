@@ -75,7 +75,7 @@ class _Batch:
             self.bytes += split.file_size
             limits = self.limits
             pairs = ((self.files, limits.files), (self.rows, limits.rows), (self.bytes, limits.bytes))
-            if not first and any(most is not None and found > most for found, most in pairs):
+            if not first and any(most is not None and held > most for held, most in pairs):
                 return number
         return len(splits)
 

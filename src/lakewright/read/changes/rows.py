@@ -78,9 +78,9 @@ def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -
     schema = reader.store.schema
     spec = MergeSpec.of_schema(schema, table=reader.store.name)
     # Of what a change was made is not known before both rows are seen; only the key is the same in both.
-    whole = _whole_rows(reader, keep=(*schema.partition_keys, *spec.key.names))
+    all_columns = _whole_rows(reader, keep=(*schema.partition_keys, *spec.key.names))
     memory = reader.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
-    states = [_state(whole, before, 0), _state(whole, after, 1)]
+    states = [_state(all_columns, before, 0), _state(all_columns, after, 1)]
     for window in windows(states, spec, memory_bytes=memory):
         yield from _finished(reader, difference(window, spec.key))
 
@@ -91,9 +91,9 @@ def _whole_rows(reader: SplitReader, keep: tuple[str, ...]) -> SplitReader:
     return replace(reader, projection=plan_projection(fields), predicate=project(reader.predicate, keep))
 
 
-def _state(whole: SplitReader, split: DataSplit, side: int) -> Iterator[pa.Table]:
+def _state(reader: SplitReader, split: DataSplit, side: int) -> Iterator[pa.Table]:
     """Yield the rows of a bucket in one state, in key order."""
-    for batch in whole.read(split):
+    for batch in reader.read(split):
         marks = pa.repeat(pa.scalar(side, pa.int8()), batch.num_rows)
         yield pa.Table.from_batches([batch.append_column(_SIDE, marks)])
 
@@ -112,9 +112,9 @@ def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
 def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an append table that became more (+I) or fewer (-D); rows that only moved cancel out."""
     # A row that does not match equals no row that does, so both states can be filtered at once.
-    whole = replace(reader, projection=plan_projection(reader.store.schema.fields))
-    parts = [[pa.Table.from_batches([batch]) for batch in whole.read(state)] for state in (before, after)]
-    rows = pa.concat_tables([whole.projection.empty(), *parts[0], *parts[1]])
+    all_columns = replace(reader, projection=plan_projection(reader.store.schema.fields))
+    parts = [[pa.Table.from_batches([batch]) for batch in all_columns.read(state)] for state in (before, after)]
+    rows = pa.concat_tables([all_columns.projection.empty(), *parts[0], *parts[1]])
     gone = sum(part.num_rows for part in parts[0])
     weights = np.where(np.arange(rows.num_rows) < gone, -1, 1)
     _, firsts, numbers = np.unique(

@@ -134,22 +134,22 @@ class StreamScan:
     def stream_sync(self, sleep: Sleep = time.sleep) -> Iterator[Plan]:
         """Yield plan after plan, waiting where the table has nothing new; the caller leaves when it has enough."""
         while True:
-            found = self.plan()
-            if found is not None:
-                yield found
+            plan = self.plan()
+            if plan is not None:
+                yield plan
             # The caller asks for more, or there was nothing to process: all that was planned is done.
             self.notify_checkpoint_complete(self._next)
-            if found is None:
+            if plan is None:
                 sleep(self._poll_seconds)
 
     async def stream(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> AsyncIterator[Plan]:
         """Yield plan after plan like `stream_sync`, planning in a thread so that others can work meanwhile."""
         while True:
-            found = await asyncio.to_thread(self.plan)
-            if found is not None:
-                yield found
+            plan = await asyncio.to_thread(self.plan)
+            if plan is not None:
+                yield plan
             await asyncio.to_thread(self.notify_checkpoint_complete, self._next)
-            if found is None:
+            if plan is None:
                 await sleep(self._poll_seconds)
 
     # Where to begin.
@@ -167,8 +167,8 @@ class StreamScan:
         start = self.begin()
         if start is None:
             return None
-        snapshot_id, whole = start
-        if not whole:
+        snapshot_id, full = start
+        if not full:
             self._next = snapshot_id
             return None
         self._next = snapshot_id + 1
@@ -181,11 +181,11 @@ class StreamScan:
         """
         fresh = {CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true"}
         store = self._store.with_schema(self._store.schema.with_options(fresh))
-        found = scan(store, snapshot, self._predicate)
-        entries = [entry for entry in found.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
+        scanned = scan(store, snapshot, self._predicate)
+        entries = [entry for entry in scanned.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
         index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
         splits = plan_splits(store, snapshot.id, _announced(store, entries), deletions_of(store, index))
-        return Plan(snapshot.id, tuple(splits), snapshot, found.funnel)
+        return Plan(snapshot.id, tuple(splits), snapshot, scanned.funnel)
 
     # What comes after.
 
@@ -265,16 +265,16 @@ def _first_changes(store: TableStore, mode: str) -> int:
         return newest + 1
     if mode == "from-timestamp":
         return first_id_since(store, _wanted_millis(store), event_mode(store))
-    wanted = store.options.get(CoreOptions.SCAN_SNAPSHOT_ID)
-    if wanted is not None:
-        if not 1 <= wanted <= newest + 1:
+    first = store.options.get(CoreOptions.SCAN_SNAPSHOT_ID)
+    if first is not None:
+        if not 1 <= first <= newest + 1:
             raise NotFoundError(
-                f"{store.name}: a stream begins at a snapshot that is there or comes next, not at {wanted}; the newest "
+                f"{store.name}: a stream begins at a snapshot that is there or comes next, not at {first}; the newest "
                 f"is {newest or 'none'}",
                 table=store.name,
-                snapshot_id=wanted,
+                snapshot_id=first,
             )
-        return wanted
+        return first
     snapshot = pick_snapshot(store)
     return 1 if snapshot is None else snapshot.id
 

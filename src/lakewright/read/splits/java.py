@@ -101,12 +101,16 @@ def _deletions(split: DataSplit) -> bytes:
     if not split.has_deletions:
         return _BOOL.pack(0)
     parts = [_BOOL.pack(1), _INT.pack(len(split.deletion_files))]
-    for found in split.deletion_files:
-        if found is None:
+    for deletion in split.deletion_files:
+        if deletion is None:
             parts.append(_BOOL.pack(0))
             continue
-        cardinality = -1 if found.cardinality is None else found.cardinality
-        parts += [_BOOL.pack(1), _text(found.path), struct.pack(">qqq", found.offset, found.length, cardinality)]
+        cardinality = -1 if deletion.cardinality is None else deletion.cardinality
+        parts += [
+            _BOOL.pack(1),
+            _text(deletion.path),
+            struct.pack(">qqq", deletion.offset, deletion.length, cardinality),
+        ]
     return b"".join(parts)
 
 

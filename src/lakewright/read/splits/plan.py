@@ -78,8 +78,8 @@ def _keyed_bins(
     store: TableStore, files: Sequence[DataFile], packing: Packing, *, apart: bool
 ) -> Iterator[list[tuple[DataFile, ...]]]:
     """Pack the files of a bucket of a primary-key table, in key order; files that must be merged stay together."""
-    found = sections(files, [field.type for field in store.schema.trimmed_primary_key_fields])
-    groups = [section.files for section in found]
+    parts = sections(files, [field.type for field in store.schema.trimmed_primary_key_fields])
+    groups = [section.files for section in parts]
     if keys_are_once(store) and not any(_must_merge((file,)) for file in files):
         groups = [(file,) for group in groups for file in group]
     # Where sections are planned apart, only what can be cut again is packed together.
@@ -180,7 +180,7 @@ def split_of(
     partition, bucket, total_buckets = key
     directory = store.partition_directory(partition)
     files = tuple(file for group in groups for file in group)
-    found = tuple(deletions.get((partition, file.file_name)) for file in files)
+    vectors = tuple(deletions.get((partition, file.file_name)) for file in files)
     return DataSplit(
         snapshot_id,
         bucket,
@@ -191,13 +191,13 @@ def split_of(
         partition_types=store.partition_types,
         bucket_path=store.layout.bucket_directory(directory, bucket),
         raw_convertible=not any(_must_merge(group) for group in groups),
-        deletion_files=found if any(found) else (),
+        deletion_files=vectors if any(vectors) else (),
     )
 
 
 def deletions_of(store: TableStore, entries: Iterable[IndexEntry]) -> dict[tuple[bytes, str], DeletionFile]:
     """Return where the deletion vector of each data file lies, from the entries of an index manifest."""
-    found: dict[tuple[bytes, str], DeletionFile] = {}
+    deletions: dict[tuple[bytes, str], DeletionFile] = {}
     for entry in entries:
         if entry.file.index_type != DELETION_VECTORS or not entry.file.deletion_ranges:
             continue
@@ -205,16 +205,16 @@ def deletions_of(store: TableStore, entries: Iterable[IndexEntry]) -> dict[tuple
         path = store.layout.index_file(entry.file, directory)
         for place in entry.file.deletion_ranges:
             key = entry.partition, place.data_file
-            if key in found:
+            if key in deletions:
                 raise CorruptTableError(
-                    f"{store.name}: the data file {place.data_file} has two deletion vectors, in {found[key].path} and "
-                    f"in {path}",
+                    f"{store.name}: the data file {place.data_file} has two deletion vectors, in {deletions[key].path} "
+                    f"and in {path}",
                     table=store.name,
                     path=path,
                     files=(place.data_file,),
                 )
-            found[key] = DeletionFile(path, place.offset, place.length, place.cardinality)
-    return found
+            deletions[key] = DeletionFile(path, place.offset, place.length, place.cardinality)
+    return deletions
 
 
 def limited(splits: Sequence[DataSplit], limit: int) -> list[DataSplit]:

@@ -91,8 +91,8 @@ def _ends(sizes: Sequence[int], count: int, limit: int) -> list[int]:
 def _spread(store: TableStore, parts: Sequence[Share], at_least: int, exactly: int | None) -> list[Share]:
     packing = Packing.of(store.options)
     weights = [sum(packing.weight(split.files) for split in part) for part in parts]
-    wanted = max(at_least, -(-sum(weights) // packing.target_bytes)) if exactly is None else exactly
-    count = max(1, min(wanted, len(parts)))
+    tasks = max(at_least, -(-sum(weights) // packing.target_bytes)) if exactly is None else exactly
+    count = max(1, min(tasks, len(parts)))
     loads = [(0, number) for number in range(count)]
     members: list[list[int]] = [[] for _ in range(count)]
     for at in sorted(range(len(parts)), key=lambda at: -weights[at]):

@@ -111,8 +111,8 @@ class DataSplit:
     def needs_merge(self) -> bool:
         """Whether the files hold versions of one row that are still to be merged, or rows that delete."""
         # The columns of rows that lie in several files are put side by side, which is no merge: such rows have ids.
-        whole = not self.raw_convertible and all(file.first_row_id is None for file in self.files)
-        return whole or self.before is not None
+        merges = not self.raw_convertible and all(file.first_row_id is None for file in self.files)
+        return merges or self.before is not None
 
     def merged_row_count(self) -> int | None:
         """Return how many rows a read without a filter gives; None where that is not known without reading."""
@@ -134,10 +134,10 @@ class DataSplit:
     def range_of(self, group: Sequence[int]) -> tuple[int, int]:
         """Return the positions of a group's rows that belong to the split."""
         try:
-            whole = 0, self.files[group[0]].row_count
+            all_rows = 0, self.files[group[0]].row_count
         except (TypeError, LookupError) as error:
             raise arguments.wrong("group", "the numbers of files of the split, as in row_groups()", group) from error
-        return (self.row_ranges[group[0]] or whole) if self.row_ranges else whole
+        return (self.row_ranges[group[0]] or all_rows) if self.row_ranges else all_rows
 
     def deletion_of(self, group: Sequence[int]) -> DeletionFile | None:
         """Return the vector of a group, which hangs on its oldest file."""
@@ -145,6 +145,11 @@ class DataSplit:
             return None
         anchor = min(group, key=lambda at: (self.files[at].max_sequence_number, self.files[at].file_name))
         return self.deletion_files[anchor]
+
+    def deletions(self) -> Deletions:
+        """Return the deletion vectors of the files that have one."""
+        pairs = zip(self.files, self.deletion_files, strict=False)
+        return {(self.partition_bytes, file.file_name): deletion for file, deletion in pairs if deletion is not None}
 
     def sliced(self, start: int, end: int) -> DataSplit | None:
         """Return the split with its rows from `start` up to `end` alone, None where that is none of them.
@@ -163,8 +168,8 @@ class DataSplit:
             position += last - first
             if low < high:
                 kept.extend(group)
-                whole = (low, high) == (0, self.files[group[0]].row_count)
-                ranges.extend([None if whole else (low, high)] * len(group))
+                is_all = (low, high) == (0, self.files[group[0]].row_count)
+                ranges.extend([None if is_all else (low, high)] * len(group))
         if not kept:
             return None
         return replace(

@@ -120,13 +120,13 @@ def _told(
 
 def _case(files: Sequence[Marked], values: Sequence[int]) -> Column:
     """Return what belongs to a row's file, by comparing sizes."""
-    found = None
+    case = None
     for file, value in zip(files, values, strict=True):
         here = F.col(_SIZE) == F.lit(file.size)
-        found = F.when(here, F.lit(value)) if found is None else found.when(here, F.lit(value))
-    if found is None:
+        case = F.when(here, F.lit(value)) if case is None else case.when(here, F.lit(value))
+    if case is None:
         raise AssertionError("a scan without files")
-    return found.otherwise(_unknown(_SIZE))
+    return case.otherwise(_unknown(_SIZE))
 
 
 def _joined(

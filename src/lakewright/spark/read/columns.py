@@ -48,11 +48,11 @@ _SYSTEM_NAMES = frozenset({"_sequence_number", "_value_kind", "_row_id", "_metad
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def readable(written: Sequence[DataField], wanted: Sequence[DataField]) -> bool:
+def readable(written: Sequence[DataField], read: Sequence[DataField]) -> bool:
     """Say whether Spark reads files with these columns exactly as a read wants them."""
-    if not (_names_are_plain(written) and _names_are_plain(wanted)):
+    if not (_names_are_plain(written) and _names_are_plain(read)):
         return False
-    plan = plan_evolution(written, wanted)
+    plan = plan_evolution(written, read)
     pairs = zip(plan.read_fields, plan.places, strict=True)
     return all(place is None or _converts(plan.file_fields[place].type, field.type) for field, place in pairs)
 

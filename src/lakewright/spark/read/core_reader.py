@@ -40,17 +40,17 @@ def merged_scan(
     spark: SparkSession, read: TableRead, splits: Sequence[DataSplit], *, partitions: int | None = None
 ) -> DataFrame:
     """Return the rows of splits as a frame; its tasks have about equal bytes, and there are `partitions` at most."""
-    found = shares(read.store, splits, at_least=_parallelism(spark), exactly=partitions)
+    task_shares = shares(read.store, splits, at_least=_parallelism(spark), exactly=partitions)
     work = _Reading(read.store, read.projection, read.predicate, read.limit)
-    return over_shares(spark, found, work, spark_schema(read.projection.fields))
+    return over_shares(spark, task_shares, work, spark_schema(read.projection.fields))
 
 
-def over_shares(spark: SparkSession, found: Sequence[Share], work: Work, schema: StructType | str) -> DataFrame:
+def over_shares(spark: SparkSession, task_shares: Sequence[Share], work: Work, schema: StructType | str) -> DataFrame:
     """Return a frame that has a task for each share, and what `work` makes of its splits."""
-    if not found:
+    if not task_shares:
         return spark.createDataFrame([], schema)
-    payloads = tuple(tuple(split.serialize() for split in share) for share in found)
-    rows = sum(split.row_count for share in found for split in share)
+    payloads = tuple(tuple(split.serialize() for split in share) for share in task_shares)
+    rows = sum(split.row_count for share in task_shares for split in share)
     numbered = _one_row_per_task(spark, len(payloads), rows)
     if sum(len(data) for some in payloads for data in some) <= _CLOSURE_BYTES_MAX:
         return map_in_arrow(numbered, _InClosure(work, payloads), schema)
@@ -60,9 +60,9 @@ def over_shares(spark: SparkSession, found: Sequence[Share], work: Work, schema:
 
 def _parallelism(spark: SparkSession) -> int:
     """Return how many tasks a scan should have at least."""
-    told = spark.conf.get("spark.sql.leafNodeDefaultParallelism", None)
-    if told is not None:
-        return int(told)
+    setting = spark.conf.get("spark.sql.leafNodeDefaultParallelism", None)
+    if setting is not None:
+        return int(setting)
     return _TASKS if is_connect(spark) else spark.sparkContext.defaultParallelism
 
 

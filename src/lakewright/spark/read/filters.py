@@ -154,10 +154,10 @@ def _member(p: Predicate, dtype: AtomicType, column: Column) -> Column | None:
     literals = [_literal(value, dtype) for value in values]
     if any(literal is None for literal in literals):
         return None
-    found = column.isin(literals) if literals else _known(column, answer=False)
+    member = column.isin(literals) if literals else _known(column, answer=False)
     if None in p.literals:
-        found = F.when(found, F.lit(True))  # noqa: FBT003 - a value, not a switch
-    return found if p.method == "in" else ~found
+        member = F.when(member, F.lit(True))  # noqa: FBT003 - a value, not a switch
+    return member if p.method == "in" else ~member
 
 
 def _pattern(method: str, column: Column, pattern: str) -> Column:

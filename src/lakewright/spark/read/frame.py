@@ -102,13 +102,13 @@ def _parted(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
-    found = spark or SparkSession.getActiveSession()
-    if found is None:
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
         raise InvalidInputError(
             "there is no active Spark session: start one, for example with lakewright.spark.local_session(), or use "
             "lakewright.spark.read_table(spark, table)"
         )
-    return found
+    return session
 
 
 def _in_session_zone(spark: SparkSession, table: ReadableTable) -> ReadableTable:

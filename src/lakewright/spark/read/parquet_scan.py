@@ -33,7 +33,7 @@ from lakewright.read.files import BucketFiles, missing_files_explained
 from lakewright.read.projection import Projection
 from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
-from lakewright.read.splits.shares import pieces
+from lakewright.read.splits.shares import part_of, pieces
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.session import is_connect, settings
 from lakewright.spark.jobs.types import COMMENT, spark_schema, spark_type
@@ -91,9 +91,9 @@ def native_splits(
             native.append(replace(split, raw_convertible=True))
             continue
         if numbers:
-            native.append(replace(_part(split, numbers), raw_convertible=True))
+            native.append(replace(part_of(split, sorted(numbers)), raw_convertible=True))
         others = [at for at in range(len(split.files)) if at not in numbers]
-        rest.append(_part(split, others) if numbers else split)
+        rest.append(part_of(split, others) if numbers else split)
     return native, rest
 
 
@@ -232,18 +232,6 @@ class _Group:
             self.gone.append(Marked(file.file_name, file.file_size, gone))
 
 
-def _part(split: DataSplit, numbers: Iterable[int]) -> DataSplit:
-    """Return a split with some of its files."""
-    kept = sorted(numbers)
-    return replace(
-        split,
-        files=tuple(split.files[at] for at in kept),
-        file_paths=tuple(split.file_paths[at] for at in kept),
-        deletion_files=tuple(split.deletion_files[at] for at in kept) if split.deletion_files else (),
-        row_ranges=tuple(split.row_ranges[at] for at in kept) if split.row_ranges else (),
-    )
-
-
 def _gone(
     store: TableStore, schemas: FileSchemas, split: DataSplit, at: int, losers: Mapping[str, Words]
 ) -> Words | None:
@@ -271,15 +259,15 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
         frame = frame.select("*", *carried(told))
     places = dict(zip((f.id for f in plan.read_fields), plan.places, strict=True))
     columns = []
-    for wanted in projection.read_fields:
-        place = places.get(wanted.id)
-        if wanted.name in keys:
-            column = partition_column(store, wanted).alias(wanted.name)
+    for needed in projection.read_fields:
+        place = places.get(needed.id)
+        if needed.name in keys:
+            column = partition_column(store, needed).alias(needed.name)
         elif place is None:
-            column = F.lit(None).cast(spark_type(wanted.type)).alias(wanted.name)
+            column = F.lit(None).cast(spark_type(needed.type)).alias(needed.name)
         else:
-            column = converted(column_at([stored[place].name]), stored[place].type, wanted.type)
-            column = column if stored[place] == wanted else column.alias(wanted.name)
+            column = converted(column_at([stored[place].name]), stored[place].type, needed.type)
+            column = column if stored[place] == needed else column.alias(needed.name)
         columns.append(column)
     frame = frame.select(*columns, *(carried_names(told) if told else []))
     condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
@@ -308,15 +296,15 @@ def _outputs(projection: Projection) -> list[Column]:
     with NaN by bounds that know none.
     """
     out = []
-    for path, wanted in zip(projection.paths, projection.fields, strict=True):
+    for path, output in zip(projection.paths, projection.fields, strict=True):
         is_kind = path == (projection.kind,)
         column = F.lit(KIND_NAMES[INSERT]) if is_kind else column_at(path)
-        if is_float(wanted.type):
-            column = hidden(column, wanted.type)
-        if wanted.description is not None:
-            column = column.alias(wanted.name, metadata={COMMENT: wanted.description})
-        elif is_float(wanted.type) or is_kind or path != (wanted.name,):
-            column = column.alias(wanted.name)
+        if is_float(output.type):
+            column = hidden(column, output.type)
+        if output.description is not None:
+            column = column.alias(output.name, metadata={COMMENT: output.description})
+        elif is_float(output.type) or is_kind or path != (output.name,):
+            column = column.alias(output.name)
         out.append(column)
     return out
 

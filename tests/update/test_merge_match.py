@@ -75,7 +75,7 @@ def test_one_column_of_every_type(name: str) -> None:
     assert list(zip(pairs.target, pairs.source, strict=True)) == expected(target, source, ["c0"])
     assert len(pairs.target) or name == "BIGINT"
     # What prunes the target must keep every row that matches.
-    kept = matcher.pruning().mask(target).to_pylist()
+    kept = matcher.pruning_predicate().mask(target).to_pylist()
     assert all(kept[row] for row in pairs.target)
 
 
@@ -107,9 +107,9 @@ def test_narrow_and_wide_ranges_of_numbers(step: int) -> None:
 def test_many_texts_are_pruned_by_their_bounds() -> None:
     source = pa.table({"k": [f"{n:05}" for n in range(100, 1400)]})
     matcher = Matcher(source, [(DataField(0, "k", AtomicType("STRING")), "k")])
-    assert str(matcher.pruning()) == "k BETWEEN '00100' AND '01399'"
-    assert str(Matcher(source.slice(0, 2), matcher.on).pruning()) == "k IN ('00100', '00101')"
-    assert str(Matcher(pa.table({"k": pa.nulls(3, pa.string())}), matcher.on).pruning()) == "FALSE"
+    assert str(matcher.pruning_predicate()) == "k BETWEEN '00100' AND '01399'"
+    assert str(Matcher(source.slice(0, 2), matcher.on).pruning_predicate()) == "k IN ('00100', '00101')"
+    assert str(Matcher(pa.table({"k": pa.nulls(3, pa.string())}), matcher.on).pruning_predicate()) == "FALSE"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
 from lakewright.testing.enumerator import stray_files
-from lakewright.update.find import Located, locate
+from lakewright.update.find import LocatedRows, locate
 from lakewright.update.merge.clauses import MergePlan
 from lakewright.update.merge.match import Longs
 from support.row_changes import KINDS, TRACKED, new_table
@@ -365,7 +365,7 @@ def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -
 
     def noting(
         store: TableStore, part: DataSplit, columns: Sequence[str], *, schemas: FileSchemas | None = None
-    ) -> Iterator[Located]:
+    ) -> Iterator[LocatedRows]:
         seen.append(columns)
         return locate(store, part, columns, schemas=schemas)
 

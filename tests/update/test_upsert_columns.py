@@ -106,7 +106,7 @@ def test_whole_rows_are_written_without_a_look(monkeypatch: pytest.MonkeyPatch) 
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("lakewright.update.merge.merge.rows_of", never)
+    monkeypatch.setattr("lakewright.update.merge.merge.merged_rows", never)
     whole = pa.table({"p": [9], "b": ["w"], "a": [9], "id": [1]})
     for door in DOORS:
         door(table, whole)

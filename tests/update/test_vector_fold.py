@@ -81,13 +81,13 @@ def fold_and_commit(table: lw.FileStoreTable, change: Deleted, *, stored: bool) 
     """Delete rows as one worker, or as many whose vectors come as files."""
     job = ChangeJob.on(table.store, newest(table))
     parts = parts_of(table)
-    tasks = [vectors.mark(job, parts[number], np.array(sorted(rows))) for number, rows in change.items()]
+    tasks = [vectors.mark_deleted(job, parts[number], np.array(sorted(rows))) for number, rows in change.items()]
     if stored:
         tasks = [vectors.store_vectors(job, applied, task, 0) for task, applied in enumerate(tasks)]
     applied = Applied()
     for task in tasks:
         applied += task
-    return Committer(table.store).commit((*applied.messages, *vectors.fold(job, applied)))
+    return Committer(table.store).commit((*applied.messages, *vectors.fold_vectors(job, applied)))
 
 
 def live_of(table: lw.FileStoreTable) -> set[tuple[int, int]]:
@@ -166,7 +166,7 @@ def test_many_small_index_files_become_one(tmp_path: Path, monkeypatch: pytest.M
 def test_what_workers_send_survives_the_way(tmp_path: Path) -> None:
     table = make(tmp_path, {})
     job = pickle.loads(pickle.dumps(ChangeJob.on(table.store, newest(table))))  # noqa: S301 - our own bytes
-    applied = vectors.mark(job, parts_of(table)[0], np.array([1, 2]))
+    applied = vectors.mark_deleted(job, parts_of(table)[0], np.array([1, 2]))
     stored = vectors.store_vectors(job, applied, 3, 1)
     assert pickle.loads(pickle.dumps(applied)) == applied  # noqa: S301 - our own bytes
     assert pickle.loads(pickle.dumps(stored)) == stored  # noqa: S301 - our own bytes

@@ -39,7 +39,7 @@ from lakewright.update.change import Applied, ChangeJob, GroupChange, Positions
 from lakewright.update.find import condition, groups, hidden_fields, locate
 from lakewright.update.merge.clauses import Clause, When
 from lakewright.update.merge.merge import merge
-from lakewright.update.merge.upsert import upserting
+from lakewright.update.merge.upsert import prepare_upsert
 from lakewright.update.row_ids import NewValues, RowIds
 from lakewright.update.run import Prepare, Prepared
 from lakewright.update.values import source_col, target_col, without_defaults
@@ -145,7 +145,7 @@ class TableUpdate:
             raise InvalidInputError(f"table {self._store.name}: name the columns that rows are found by")
         more = [] if self._store.schema.primary_keys else self._store.schema.partition_keys
         names = tuple(dict.fromkeys((*named, *more)))
-        return self._prepared(upserting(self._store, data, names, self._update_cols))
+        return self._prepared(prepare_upsert(self._store, data, names, self._update_cols))
 
     def _merge(
         self,

@@ -1,7 +1,8 @@
-"""What becomes of rows, and what that leaves for the commit: plain values that travel between workers and the driver.
+"""The values of a row-level change: what changes in a group of files, and what workers return for the commit.
 
-A group is a split with the files of one group of rows alone (`read.splits.shares.part_of`). Positions count all rows of
-the group as they lie in its files, deleted ones included; they are ascending and each is there once.
+A group is a split with the files of one group of rows only (`read.splits.shares.part_of`). Positions count all rows of
+the group in the order of its files, deleted rows included; they are ascending, and each occurs once. Everything here is
+a plain value that travels between workers and the driver.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def bucket_of(part: DataSplit) -> Bucket:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """What becomes of the rows of one group: some are deleted, some get new values in some columns."""
+    """How the rows of one group change: some are deleted, some get new values in some columns."""
 
     part: DataSplit
     deleted: Positions = field(default_factory=no_positions)
@@ -47,39 +48,39 @@ class GroupChange:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether every row stays as it is."""
+        """Whether no row changes."""
         return not len(self.deleted) and not len(self.updated)
 
 
-def updated_in(change: GroupChange, position: int, rows: int) -> Positions:
-    """Return which of the rows of a batch are updated, by their numbers in it."""
+def updated_rows(change: GroupChange, position: int, rows: int) -> Positions:
+    """Return the rows of a batch that are updated, by their positions in the batch."""
     low, high = np.searchsorted(change.updated, (position, position + rows))
     return change.updated[low:high] - position
 
 
-def kept(change: GroupChange, position: int, rows: int, live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    """Return which of the rows of a batch stay: those that are live and not deleted by the change."""
+def keep_mask(change: GroupChange, position: int, rows: int, live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Return a mask of the rows of a batch that stay: those that are live and that the change does not delete."""
     low, high = np.searchsorted(change.deleted, (position, position + rows))
     keep = np.ones(rows, dtype=np.bool_) if live is None else live.copy()
     keep[change.deleted[low:high] - position] = False
     return keep
 
 
-def substituted(batch: pa.RecordBatch, position: int, change: GroupChange) -> pa.Table:
+def with_updates(batch: pa.RecordBatch, position: int, change: GroupChange) -> pa.Table:
     """Return the rows of a batch with the new values of those that are updated."""
     table = pa.Table.from_batches([batch])
-    at = updated_in(change, position, batch.num_rows)
+    at = updated_rows(change, position, batch.num_rows)
     if change.values is None or not len(at):
         return table
     first = int(np.searchsorted(change.updated, position))
     for field_, column in zip(change.values.schema, change.values.slice(first, len(at)).columns, strict=True):
         number = table.column_names.index(field_.name)
-        table = table.set_column(number, table.schema.field(number), _put(batch.column(number), at, column))
+        table = table.set_column(number, table.schema.field(number), _replace_at(batch.column(number), at, column))
     return table
 
 
-def _put(column: pa.Array, at: Positions, values: pa.ChunkedArray) -> pa.Array:
-    """Return a column with other values at some places."""
+def _replace_at(column: pa.Array, at: Positions, values: pa.ChunkedArray) -> pa.Array:
+    """Return a column with other values at some positions."""
     joined = values.combine_chunks()
     if len(at) == len(column):
         return joined
@@ -102,11 +103,11 @@ def _is_number(arrow: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeJob:
-    """One attempt at one verb: the table, the snapshot whose rows were read, and what no other attempt's files have."""
+    """One attempt at a change of rows: the table, and the snapshot whose rows are read."""
 
     store: TableStore
     snapshot: Snapshot
-    write_id: str
+    write_id: str  # unique to the attempt, part of the names of its files
 
     @classmethod
     def on(cls, store: TableStore, snapshot: Snapshot) -> ChangeJob:
@@ -122,7 +123,7 @@ class ChangeJob:
         new_index_files: Iterable[IndexFile] = (),
         deleted_index_files: Iterable[IndexFile] = (),
     ) -> CommitMessage:
-        """Return the message of what was done to one bucket."""
+        """Return the commit message of one bucket."""
         partition, number, total_buckets = bucket
         return CommitMessage(
             partition_bytes=partition,
@@ -141,17 +142,17 @@ class ChangeJob:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The complete deletion vector that a data file gets: of rows that were deleted before, and now."""
+    """The deletion vector that a data file gets: of all its deleted rows, those deleted before included."""
 
     bucket: Bucket
     data_file: str
     cardinality: int
-    record: bytes | None  # as an index file holds it; None: the data file goes, and its vector with it
+    record: bytes | None  # as an index file holds it; None: the data file is removed, and its vector too
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """An index file into which a worker has put complete vectors; no snapshot names it yet."""
+    """An index file that a worker has written with complete vectors; no snapshot names it yet."""
 
     bucket: Bucket
     file: IndexFile
@@ -159,7 +160,7 @@ class VectorFile:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a worker made of changes: messages to commit, and vectors that the driver folds into those of the table."""
+    """What applying changes wrote: messages to commit, and vectors that the driver folds into those of the table."""
 
     messages: tuple[CommitMessage, ...] = ()
     vectors: tuple[Vector, ...] = ()
@@ -169,7 +170,7 @@ class Applied:
 
     @classmethod
     def joined(cls, parts: Iterable[Applied]) -> Applied:
-        """Return what many pieces of work made together."""
+        """Return the sum of several results."""
         some = list(parts)
         return cls(
             tuple(message for part in some for message in part.messages),

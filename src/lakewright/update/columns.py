@@ -1,13 +1,13 @@
-"""Data evolution: changes of groups in; files that hold the changed columns alone, vectors and messages out.
+"""Data evolution: changes of groups in; files with only the changed columns, vectors and messages out.
 
-An update reads what the group has in the changed columns, over its whole range and with deleted rows, puts the new
-values in and writes one file of exactly these rows: `_FIRST_ROW_ID` is the group's, `_WRITE_COLS` names the columns,
-and positions stay. A delete marks rows in the vector of the oldest file. Where the table has no deletion vectors the
-rows that stay are written again with all columns, a file for each stretch of them without a gap, and the files of the
-group go; too many gaps are refused.
+An update reads the changed columns of all rows of the group, deleted ones included, puts the new values in and writes
+one file with as many rows: `_FIRST_ROW_ID` is the group's, `_WRITE_COLS` names the columns, and positions stay. A
+delete marks rows in the vector of the oldest file. If the table has no deletion vectors, the rows that stay are written
+again with all columns, one file for each range of rows without a gap, and the files of the group are removed; too many
+ranges are refused.
 
 What always holds: rows that stay keep their ids; a file of changed columns has as many rows as its group, and is never
-cut in two; if anything fails, no file stays.
+split; if anything fails, no new file is left behind.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from lakewright.spec.datafile import APPEND, DataFile
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.values import to_array
 from lakewright.update import vectors
-from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, substituted
+from lakewright.update.change import Applied, ChangeJob, GroupChange, bucket_of, with_updates
 
-Stretch: TypeAlias = tuple[int, int]  # positions of rows without a gap: the first, and the first after the last
-_STRETCHES_MAX = 100  # of rows that stay in a group without deletion vectors: each becomes a file that stays small
-_UNBOUNDED = (1 << 62) - 1  # bytes or rows of a file that must not be cut
+RowRange: TypeAlias = tuple[int, int]  # positions of rows without a gap: the first, and the first after the last
+_RANGES_MAX = 100  # ranges of rows that stay in a group without deletion vectors; each becomes a small file
+_UNBOUNDED = (1 << 62) - 1  # bytes or rows of a file that must not be split
 
 
 def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt: int = 0) -> Applied:
-    """Do what is decided of groups of a data-evolution table; `task` and `attempt` are part of every file name."""
+    """Apply changes of groups of a table with data evolution; `task` and `attempt` are part of every file name."""
     with naming(job.store.name):
         check_supported_for_write(job.store.schema)
-    work = _Work(job, f"{job.write_id}-{task}-{attempt}-", FileSchemas(job.store))
+    task_ = _ColumnFileTask(job, f"{job.write_id}-{task}-{attempt}-", FileSchemas(job.store))
     out = Applied()
     try:
         for change in changes:
             if not change.is_empty:
-                out += work.done(change)
+                out += task_.apply_change(change)
     except BaseException:
-        work.discard()
+        task_.discard()
         raise
     return out
 
 
 def check_assignable(store: TableStore, names: Iterable[str]) -> None:
-    """Refuse to assign columns that decide where a row lies: data evolution changes columns where they are."""
+    """Raise UnsupportedError for partition columns: data evolution cannot move a row to another partition."""
     for name in names:
         if name in store.schema.partition_keys:
             raise UnsupportedError(
@@ -72,45 +72,45 @@ def check_assignable(store: TableStore, names: Iterable[str]) -> None:
 
 
 @dataclass(slots=True)
-class _Work:
-    """One task of changing groups."""
+class _ColumnFileTask:
+    """Applies the changes of one task, and removes its files if it fails."""
 
     job: ChangeJob
     stem: str
     schemas: FileSchemas
     outputs: list[BucketOutput] = field(default_factory=list)
-    checked: frozenset[str] = frozenset()  # columns that may be assigned
+    checked: frozenset[str] = frozenset()  # columns that are known to have no global index
 
-    def done(self, change: GroupChange) -> Applied:
-        """Write what one group needs."""
-        change = self._staying(change)
+    def apply_change(self, change: GroupChange) -> Applied:
+        """Write the files and vectors of one changed group."""
+        change = self._without_partition_columns(change)
         columns = frozenset(() if change.values is None else change.values.column_names)
         if not columns <= self.checked:
             self._check_not_indexed(columns)
             self.checked |= columns
         counts = Applied(deleted=len(change.deleted), updated=len(change.updated))
         if not len(change.deleted):
-            return counts + self._beside(change)
+            return counts + self._write_column_file(change)
         if not self.job.store.options.deletion_vectors_enabled():
-            return counts + self._anew(change)
-        marked = vectors.mark(self.job, change.part, change.deleted)  # may take away a group without live rows
-        return counts + marked + (self._beside(change) if len(change.updated) else Applied())
+            return counts + self._rewrite_group(change)
+        marked = vectors.mark_deleted(self.job, change.part, change.deleted)  # removes a group without live rows
+        return counts + marked + (self._write_column_file(change) if len(change.updated) else Applied())
 
-    def _staying(self, change: GroupChange) -> GroupChange:
-        """Return a change without the partition columns, which may be assigned what they are already."""
+    def _without_partition_columns(self, change: GroupChange) -> GroupChange:
+        """Return a change without assigned partition columns; their values may only be those they have already."""
         schema, values = self.job.store.schema, change.values
         known = self.job.store.partition_values(change.part.partition_bytes)
         for column, value in zip(schema.partition_fields, known, strict=True):
             if values is None or column.name not in values.column_names:
                 continue
-            there = to_array([value], column.type)
-            if set(pc.unique(values.column(column.name)).to_pylist()) - set(there.to_pylist()):
+            actual = to_array([value], column.type)
+            if set(pc.unique(values.column(column.name)).to_pylist()) - set(actual.to_pylist()):
                 check_assignable(self.job.store, [column.name])
             values = values.drop_columns([column.name])
         return replace(change, values=values)
 
     def _check_not_indexed(self, columns: frozenset[str]) -> None:
-        """Refuse to change columns under an index that would still find their old values."""
+        """Refuse to change columns with a global index, which would still find their old values."""
         store, manifest = self.job.store, self.job.snapshot.index_manifest
         ids = {column.id: column.name for column in store.schema.fields if column.name in columns}
         for entry in () if manifest is None else store.manifests.read_index(manifest):
@@ -124,20 +124,20 @@ class _Work:
                     column=ids[number],
                 )
 
-    def _beside(self, change: GroupChange) -> Applied:
-        """Write the changed columns of a group beside its files."""
+    def _write_column_file(self, change: GroupChange) -> Applied:
+        """Write the changed columns of a group into one file."""
         assert change.values is not None  # noqa: S101 - rows are updated
         if not change.values.column_names:
             return Applied()
         part, schema = change.part, self.job.store.schema
         plan = FilePlan.of_schema(schema, tuple(change.values.column_names))
-        whole = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
+        unbounded = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
         group, first_id = part.files[0], self._first_id(part)
         if len(change.updated) == group.row_count:
             rows: Iterator[pa.Table] = iter((change.values.select(list(plan.write_cols or ())),))
         else:
-            rows = (substituted(batch, at, change) for at, batch, _ in self._read(part, plan))
-        written = self._written(part, whole, rows)
+            rows = (with_updates(batch, at, change) for at, batch, _ in self._read(part, plan))
+        written = self._write_files(part, unbounded, rows)
         if len(written) != 1 or written[0].row_count != group.row_count:
             raise LakewrightError(
                 f"{self.job.store.name}: {sum(file.row_count for file in written)} rows of {group.file_name} were "
@@ -147,45 +147,45 @@ class _Work:
         file = replace(written[0], first_row_id=first_id)
         return Applied((self.job.message(bucket_of(part), new_files=(file,)),))
 
-    def _anew(self, change: GroupChange) -> Applied:
-        """Write the rows of a group that stay once more, each under its id, and take its files away."""
+    def _rewrite_group(self, change: GroupChange) -> Applied:
+        """Write the rows of a group that stay again, with their ids, and remove the files of the group."""
         part, store = change.part, self.job.store
         first_id = self._first_id(part)
-        stretches = self._stretches(change)
+        ranges = self._kept_ranges(change)
         plan = FilePlan.moved(store.schema, source=APPEND)
-        pieces = _pieces(((at, substituted(b, at, change)) for at, b, _ in self._read(part, plan)), stretches)
+        pieces = _rows_of_ranges(((at, with_updates(b, at, change)) for at, b, _ in self._read(part, plan)), ranges)
         written: list[DataFile] = []
         for (start, _), rows in groupby(pieces, key=itemgetter(0)):
             at = start
-            for file in self._written(part, plan, (table for _, table in rows)):
+            for file in self._write_files(part, plan, (table for _, table in rows)):
                 written.append(replace(file, first_row_id=first_id + at))
                 at += file.row_count
-        if not len(change.updated):  # else the rows are as new as the snapshot
+        if not len(change.updated):  # updated rows get the sequence number of the snapshot
             low = min(file.min_sequence_number for file in part.files)
             high = max(file.max_sequence_number for file in part.files)
             written = [replace(file, min_sequence_number=low, max_sequence_number=high) for file in written]
         message = self.job.message(bucket_of(part), new_files=written, deleted_files=part.files)
-        return Applied((message,), vectors.forget(part))
+        return Applied((message,), vectors.vectors_to_drop(part))
 
-    def _stretches(self, change: GroupChange) -> list[Stretch]:
-        """Return where rows stay, without gaps; refuse too many of them."""
+    def _kept_ranges(self, change: GroupChange) -> list[RowRange]:
+        """Return the ranges of rows that stay; refuse too many of them."""
         rows = change.part.files[0].row_count
-        before = vectors.deleted_of(self.job.store, change.part)
-        gone = change.deleted if before is None else np.union1d(before.astype(np.int64), change.deleted)
-        edges = np.concatenate([[-1], gone, [rows]])
-        found = [(int(one) + 1, int(end)) for one, end in pairwise(edges) if end - one > 1]
-        if len(found) > _STRETCHES_MAX:
+        before = vectors.deleted_positions(self.job.store, change.part)
+        deleted = change.deleted if before is None else np.union1d(before.astype(np.int64), change.deleted)
+        edges = np.concatenate([[-1], deleted, [rows]])
+        ranges = [(int(one) + 1, int(end)) for one, end in pairwise(edges) if end - one > 1]
+        if len(ranges) > _RANGES_MAX:
             raise UnsupportedError(
-                f"{self.job.store.name}: {len(change.deleted)} rows to delete lie in {len(found)} places of "
+                f"{self.job.store.name}: {len(change.deleted)} rows to delete lie in {len(ranges)} places of "
                 f"{change.part.files[0].file_name}, and what is between them would need a file each to keep its ids; "
                 "set 'deletion-vectors.enabled' = 'true', which marks rows where they are",
                 table=self.job.store.name,
                 option="deletion-vectors.enabled",
             )
-        return found
+        return ranges
 
     def _first_id(self, part: DataSplit) -> int:
-        """Return the id of the first row of a group; refuse rows whose ids do not follow each other."""
+        """Return the id of the first row of a group; refuse groups whose row ids are not consecutive."""
         group = part.files[0]
         if group.first_row_id is None:
             raise UnsupportedError(
@@ -197,14 +197,14 @@ class _Work:
         return group.first_row_id
 
     def _read(self, part: DataSplit, plan: FilePlan) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
-        """Yield what a group has in the columns of a plan: every row, with its position and whether it is live."""
+        """Yield all rows of a group with the columns of a plan, in batches with positions and a mask of live rows."""
         store = self.job.store
         projection = plan_projection(store.schema.fields, [column.name for column in plan.fields])
         reader = SplitReader(store, self.schemas, projection)
         return reader.positioned(part, range(len(part.files)))
 
-    def _written(self, part: DataSplit, plan: FilePlan, rows: Iterator[pa.Table]) -> tuple[DataFile, ...]:
-        """Write rows into files of a group's bucket."""
+    def _write_files(self, part: DataSplit, plan: FilePlan, rows: Iterator[pa.Table]) -> tuple[DataFile, ...]:
+        """Write rows into new files of a group's bucket."""
         stem = f"{self.stem}{len(self.outputs)}"
         output = BucketOutput(self.job.store, (part.partition_bytes, part.bucket), new_uuid=lambda: stem)
         self.outputs.append(output)
@@ -220,16 +220,16 @@ class _Work:
             output.discard()
 
 
-def _pieces(
-    batches: Iterable[tuple[int, pa.Table]], stretches: Iterable[Stretch]
-) -> Iterator[tuple[Stretch, pa.Table]]:
-    """Yield the rows of each stretch, out of batches with the positions of their first rows; both are in order."""
-    waiting = deque(stretches)
+def _rows_of_ranges(
+    batches: Iterable[tuple[int, pa.Table]], ranges: Iterable[RowRange]
+) -> Iterator[tuple[RowRange, pa.Table]]:
+    """Yield each range with its rows, from batches and the positions of their first rows; both are in order."""
+    pending = deque(ranges)
     for at, batch in batches:
-        while waiting and waiting[0][0] < at + batch.num_rows:
-            start, end = waiting[0]
+        while pending and pending[0][0] < at + batch.num_rows:
+            start, end = pending[0]
             first = max(start, at)
-            yield waiting[0], batch.slice(first - at, min(end, at + batch.num_rows) - first)
+            yield pending[0], batch.slice(first - at, min(end, at + batch.num_rows) - first)
             if end > at + batch.num_rows:
                 break
-            waiting.popleft()
+            pending.popleft()

@@ -1,8 +1,7 @@
-"""Rows of one snapshot that fulfil a condition: which groups of files may hold them, and at which positions they lie.
+"""A condition in; the groups of files that may hold matching rows, and the positions of these rows, out.
 
-What always holds: only live rows are found; positions count every row of a group, whatever was skipped or deleted
-before; of a file only the columns of the condition and those asked for are read, and none where its statistics or its
-partition say enough.
+What always holds: only live rows are returned; positions count every row of a group, skipped and deleted ones included;
+only the columns of the condition and those asked for are read, and none if statistics or the partition decide.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField
 from lakewright.update.change import Positions
-from lakewright.update.vectors import deleted_of
+from lakewright.update.vectors import deleted_positions
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """Some rows of a group that were found: where they lie, and the columns that were asked for."""
+class LocatedRows:
+    """Some rows of a group: their positions, and the columns that were asked for."""
 
     part: DataSplit
     positions: Positions
@@ -49,7 +48,7 @@ def hidden_fields(store: TableStore) -> tuple[DataField, ...]:
 
 
 def condition(store: TableStore, where: Filter | None) -> Predicate:
-    """Return a condition as a predicate on the table's columns; without one every row fulfils it."""
+    """Return a condition as a predicate on the table's columns; None matches every row."""
     if where is None:
         return TRUE
     fields = (*store.schema.fields, *hidden_fields(store))
@@ -72,7 +71,7 @@ def locate(
     predicate: Predicate = TRUE,
     *,
     schemas: FileSchemas | None = None,
-) -> Iterator[Located]:
+) -> Iterator[LocatedRows]:
     """Yield the live rows of a group that fulfil a predicate, in batches with these columns.
 
     Columns may be `_ROW_ID` and `_SEQUENCE_NUMBER` where the table tracks its rows.
@@ -83,20 +82,20 @@ def locate(
         return
     projection = plan_projection(store.schema.fields, list(columns), residual, hidden=hidden_fields(store))
     if not projection.read_fields:
-        yield from _all_live(store, part)
+        yield from _locate_all(store, part)
         return
     reader = SplitReader(store, schemas, projection, residual)
     for position, batch, live in reader.positioned(part, range(len(part.files)), residual):
         rows = projection.apply(batch)
-        found = _matching(batch, live, residual)
-        if found is None:
-            yield Located(part, np.arange(position, position + batch.num_rows, dtype=np.int64), rows)
-        elif len(found):
-            yield Located(part, found + position, rows.take(pa.array(found)))
+        matching = _matching(batch, live, residual)
+        if matching is None:
+            yield LocatedRows(part, np.arange(position, position + batch.num_rows, dtype=np.int64), rows)
+        elif len(matching):
+            yield LocatedRows(part, matching + position, rows.take(pa.array(matching)))
 
 
 def residual_of(store: TableStore, part: DataSplit, predicate: Predicate, schemas: FileSchemas) -> Predicate:
-    """Return what is left to ask of the rows of a group: nothing where its partition or its statistics say it all."""
+    """Return the predicate that rows of a group must still be tested by, after its partition and statistics."""
     known = dict(zip(store.schema.partition_keys, store.partition_values(part.partition_bytes), strict=True))
     residual = assume(predicate, known)
     if residual in (TRUE, FALSE) or len(part.files) > 1 or not _matches_all(store, part.files[0], residual, schemas):
@@ -105,40 +104,43 @@ def residual_of(store: TableStore, part: DataSplit, predicate: Predicate, schema
 
 
 def _matches_all(store: TableStore, file: DataFile, predicate: Predicate, schemas: FileSchemas) -> bool:
-    """Say whether every row of a file surely fulfils a predicate: none may fulfil its opposite, and none be unknown."""
+    """Return whether the statistics of a file prove that every row of it fulfils a predicate.
+
+    They do if no row may fulfil the negated predicate and none is null.
+    """
     fields = schemas.fields_of(file.schema_id)
     today = {field.name: field for field in store.schema.fields}
     stats: dict[str, ColumnStats] = {}
     for leaf in predicate.leaves():
         column = today.get(leaf.field or "")
         stored = next((f for f in fields if column is not None and f.id == column.id), None)
-        if column is None or stored is None or stored != column or not _is_plain(stored, file):
+        if column is None or stored is None or stored != column or not _has_exact_bounds(stored, file):
             return False
-        if None in leaf.literals:  # what is unknown has no opposite
+        if None in leaf.literals:  # a comparison with null is never true, and neither is its negation
             return False
-        found = field_stats(file, stored.name, fields)
-        if found is None or found.null_count != 0:
+        bounds = field_stats(file, stored.name, fields)
+        if bounds is None or bounds.null_count != 0:
             return False
-        stats[column.name] = found
+        stats[column.name] = bounds
     return not may_match(negate(predicate), stats.get, file.row_count)
 
 
-def _is_plain(field: DataField, file: DataFile) -> bool:
-    """Say whether bounds of a column tell all of its values: numbers may be NaN, and ORC files move times."""
+def _has_exact_bounds(field: DataField, file: DataFile) -> bool:
+    """Return whether all values of a column lie within its bounds: NaN does not, and ORC files shift times."""
     if not isinstance(field.type, AtomicType) or field.type.root in {"FLOAT", "DOUBLE"}:
         return False
     return not (file.file_name.endswith(".orc") and field.type.root in TIMESTAMP_ROOTS)
 
 
-def _all_live(store: TableStore, part: DataSplit) -> Iterator[Located]:
+def _locate_all(store: TableStore, part: DataSplit) -> Iterator[LocatedRows]:
     """Yield all live rows of a group at once, without columns; no data file is opened."""
     start, end = part.range_of(range(len(part.files)))
     positions = np.arange(start, end, dtype=np.int64)
-    gone = deleted_of(store, part)
-    if gone is not None:
-        positions = positions[live_mask(gone, start, end - start)]
+    deleted = deleted_positions(store, part)
+    if deleted is not None:
+        positions = positions[live_mask(deleted, start, end - start)]
     if len(positions):
-        yield Located(part, positions, without_columns(len(positions)))
+        yield LocatedRows(part, positions, without_columns(len(positions)))
 
 
 def without_columns(rows: int) -> pa.RecordBatch:
@@ -147,12 +149,12 @@ def without_columns(rows: int) -> pa.RecordBatch:
 
 
 def _matching(batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> Positions | None:
-    """Return the numbers of the rows of a batch that are live and match; None: all of them."""
+    """Return the positions in a batch of the rows that are live and match; None: all of them."""
     mask = None if live is None else pa.array(live)
     if residual != TRUE:
         matched = residual.mask(batch)
         mask = matched if mask is None else pc.and_kleene(mask, matched)
     if mask is None:
         return None
-    found: Positions = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
-    return found
+    matching: Positions = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
+    return matching

@@ -1,11 +1,11 @@
-"""Primary-key tables: rows that were found, and what becomes of them, in; commit messages of row kinds out.
+"""Changes of rows of primary-key tables: rows and how they change in, files of rows with row kinds and messages out.
 
-A row is deleted by a row of kind -D with its key and replaced by a whole new row of kind +U; the table's merge engine
-makes the rest of it. So an engine that folds rows refuses what it would fold away, before anything is read, and every
-row that is written is one that wins. Where the changelog is the input, it gets the old rows too.
+A row is deleted by writing a row of kind -D with its key, and updated by writing a whole row of kind +U; the table's
+merge function does the rest. A change that the merge function would undo is refused before anything is read, so every
+row that is written takes effect. If the changelog producer is `input`, the old rows are written too.
 
-What is found is what a merge of all files gives, also of files that a batch read leaves out until they are compacted:
-whoever changes a row changes its newest version. Rows that wait for a bucket cannot be merged, so they get one first.
+Rows are read as a merge of all files, level 0 included even where batch reads leave it out, so that a change applies to
+the newest version of a row. Rows that wait for a bucket (postpone bucket mode) get one first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField
-from lakewright.update.find import Located
+from lakewright.update.find import LocatedRows
 from lakewright.update.run import Prepared
 from lakewright.update.values import Assignments, without_defaults
 from lakewright.update.ways import Way
@@ -50,10 +50,10 @@ _REPLACE = "write the rows again with mode='overwrite'"
 
 @dataclass(frozen=True, slots=True)
 class KeyedRules:
-    """What the merge engine of a primary-key table can express, and which columns it needs for that.
+    """Which changes the merge engine of a primary-key table allows, and which columns of a row they need.
 
-    An update replaces values, so that an engine which folds rows refuses it. An upsert (`upserts`) brings rows as a
-    write does: the engine folds what they have, and of two versions the one with the newer `sequence.field` wins.
+    An update replaces values, so an engine that folds rows refuses it. An upsert (`upserts`) adds rows as a write does:
+    the engine folds them in, and of two versions the one with the newer `sequence.field` wins.
     """
 
     store: TableStore
@@ -85,29 +85,29 @@ class KeyedRules:
 
     @property
     def writes_old_rows(self) -> bool:
-        """Say whether the changelog is what is written, so that it must be told of old rows."""
+        """Whether old rows are written too, because the rows that are written are the changelog."""
         producer = self.store.options.get(CoreOptions.CHANGELOG_PRODUCER)
         return producer is ChangelogProducer.INPUT and self.spec.engine is MergeEngine.DEDUPLICATE
 
     @property
     def writes_whole_rows(self) -> bool:
-        """Say whether an update writes all columns; functions and groups would count what stays a second time."""
+        """Whether an update writes all columns. Functions and groups would fold unchanged values in a second time."""
         return self._partial is None or not (self._partial.groups or self._partial.functions)
 
     @property
     def kind_field(self) -> str | None:
-        """The column of the table that says the kinds of rows, None where they are told apart from the columns."""
+        """The column of the table that holds row kinds; None: they are passed beside the columns."""
         return self.store.options.get(CoreOptions.ROWKIND_FIELD)
 
-    def to_delete(self) -> tuple[str, ...]:
-        """Return the columns of a row that must be known to delete it; its sequence fields, or it would win again."""
+    def columns_to_delete(self) -> tuple[str, ...]:
+        """Return the columns that a row of kind -D needs; its sequence fields too, or the old row would win."""
         if self.writes_old_rows:
             return self.store.schema.field_names
         return self._in_order(self._keys | self._sequence | self._removing)
 
     @property
     def folds(self) -> bool:
-        """Say whether the engine computes a row from all rows of a key, so that none of them may be left out."""
+        """Whether the engine computes a row from all rows of a key, so that none of them may be left out."""
         return self.spec.function is not None
 
     @property
@@ -115,20 +115,20 @@ class KeyedRules:
         function = self.spec.function
         return function.functions if isinstance(function, PartialUpdate | Aggregation) else {}
 
-    def to_keep(self, given: Collection[str]) -> frozenset[str]:
-        """Return the columns that an upsert of others writes again: without them the engine would change them."""
+    def columns_to_keep(self, given: Collection[str]) -> frozenset[str]:
+        """Return the columns, other than the given ones, that an upsert must write again so that they stay."""
         schema = self.store.schema
         known = {*given, *schema.primary_keys, self.kind_field}
-        left = [field for field in schema.fields if field.name not in known]
+        missing = [field for field in schema.fields if field.name not in known]
         if self.spec.engine is MergeEngine.FIRST_ROW:
             return frozenset()
         if not self.folds:
-            return frozenset(field.name for field in left)
+            return frozenset(field.name for field in missing)
         kept = self._sequence | {*schema.partition_keys}
-        return frozenset(f.name for f in left if f.name in kept or not f.type.nullable or self._takes_null(f, given))
+        return frozenset(f.name for f in missing if f.name in kept or not f.type.nullable or self._takes_null(f, given))
 
     def _takes_null(self, field: DataField, given: Collection[str]) -> bool:
-        """Say whether a folding engine takes null for a value of a column, in a row that has the given columns."""
+        """Return whether an engine that folds rows would set a column to null, for a row of the given columns."""
         function = self._functions.get(field.name)
         if function is not None and function.name != LAST:
             return False
@@ -139,19 +139,19 @@ class KeyedRules:
         )
 
     def needs_lookup(self, given: Collection[str]) -> bool:
-        """Say whether an upsert of some columns must know the rows that are there, to leave their others as they are.
+        """Return whether an upsert of some columns must look up existing rows, to keep their other columns.
 
-        An engine that folds rows leaves what a row lacks as it is; but a default is only for rows that are new.
+        An engine that folds rows keeps columns that a row lacks; but defaults must only be set in rows that are new.
         """
-        if self.to_keep(given):
+        if self.columns_to_keep(given):
             return True
-        left = (field for field in self.store.schema.fields if field.name not in given)
-        return self.folds and any(field.default_value is not None for field in left)
+        missing = (field for field in self.store.schema.fields if field.name not in given)
+        return self.folds and any(field.default_value is not None for field in missing)
 
-    def to_update(self, assigned: Collection[str]) -> tuple[str, ...]:
-        """Return the columns of a row that must be known to give it new values in some of them."""
+    def columns_to_update(self, assigned: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of a row that must be read to set some of them."""
         if self.upserts:
-            return self._in_order(self._keys | self._sequence | self.to_keep(assigned) | {*assigned})
+            return self._in_order(self._keys | self._sequence | self.columns_to_keep(assigned) | {*assigned})
         if self.writes_whole_rows:
             return self.store.schema.field_names
         required = {field.name for field in self.store.schema.fields if not field.type.nullable}
@@ -161,7 +161,7 @@ class KeyedRules:
         return tuple(name for name in self.store.schema.field_names if name in names)
 
     def check_delete(self) -> None:
-        """Refuse to delete where the table would not, or could not, forget the rows."""
+        """Raise UnsupportedError if the table ignores or cannot express deletes."""
         options, engine = self.store.options, self.spec.engine
         if options.get(CoreOptions.IGNORE_DELETE):
             raise self._refused("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
@@ -176,12 +176,12 @@ class KeyedRules:
             raise self._refused("delete", "merge-engine", _REPLACE)
 
     def check_update(self, assigned: Collection[str]) -> None:
-        """Refuse to assign columns that find the row, or that the merge engine computes."""
+        """Refuse to assign columns that identify the row, or that the merge engine computes."""
         if self.upserts:
             self._check_upsert(assigned)
             return
-        telling = {*self._keys, self.kind_field}
-        fixed = tuple(name for name in self.store.schema.field_names if name in telling and name in assigned)
+        identifying = {*self._keys, self.kind_field}
+        fixed = tuple(name for name in self.store.schema.field_names if name in identifying and name in assigned)
         if fixed:
             raise InvalidInputError(
                 f"{self.store.name}: {', '.join(map(repr, fixed))} cannot be assigned: key and partition columns, and "
@@ -192,9 +192,9 @@ class KeyedRules:
         if self.spec.engine in {MergeEngine.AGGREGATION, MergeEngine.FIRST_ROW}:
             raise self._refused("update", "merge-engine", _REPLACE)
         for name in assigned:
-            self._check_plain(name)
+            self._check_assignable(name)
 
-    def _check_plain(self, name: str) -> None:
+    def _check_assignable(self, name: str) -> None:
         if self._partial is None:
             return
         group = next((g for g in self._partial.groups if name in {*g.names, *g.columns}), None)
@@ -207,7 +207,7 @@ class KeyedRules:
             raise self._refused(f"update {name!r} of", function.option, "write rows that the function folds in")
 
     def _check_upsert(self, given: Collection[str]) -> None:
-        """Refuse to upsert some columns where the engine cannot leave the others as they are."""
+        """Refuse to upsert some columns if the engine cannot keep the others."""
         for group in () if self._partial is None else self._partial.groups:
             missing = [name for name in group.names if name not in given]
             touched = [name for name in (*group.names, *sorted(group.columns)) if name in given]
@@ -215,7 +215,7 @@ class KeyedRules:
                 option = f"fields.{','.join(group.names)}.sequence-group"
                 advice = f"add {missing[0]!r} to the data, which says whether {touched[0]!r} is newer"
                 raise self._refused(f"upsert {touched[0]!r} without {missing[0]!r} into", option, advice)
-        kept = self.to_keep(given)
+        kept = self.columns_to_keep(given)
         for field in self.store.schema.fields:
             function = self._functions.get(field.name)
             if field.name in given or function is None or function.name in REPEATABLE:
@@ -233,7 +233,7 @@ class KeyedRules:
         )
 
     def check_deleted(self, old: pa.Table) -> None:
-        """Refuse rows that a delete would not remove: no sequence field of a removing group is set."""
+        """Refuse rows that a delete would not remove: those with null in the sequence fields of removing groups."""
         if not self._removing or self._partial is None or self._partial.remove_on_delete:
             return
         unset = np.ones(old.num_rows, np.bool_)
@@ -244,7 +244,7 @@ class KeyedRules:
             raise self._refused(f"delete rows without {', '.join(sorted(self._removing))} from", option, _REPLACE)
 
     def check_updated(self, old: pa.Table, values: pa.Table) -> None:
-        """Refuse new values that would not win: a null that means "as it was", or an older sequence field."""
+        """Refuse new values that would not take effect: a null that the engine ignores, or an older sequence field."""
         if self._partial is not None:
             for name in values.column_names:
                 lost = pc.and_(pc.is_null(values.column(name)), pc.is_valid(old.column(name)))
@@ -256,7 +256,7 @@ class KeyedRules:
                         column=name,
                         option="merge-engine",
                     )
-        if self.older(old, values).any():
+        if self.is_older(old, values).any():
             moved = [name for name in values.column_names if name in self._sequence]
             raise InvalidInputError(
                 f"{self.store.name}: {', '.join(map(repr, moved))} would become older than it is, and of two rows with "
@@ -267,14 +267,14 @@ class KeyedRules:
             )
 
     def check_inserted(self, rows: pa.Table) -> None:
-        """Refuse new rows of which several have one key, unless the engine folds them: only one of them would stay."""
+        """Refuse several new rows with one key, unless the engine folds them: only one of them would stay."""
         if self.folds or self.upserts or rows.num_rows <= 1:
             return
         fields = [self.store.schema.field(name) for name in self.store.schema.primary_keys]
-        found = KeyOrder(fields).sorted(rows)
-        again = np.flatnonzero(~found.new)
+        by_key = KeyOrder(fields).sorted(rows)
+        again = np.flatnonzero(~by_key.new)
         if len(again):
-            at = int(found.order[again[0]])
+            at = int(by_key.order[again[0]])
             key = {field.name: rows.column(field.name)[at].as_py() for field in fields}
             shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
             raise InvalidInputError(
@@ -284,32 +284,32 @@ class KeyedRules:
                 key=key,
             )
 
-    def older(self, old: pa.Table, values: pa.Table) -> Flags:
-        """Return which rows would get older sequence fields than they have, so that what is there would win."""
+    def is_older(self, old: pa.Table, values: pa.Table) -> Flags:
+        """Return which rows would get older sequence fields than they have, so that the old row would win."""
         moved = [name for name in values.column_names if name in self._sequence]
         if not moved or not old.num_rows:
             return np.zeros(old.num_rows, np.bool_)
         names = [field.name for field in self.spec.sequence_fields]
         before = old.select(names)
         both = pa.concat_tables([before, _with_values(before, values.select(moved))])
-        found = sorted_rows(both, self.spec.sequence)
+        by_age = sorted_rows(both, self.spec.sequence)
         ranks = np.empty(len(both), np.int64)
-        ranks[found.order] = np.cumsum(found.new)
+        ranks[by_age.order] = np.cumsum(by_age.new)
         return ranks[old.num_rows :] < ranks[: old.num_rows]
 
 
 class RowSink(Protocol):
-    """Who takes rows with their kinds: a writer, or whoever sends them to one."""
+    """Takes rows with row kinds: a writer, or a sender to a writer."""
 
     def write(self, data: pa.Table, *, row_kinds: pa.Array | None = None) -> int:
-        """Take rows; without kinds these are told by a column of the table."""
+        """Write rows; without `row_kinds`, a column of the table holds them."""
 
     def delete(self, keys: pa.Table) -> int:
-        """Take the keys of rows to delete; other columns may be missing."""
+        """Write deletes for keys; other columns may be missing."""
 
 
-class KeyedRows:
-    """Makes rows with kinds of what becomes of rows, and hands them on; `upserts` is that of `KeyedRules`."""
+class RowKindWriter:
+    """Turns deletes, updates and inserts into rows with row kinds, for a sink; `upserts` is that of `KeyedRules`."""
 
     def __init__(self, store: TableStore, sink: RowSink, *, upserts: bool = False) -> None:
         self.rules = KeyedRules.of(store, upserts=upserts)
@@ -319,25 +319,25 @@ class KeyedRows:
         self._new_rows = Aligner(store.schema.fields, table=store.name)
 
     def delete(self, old: pa.Table) -> None:
-        """Delete rows, of which at least the columns that `rules.to_delete` names are known."""
+        """Delete rows; `old` has at least the columns that `rules.columns_to_delete` names."""
         self.rules.check_deleted(old)
-        self._sink.delete(old.select(self.rules.to_delete()))
+        self._sink.delete(old.select(self.rules.columns_to_delete()))
         self.counts[DELETE] += old.num_rows
 
     def update(self, old: pa.Table, values: pa.Table) -> None:
-        """Give rows new values in some columns; `old` has at least the columns that `rules.to_update` names.
+        """Set columns of rows; `old` has at least the columns that `rules.columns_to_update` names.
 
-        Rows of an upsert that are older than what is there change nothing, as in a write.
+        Rows of an upsert that are older than those of the table change nothing, as in a write.
         """
-        old = old.select(self.rules.to_update(values.column_names))
+        old = old.select(self.rules.columns_to_update(values.column_names))
         if not self.rules.upserts:
             self.rules.check_updated(old, values)
-        elif not self.rules.folds and (older := self.rules.older(old, values)).any():
+        elif not self.rules.folds and (older := self.rules.is_older(old, values)).any():
             newer = pa.array(~older)
             old, values = old.filter(newer), values.filter(newer)
-        new = self._whole(_with_values(old, values))
+        new = self._with_all_columns(_with_values(old, values))
         if self.rules.writes_old_rows:
-            before = self._whole(old).filter(self._staying(old, new))
+            before = self._with_all_columns(old).filter(self._stays_in_partition(old, new))
             kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), (before.num_rows, new.num_rows))
             self._write(pa.concat_tables([before, new]), kinds)
         else:
@@ -345,12 +345,12 @@ class KeyedRows:
         self.counts[UPDATE_AFTER] += old.num_rows
 
     def insert(self, rows: pa.Table) -> None:
-        """Add rows whose keys are not there; columns that are left out get their defaults."""
+        """Add rows with new keys; columns that they lack get their defaults."""
         self._write(self._new_rows.align(rows), np.full(rows.num_rows, INSERT, np.int8))
         self.counts[INSERT] += rows.num_rows
 
-    def _staying(self, old: pa.Table, new: pa.Table) -> pa.Array:
-        """Return which rows stay in their partition: the writer itself deletes those that leave one."""
+    def _stays_in_partition(self, old: pa.Table, new: pa.Table) -> pa.Array:
+        """Return which rows stay in their partition: for those that leave it the writer itself writes the delete."""
         stay = np.ones(old.num_rows, np.bool_)
         for name in self.rules.store.schema.partition_keys:
             both = (old.column(name), new.column(name))
@@ -358,8 +358,8 @@ class KeyedRows:
             stay &= pc.fill_null(same, fill_value=False).to_numpy()
         return pa.array(stay)
 
-    def _whole(self, rows: pa.Table) -> pa.Table:
-        """Return rows with all columns of the table; those that were left out hold nothing, and stay as they are."""
+    def _with_all_columns(self, rows: pa.Table) -> pa.Table:
+        """Return rows with all columns of the table, null in those they lack, which the merge function keeps."""
         given = rows.column_names
         columns = [rows.column(f.name) if f.name in given else pa.nulls(rows.num_rows, f.type) for f in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
@@ -374,8 +374,8 @@ class KeyedRows:
         self._sink.write(rows.set_column(at, rows.schema.field(at), texts))
 
 
-class KeyedWriter(KeyedRows):
-    """Writes what becomes of rows of one snapshot of a primary-key table: one attempt at one verb."""
+class KeyedWriter(RowKindWriter):
+    """Writes the changes of rows of one snapshot of a primary-key table, in one attempt."""
 
     def __init__(
         self,
@@ -386,27 +386,27 @@ class KeyedWriter(KeyedRows):
         *,
         upserts: bool = False,
     ) -> None:
-        """Open the writer of the whole job, or of one attempt at one task of it."""
+        """Open the writer of a whole job, or of one attempt at one of its tasks."""
         self._mode = store.schema.bucket_mode
         self._writer = (job or keyed_job(store)).open_writer(task, attempt)
         super().__init__(store, self._writer, upserts=upserts)
 
     def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> Prepared:
-        """Finish the files; nobody may have written rows as far as `unchanged` says, or further where keys move."""
+        """Finish the files; the commit fails if somebody wrote to the scope `unchanged`, or wider if keys may move."""
         messages = tuple(self._writer.prepare())
         deleted, updated, inserted = self.counts.values()
-        scope = as_far_as_needed(unchanged, self._mode)
+        scope = guard_scope(unchanged, self._mode)
         return Prepared(messages, deleted, updated, inserted, Way.KEYED, scope, tuple(reads))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()  # files that were not handed out are removed
+        self._writer.close()  # removes files that `finish` did not return
 
 
-def as_far_as_needed(unchanged: str, mode: BucketMode) -> str:
-    """Return where nobody may write: a key without a fixed place may be written anywhere."""
+def guard_scope(unchanged: str, mode: BucketMode) -> str:
+    """Return the scope in which nobody may write meanwhile: a key without a fixed bucket may be written elsewhere."""
     if mode is BucketMode.KEY_DYNAMIC or unchanged == "table":
         return "table"
     return "partition" if mode is BucketMode.POSTPONE else unchanged
@@ -420,18 +420,18 @@ def _with_values(rows: pa.Table, values: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class KeyedChange:
-    """What becomes of the rows that fulfil a condition: one attempt at a verb, which can be sent to workers."""
+    """A delete or update of the rows that fulfil a predicate, in one attempt; workers get it as a value."""
 
     store: TableStore
     job: WriteJob
     predicate: Predicate
-    assignments: Assignments | None = None  # what the rows get; None: they are deleted
+    assignments: Assignments | None = None  # None: the rows are deleted
 
     def apply(self, splits: Sequence[DataSplit], task: int = 0, attempt: int = 0) -> Prepared:
         """Change the rows of whole buckets."""
         given = self.assignments
         with KeyedWriter(self.store, self.job, task, attempt) as writer:
-            names = writer.rules.to_delete() if given is None else writer.rules.to_update(given.names)
+            names = writer.rules.columns_to_delete() if given is None else writer.rules.columns_to_update(given.names)
             needed = {*names, *(() if given is None else given.target_columns)}
             columns = [name for name in self.store.schema.field_names if name in needed]
             for rows in read_merged(self.store, splits, columns, self.predicate):
@@ -446,7 +446,7 @@ RunBuckets: TypeAlias = Callable[[KeyedChange, Sequence[DataSplit]], Iterable[Pr
 
 
 def keyed_job(store: TableStore) -> WriteJob:
-    """Return the write of whole rows, and of keys: whoever writes a whole row means the nulls in it."""
+    """Return a write of whole rows and of deletes, in which null does not become the column's default."""
     schema = store.schema
     plain = store.with_schema(replace(schema, fields=without_defaults(schema.fields)))
     return WriteJob.new(plain, real_buckets=schema.bucket_mode is BucketMode.POSTPONE)
@@ -466,48 +466,48 @@ def prepare_update(
     predicate: Predicate,
     run: RunBuckets | None = None,
 ) -> Prepared:
-    """Give the rows of a snapshot that fulfil a predicate new values in some columns."""
+    """Set columns of the rows of a snapshot that fulfil a predicate."""
     return _prepare(KeyedChange(store, keyed_job(store), predicate, assignments), base, run)
 
 
 def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None) -> Prepared:
-    """Change rows of a snapshot, here or as an engine runs it; a task of it has the whole of a bucket."""
-    base = settled(change.store, base)
-    splits = () if base is None else splits_of(change.store, base, change.predicate)
+    """Change rows of a snapshot, in this process or with `run` on workers, where a task has whole buckets."""
+    base = distribute_postponed(change.store, base)
+    splits = () if base is None else merged_splits(change.store, base, change.predicate)
     if not splits:
         return Prepared(way=Way.KEYED)
     if run is None:
         return change.apply(splits)
-    made = list(run(change, splits))
+    parts = list(run(change, splits))
     return Prepared(
-        tuple(message for one in made for message in one.messages),
-        sum(one.deleted for one in made),
-        sum(one.updated for one in made),
+        tuple(message for part in parts for message in part.messages),
+        sum(part.deleted for part in parts),
+        sum(part.updated for part in parts),
         way=Way.KEYED,
-        unchanged=as_far_as_needed("bucket", change.store.schema.bucket_mode),
+        unchanged=guard_scope("bucket", change.store.schema.bucket_mode),
     )
 
 
-def rows_of(
+def merged_rows(
     store: TableStore, base: Snapshot, columns: Sequence[str], predicate: Predicate = TRUE
 ) -> Iterator[pa.Table]:
-    """Yield the merged rows of a snapshot that fulfil a predicate, level 0 included even where reads leave it out."""
-    yield from read_merged(store, splits_of(store, base, predicate), columns, predicate)
+    """Yield the merged rows of a snapshot that fulfil a predicate, always with level 0."""
+    yield from read_merged(store, merged_splits(store, base, predicate), columns, predicate)
 
 
-def splits_of(store: TableStore, base: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:
-    """Return the splits of a snapshot that may hold rows which fulfil a predicate, with all files of level 0."""
-    merging = _merging_all(store)
-    entries = scan(merging, base, predicate).entries
+def merged_splits(store: TableStore, base: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:
+    """Return the splits of a snapshot that may hold rows which fulfil a predicate, always with level 0."""
+    prepare_merge = _merging_all_levels(store)
+    entries = scan(prepare_merge, base, predicate).entries
     index = [] if base.index_manifest is None else store.manifests.read_index(base.index_manifest)
-    return plan_splits(merging, base.id, entries, deletions_of(merging, index))
+    return plan_splits(prepare_merge, base.id, entries, deletions_of(prepare_merge, index))
 
 
 def read_merged(
     store: TableStore, splits: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate = TRUE
 ) -> Iterator[pa.Table]:
-    """Yield the merged rows of such splits, which come in the same order whatever the columns are."""
-    read = ReadBuilder(_merging_all(store)).with_filter(predicate).with_projection(list(columns)).new_read()
+    """Yield the merged rows of such splits, in an order that does not depend on the columns."""
+    read = ReadBuilder(_merging_all_levels(store)).with_filter(predicate).with_projection(list(columns)).new_read()
     for batch in read.to_arrow_batch_reader(splits):
         if batch.num_rows:
             yield pa.Table.from_batches([batch])
@@ -515,22 +515,25 @@ def read_merged(
 
 def locate_merged(
     store: TableStore, part: DataSplit, columns: Sequence[str], predicate: Predicate = TRUE
-) -> Iterator[Located]:
-    """Yield the merged rows of a split that fulfil a predicate; their positions are numbers in that order."""
+) -> Iterator[LocatedRows]:
+    """Yield the merged rows of a split that fulfil a predicate; a position is a row's number in that order."""
     at = 0
     for rows in read_merged(store, [part], columns, predicate):
         for batch in rows.to_batches():
-            yield Located(part, np.arange(at, at + batch.num_rows), batch)
+            yield LocatedRows(part, np.arange(at, at + batch.num_rows), batch)
             at += batch.num_rows
 
 
-def _merging_all(store: TableStore) -> TableStore:
-    """Return the table as one whose reads merge all levels."""
+def _merging_all_levels(store: TableStore) -> TableStore:
+    """Return the table with options that make reads merge all levels."""
     return store.with_schema(store.schema.with_options(_MERGE_ON_READ)) if store.options.hides_level_0() else store
 
 
-def settled(store: TableStore, base: Snapshot | None) -> Snapshot | None:
-    """Return a snapshot in which no rows wait for a bucket: the given one, or a newer one in which they got theirs."""
+def distribute_postponed(store: TableStore, base: Snapshot | None) -> Snapshot | None:
+    """Distribute rows that wait for a bucket to buckets, in a commit of its own; return a snapshot without such rows.
+
+    That is the given snapshot if no rows wait.
+    """
     if base is None or store.schema.bucket_mode is not BucketMode.POSTPONE:
         return base
     waiting = store.manifests.live(base, keep=lambda _partition, bucket, _total, _level: bucket == POSTPONE)

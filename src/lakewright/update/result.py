@@ -1,4 +1,4 @@
-"""What a row-level change did: counts for the caller, and in which way it was done."""
+"""The result of a row-level change: counts, and how it was done."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What one verb did to the table.
+    """What one delete, update, upsert or merge did to the table.
 
-    Where no row was concerned there is no new snapshot. The counts are None where nobody looked what was there before:
-    an upsert that simply writes whole rows into a primary-key table, or whose merge engine folds rows. `written`,
-    `files` and `bytes` are those of the data files it wrote, which are none where rows are deleted by deletion vectors.
+    If no row had to change there is no new snapshot. The counts are None if the rows of the table were not looked up:
+    an upsert that writes whole rows into a primary-key table, or whose merge engine folds rows. `written`, `files` and
+    `bytes` are those of the data files it wrote; deletes by deletion vectors write none.
     """
 
     snapshot_id: int | None  # None: nothing had to be changed
@@ -22,10 +22,10 @@ class UpdateResult:
     bytes: int = 0
     seconds: float = 0.0
     partitions: int = 0  # that got, lost or changed rows
-    way: str = ""  # how rows that were there were changed, as `update.ways.Way` says it
-    attempts: int = 1  # plans that were made, because others changed the same rows at the same time
-    written: int = 0  # rows in the data files, with those that were copied and those that delete others
-    replayed: bool = False  # another run of the same job made the snapshot; nothing was written now
+    way: str = ""  # how rows were changed: one of the texts of `update.ways.Way`
+    attempts: int = 1  # how often the change was planned; more than once if others changed the same rows meanwhile
+    written: int = 0  # rows in the data files, copied rows and rows that delete others included
+    replayed: bool = False  # an earlier run of the same job made the snapshot; this run wrote nothing
 
     @property
     def rows(self) -> int | None:
@@ -36,5 +36,5 @@ class UpdateResult:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nothing had to be changed."""
+        """Whether nothing had to be changed."""
         return self.snapshot_id is None

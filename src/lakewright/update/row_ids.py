@@ -1,10 +1,10 @@
-"""Rows by their ids: ids of a tracked table in; groups of files and positions, or a change of those rows, out.
+"""Changes by row id: ids of a table with row tracking in; groups of files and positions, or one snapshot, out.
 
-A file of new rows implies their ids: the first one is recorded, and the others follow. Rows that were moved carry their
-ids in a column. So most ids are found by their place among the first ids of the files, without reading anything; only
-what is in no such range is looked for in the columns of files with moved rows.
+The ids of a file of new rows follow from the first one, which the manifest records. Rows that were moved have their ids
+in a column. So most ids are found by the ranges of the files, without reading data; only ids outside of all ranges are
+looked for in the columns of files with moved rows.
 
-What always holds: every id is found in exactly one place, or the call fails before anything is written.
+What always holds: every id has exactly one position, or the call fails before anything is written.
 """
 
 from __future__ import annotations
@@ -44,54 +44,54 @@ _NAMED_MAX = 5  # ids that an error names
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Rows of one group that were asked for: where they lie, and which of the ids each of them has."""
+class GroupRows:
+    """The rows of one group with given ids: their positions, and which of the ids each has."""
 
     part: DataSplit
     positions: Positions  # ascending
-    numbers: NDArray[np.int64]  # of the ids, one for each position
+    numbers: NDArray[np.int64]  # indexes into the given ids, one for each position
 
 
 def delete_by_row_id(store: TableStore, ids: RowIds, job_id: str | None = None) -> UpdateResult:
-    """Delete the rows with these ids; those that are deleted already stay so."""
-    wanted = to_ids(store, ids)
-    return change(store, partial(prepare_delete, store, wanted), operation="DELETE", job=JobRun.of(store, job_id))
+    """Delete the rows with these ids; rows that are deleted already are ignored."""
+    looked_for = to_ids(store, ids)
+    return change(store, partial(prepare_delete, store, looked_for), operation="DELETE", job=JobRun.of(store, job_id))
 
 
 def update_by_row_id(
     store: TableStore, data: ArrowData, columns: Sequence[str] | None = None, job_id: str | None = None
 ) -> UpdateResult:
-    """Give rows new values: `data` has `_ROW_ID` and the columns to change, or more of which `columns` names them."""
+    """Set columns of rows by id: `data` has `_ROW_ID` and the columns to set; `columns` names them if it has more."""
     rows = NewValues.of(store, data, columns)
     return change(store, partial(prepare_update, store, rows), operation="UPDATE", job=JobRun.of(store, job_id))
 
 
 def prepare_delete(store: TableStore, ids: Ids, base: Snapshot | None) -> Prepared:
-    """Delete rows of a snapshot; `ids` are ascending and each is there once."""
-    found = by_row_id(store, base, ids)
-    if base is None or not found:
+    """Delete rows of a snapshot; `ids` are ascending and distinct."""
+    located = locate_by_row_id(store, base, ids)
+    if base is None or not located:
         return Prepared()
-    places = {_name(one.part): one.positions for one in found}
+    places = {_group_key(one.part): one.positions for one in located}
 
     def decide(part: DataSplit) -> GroupChange:
-        return GroupChange(part, deleted=still_live(store, part, places[_name(part)]))
+        return GroupChange(part, deleted=live_positions(store, part, places[_group_key(part)]))
 
-    return change_groups(ChangeJob.on(store, base), [one.part for one in found], decide)
+    return change_groups(ChangeJob.on(store, base), [one.part for one in located], decide)
 
 
 def prepare_update(store: TableStore, rows: NewValues, base: Snapshot | None) -> Prepared:
-    """Give rows of a snapshot new values."""
-    found = by_row_id(store, base, rows.ids)
-    if base is None or not found:
+    """Set columns of rows of a snapshot."""
+    located = locate_by_row_id(store, base, rows.ids)
+    if base is None or not located:
         return Prepared()
-    places = {_name(one.part): one for one in found}
+    places = {_group_key(one.part): one for one in located}
 
     def decide(part: DataSplit) -> GroupChange:
-        one = places[_name(part)]
+        one = places[_group_key(part)]
         check_live(store, part, one.positions, rows.ids[one.numbers])
         return GroupChange(part, updated=one.positions, values=rows.at(one.numbers))
 
-    return change_groups(ChangeJob.on(store, base), [one.part for one in found], decide)
+    return change_groups(ChangeJob.on(store, base), [one.part for one in located], decide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class NewValues:
 
     @classmethod
     def of(cls, store: TableStore, data: ArrowData, columns: Sequence[str] | None = None) -> NewValues:
-        """Read what a caller gives; every id may be there once."""
+        """Check and sort the caller's data; an id that occurs twice is refused."""
         _check_tracked(store)
         batches = [b if isinstance(b, pa.Table) else pa.Table.from_batches([b]) for b in batches_of(data, store.name)]
         table = pa.concat_tables(batches) if batches else _schema_of(data).empty_table()
@@ -114,7 +114,7 @@ class NewValues:
                 table=store.name,
                 column=ROW_ID.name,
             )
-        names = _names(store, table, columns)
+        names = _columns_to_change(store, table, columns)
         ids = _to_int64(store, table.column(ROW_ID.name))
         fields = without_defaults(field for field in store.schema.fields if field.name in names)
         values = Aligner(fields, table=store.name).align(table.select(names))
@@ -127,7 +127,7 @@ class NewValues:
         return cls(ids, values)
 
     def at(self, numbers: NDArray[np.int64]) -> pa.Table:
-        """Return the values of some of the rows, by the numbers of their ids."""
+        """Return the values of some rows, by the indexes of their ids."""
         first, last = (numbers[0], numbers[-1] + 1) if len(numbers) else (0, 0)
         if last - first == len(numbers):
             return self.values.slice(first, len(numbers))
@@ -135,7 +135,7 @@ class NewValues:
 
 
 def to_ids(store: TableStore, given: RowIds) -> Ids:
-    """Return row ids that a caller gives, ascending and each once: a list, an array, or Arrow data with `_ROW_ID`."""
+    """Return the caller's row ids, ascending and distinct; given as a list, an array, or Arrow data with `_ROW_ID`."""
     _check_tracked(store)
     try:
         column = _as_column(in_process(given, store.name))
@@ -159,100 +159,100 @@ def _as_column(given: Any) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401 - a li
     return pa.array(listed, None if listed else pa.int64())
 
 
-def by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list[Found]:
-    """Return where the rows with these ids lie in a snapshot; deleted ones too where their file is still there.
+def locate_by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list[GroupRows]:
+    """Return the positions of the rows with these ids in a snapshot, deleted rows included if their file still exists.
 
-    `ids` are ascending and each is there once. One that the table never gave, or that is gone, is an error.
+    `ids` are ascending and distinct. An id that no file has is an error.
     """
     if not len(ids):
         return []
     parts = [] if base is None else groups(store, base, _between(int(ids[0]), int(ids[-1])))
-    found, missing = _in_ranges([part for part in parts if not holds_ids(part)], ids)
-    moved = [part for part in parts if holds_ids(part)]
-    # A row that was updated is deleted where it was, and has gone elsewhere with its id.
-    left = missing | _gone(store, found, len(ids)) if moved else missing
+    located, missing = _find_in_ranges([part for part in parts if not has_id_column(part)], ids)
+    moved = [part for part in parts if has_id_column(part)]
+    # An updated row may be deleted in its old file, and have moved to another file with its id.
+    left = missing | _deleted_ids(store, located, len(ids)) if moved else missing
     for part in moved:
-        if left.any() and (one := _among_moved(store, part, ids, left)) is not None:
-            found.append(one)
+        if left.any() and (one := _find_moved(store, part, ids, left)) is not None:
+            located.append(one)
             left[one.numbers] = False
             missing[one.numbers] = False
-            found[:-1] = [_without(other, one.numbers) for other in found[:-1]]
+            located[:-1] = [_without_ids(other, one.numbers) for other in located[:-1]]
     if missing.any():
         refuse_unknown(store, ids[missing])
-    return [one for one in found if len(one.positions)]
+    return [one for one in located if len(one.positions)]
 
 
 def refuse_unknown(store: TableStore, ids: Ids) -> None:
-    """Raise the error of ids that are nowhere."""
+    """Raise InvalidInputError for ids that the table does not have."""
     _refuse(store, ids, "is unknown", "are unknown", "read the table again and take the ids it has now")
 
 
-def still_live(store: TableStore, part: DataSplit, positions: Positions) -> Positions:
+def live_positions(store: TableStore, part: DataSplit, positions: Positions) -> Positions:
     """Return the positions of rows that are not deleted."""
-    gone = vectors.deleted_of(store, part)
-    return positions if gone is None else positions[~np.isin(positions, gone)]
+    deleted = vectors.deleted_positions(store, part)
+    return positions if deleted is None else positions[~np.isin(positions, deleted)]
 
 
 def check_live(store: TableStore, part: DataSplit, positions: Positions, ids: Ids) -> None:
-    """Refuse rows that are deleted."""
-    gone = vectors.deleted_of(store, part)
-    if gone is not None and (hit := np.isin(positions, gone)).any():
+    """Raise InvalidInputError if one of the rows is deleted."""
+    deleted = vectors.deleted_positions(store, part)
+    if deleted is not None and (hit := np.isin(positions, deleted)).any():
         _refuse(store, ids[hit], "is deleted", "are deleted", "update rows that are there")
 
 
-def _gone(store: TableStore, found: Sequence[Found], count: int) -> NDArray[np.bool_]:
-    """Return which ids are those of rows that were deleted where they lay."""
+def _deleted_ids(store: TableStore, located: Sequence[GroupRows], count: int) -> NDArray[np.bool_]:
+    """Return a mask of the ids whose rows are deleted in the files that were found by range."""
     out = np.zeros(count, dtype=np.bool_)
-    for one in found:
-        gone = vectors.deleted_of(store, one.part)
-        if gone is not None:
-            out[one.numbers[np.isin(one.positions, gone)]] = True
+    for one in located:
+        deleted = vectors.deleted_positions(store, one.part)
+        if deleted is not None:
+            out[one.numbers[np.isin(one.positions, deleted)]] = True
     return out
 
 
-def _without(one: Found, numbers: NDArray[np.int64]) -> Found:
+def _without_ids(one: GroupRows, numbers: NDArray[np.int64]) -> GroupRows:
     stay = ~np.isin(one.numbers, numbers)
-    return one if stay.all() else Found(one.part, one.positions[stay], one.numbers[stay])
+    return one if stay.all() else GroupRows(one.part, one.positions[stay], one.numbers[stay])
 
 
-def _in_ranges(parts: Sequence[DataSplit], ids: Ids) -> tuple[list[Found], NDArray[np.bool_]]:
-    """Return the rows that lie in files which imply the ids of their rows, and which ids are left."""
+def _find_in_ranges(parts: Sequence[DataSplit], ids: Ids) -> tuple[list[GroupRows], NDArray[np.bool_]]:
+    """Return the rows in files whose ids follow from the first one, and a mask of the ids that are in none of them."""
     firsts = np.array([part.files[0].first_row_id or 0 for part in parts], dtype=np.int64)
     ends = firsts + np.array([part.files[0].row_count for part in parts], dtype=np.int64)
     lows, highs = np.searchsorted(ids, firsts), np.searchsorted(ids, ends)  # ranges of files never overlap
     missing = np.ones(len(ids), dtype=np.bool_)
-    found = []
+    located = []
     for at in np.nonzero(lows < highs)[0].tolist():
         low, high = int(lows[at]), int(highs[at])
         missing[low:high] = False
-        found.append(Found(parts[at], ids[low:high] - firsts[at], np.arange(low, high, dtype=np.int64)))
-    return found, missing
+        located.append(GroupRows(parts[at], ids[low:high] - firsts[at], np.arange(low, high, dtype=np.int64)))
+    return located, missing
 
 
-def _among_moved(store: TableStore, part: DataSplit, ids: Ids, missing: NDArray[np.bool_]) -> Found | None:
-    """Look for ids in the column of a file with moved rows."""
-    wanted = np.nonzero(missing)[0]
-    within = _between(int(ids[wanted[0]]), int(ids[wanted[-1]]))
+def _find_moved(store: TableStore, part: DataSplit, ids: Ids, missing: NDArray[np.bool_]) -> GroupRows | None:
+    """Look for ids in the id column of a file with moved rows."""
+    looked_for = np.nonzero(missing)[0]
+    within = _between(int(ids[looked_for[0]]), int(ids[looked_for[-1]]))
     positions: list[Positions] = []
     numbers: list[NDArray[np.int64]] = []
     for located in locate(store, part, [ROW_ID.name], within):
         stored = located.rows.column(0).to_numpy()
-        at = np.searchsorted(ids[wanted], stored)
-        hit = (at < len(wanted)) & (ids[wanted[np.minimum(at, len(wanted) - 1)]] == stored)
+        at = np.searchsorted(ids[looked_for], stored)
+        hit = (at < len(looked_for)) & (ids[looked_for[np.minimum(at, len(looked_for) - 1)]] == stored)
         positions.append(located.positions[hit])
-        numbers.append(wanted[at[hit]])
+        numbers.append(looked_for[at[hit]])
     if not any(map(len, positions)):
         return None
-    return Found(part, np.concatenate(positions), np.concatenate(numbers))
+    return GroupRows(part, np.concatenate(positions), np.concatenate(numbers))
 
 
-def _name(part: DataSplit) -> str:
-    """Return what no other group of the table has."""
+def _group_key(part: DataSplit) -> str:
+    """Return a name that is unique to the group."""
     return part.files[0].file_name
 
 
-def holds_ids(part: DataSplit) -> bool:
-    """Say whether the rows of a group carry their ids in a column."""
+def has_id_column(part: DataSplit) -> bool:
+    """Return whether the rows of a group have their ids in a column."""
     return part.files[0].first_row_id is None or ROW_ID.name in (part.files[0].write_cols or ())
 
 
@@ -260,7 +260,7 @@ def _between(low: int, high: int) -> Predicate:
     return PredicateBuilder(ROW_TRACKING_FIELDS).between(ROW_ID.name, low, high)
 
 
-def _names(store: TableStore, table: pa.Table, columns: Sequence[str] | None) -> list[str]:
+def _columns_to_change(store: TableStore, table: pa.Table, columns: Sequence[str] | None) -> list[str]:
     """Return the columns to change."""
     names = [n for n in table.column_names if n != ROW_ID.name] if columns is None else list(columns)
     for name in names:

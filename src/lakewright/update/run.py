@@ -1,9 +1,9 @@
-"""One verb, one snapshot: pin, prepare, commit, and from the start again when somebody changed the same rows.
+"""A prepared change in, one snapshot out; the change is prepared again if somebody changed the same rows.
 
-    newest snapshot -> prepare: find, decide, apply -> commit -> conflict? take back what was written, begin again
+    newest snapshot -> prepare: find, decide, apply -> commit -> conflict? remove the files, start again
 
-What always holds: where nothing has to be changed there is no snapshot; files of an attempt are removed only when it is
-known that no snapshot names them; when nobody can say whether a commit happened, nothing is removed.
+What always holds: if no row has to change there is no snapshot; files of an attempt are removed only if it is certain
+that no snapshot names them; if it is unknown whether a commit was published, nothing is removed.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _DOUBLINGS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One attempt at a verb, ready to be committed."""
+    """One attempt at a change of rows, ready to be committed."""
 
     messages: tuple[CommitMessage, ...] = ()
     deleted: int = 0
     updated: int = 0
     inserted: int = 0
     way: str = ""
-    unchanged: str | None = None  # where nobody may have written rows since: "bucket", "partition" or "table"
-    reads: tuple[str, ...] = ()  # the columns that conditions and expressions saw
-    counted: bool = True  # False: nobody looked what was there, so nobody knows how many rows were changed or added
+    unchanged: str | None = None  # the guard: nobody wrote rows to the "bucket", the "partition" or the "table" since
+    reads: tuple[str, ...] = ()  # the columns that conditions and expressions read
+    counted: bool = True  # False: existing rows were not looked up, so the counts are unknown
 
     def planned_on(self, base: Snapshot | None) -> tuple[CommitMessage, ...]:
-        """Return the messages, to be committed only if what was read of a snapshot still holds."""
+        """Return the messages with guards: they are committed only if what was read of the snapshot still holds."""
         return tuple(
             guarded(message, base, unchanged=self.unchanged, reads=self.reads)
             for message in self.messages
@@ -61,16 +61,16 @@ class Prepared:
 
 Prepare: TypeAlias = Callable[[Snapshot | None], Prepared]
 Decide: TypeAlias = Callable[[DataSplit], GroupChange | None]
-RunGroups: TypeAlias = Callable[[ChangeJob, Sequence[DataSplit], Decide], Sequence[Applied]]  # decides and applies
+RunGroups: TypeAlias = Callable[[ChangeJob, Sequence[DataSplit], Decide], Sequence[Applied]]  # how an engine does it
 
 
 def change(
     store: TableStore, prepare: Prepare, *, operation: str, run: RunTasks | None = None, job: JobRun | None = None
 ) -> UpdateResult:
-    """Prepare a change on the newest snapshot and commit it, as often as others change the same rows first.
+    """Prepare a change on the newest snapshot and commit it; do it again if others changed the same rows meanwhile.
 
-    `operation` is what the snapshot says of itself: DELETE, UPDATE, MERGE or WRITE. An engine may hand in how to run
-    the compactions that follow. Of several runs of a job one commits; the others remove what they wrote.
+    `operation` is recorded in the snapshot: DELETE, UPDATE, MERGE or WRITE. An engine may pass `run`, which runs the
+    compactions that follow. Of several runs of a job one commits; the others remove what they wrote.
     """
     with naming(store.name):
         check_supported_for_write(store.schema)
@@ -106,18 +106,18 @@ def change(
 
 
 def _facts(prepared: Prepared) -> dict[str, object]:
-    """Return what later runs of a job want to know of the one that committed."""
+    """Return the facts that the snapshot records for later runs of the job."""
     counts = {"deleted": prepared.deleted, "updated": prepared.updated, "inserted": prepared.inserted}
     return {"way": str(prepared.way), **(counts if prepared.counted else {})}
 
 
-def _earlier(store: TableStore, found: Snapshot, run: RunTasks | None) -> UpdateResult:
-    """Return what another run of the same job did; counts that it did not know are None."""
-    done = earlier_result(store, found, run=run)
-    told = {key: fact(found, key) for key in ("deleted", "updated", "inserted")}
-    counts = {key: None if text is None else int(text) for key, text in told.items()}
+def _earlier(store: TableStore, snapshot: Snapshot, run: RunTasks | None) -> UpdateResult:
+    """Return the result of another run of the same job, from its snapshot; counts that it did not record are None."""
+    done = earlier_result(store, snapshot, run=run)
+    facts = {key: fact(snapshot, key) for key in ("deleted", "updated", "inserted")}
+    counts = {key: None if text is None else int(text) for key, text in facts.items()}
     return UpdateResult(
-        found.id,
+        snapshot.id,
         counts["deleted"],
         counts["updated"],
         counts["inserted"],
@@ -125,14 +125,14 @@ def _earlier(store: TableStore, found: Snapshot, run: RunTasks | None) -> Update
         bytes=done.bytes,
         seconds=done.seconds,
         partitions=done.partitions,
-        way=fact(found, "way") or "",
+        way=fact(snapshot, "way") or "",
         written=done.rows,
         replayed=True,
     )
 
 
 def _wait_seconds(store: TableStore, attempt: int) -> float:
-    """Return how long to stay away after a lost attempt, so that those who race do not meet again and again."""
+    """Return how long to wait after a conflict: random, and longer each time, so that rivals do not collide again."""
     shortest = store.options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
     longest = store.options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
     return min(shortest << min(attempt, _DOUBLINGS_MAX), longest) * random.random() / 1000  # noqa: S311 - no secret
@@ -156,40 +156,40 @@ def _result(published: Snapshot | None, prepared: Prepared, attempts: int, secon
 
 
 def change_groups(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, run: RunGroups | None = None) -> Prepared:
-    """Decide of groups what becomes of their rows and do it, in threads or as an engine runs it.
+    """Decide how the rows of groups change and apply it, in threads or with `run` on the workers of an engine.
 
-    `decide` is called wherever the groups are.
+    `decide` is called in the thread, or on the worker, that has the group.
     """
-    known = knowing_all(job, parts)
+    known = with_all_columns(job, parts)
 
     def decided(part: DataSplit) -> GroupChange | None:
-        found = decide(part)
-        if found is not None:
-            check_assigned(job.store, known.store, found)
-        return found
+        decision = decide(part)
+        if decision is not None:
+            check_columns_unchanged(job.store, known.store, decision)
+        return decision
 
-    return concluded(job, (run or _in_threads)(known, parts, decided))
+    return fold_applied(job, (run or _in_threads)(known, parts, decided))
 
 
-def concluded(job: ChangeJob, made: Iterable[Applied]) -> Prepared:
-    """Fold the vectors that workers made into those of the table, and return all that is to be committed."""
-    applied = Applied.joined(made)
+def fold_applied(job: ChangeJob, parts: Iterable[Applied]) -> Prepared:
+    """Fold the vectors that workers wrote into those of the table, and return everything to commit."""
+    applied = Applied.joined(parts)
     try:
-        folded = vectors.fold(job, applied)
+        folded = vectors.fold_vectors(job, applied)
     except BaseException:
-        take_back(job.store, applied)
+        remove_written(job.store, applied)
         raise
     return Prepared((*applied.messages, *folded), applied.deleted, applied.updated, way=str(ways.way_of(job.store)))
 
 
-def knowing_all(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
-    """Return the job with a schema that knows all columns of its files: what is written again must not lose any."""
+def with_all_columns(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
+    """Return the job with a schema that has all columns of its files, so that rewriting a file loses none."""
     store = with_schema_of(job.store, (file for part in parts for file in part.files))
     return job if store is job.store else replace(job, store=store)
 
 
-def check_assigned(seen: TableStore, written: TableStore, change: GroupChange) -> None:
-    """Refuse values for columns that are not what they were when the table was opened."""
+def check_columns_unchanged(seen: TableStore, written: TableStore, change: GroupChange) -> None:
+    """Raise InvalidInputError if an assigned column was changed since the table was opened."""
     if seen is written or change.values is None:
         return
     was, now = ({field.name: field for field in store.schema.fields} for store in (seen, written))
@@ -204,7 +204,7 @@ def check_assigned(seen: TableStore, written: TableStore, change: GroupChange) -
 
 
 def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> list[Applied]:
-    """Have each thread take the next group as long as there is one; if one fails, the files of all are removed."""
+    """Change groups in threads, each taking the next group; if one fails, the files of all are removed."""
     threads = min(len(parts), job.store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
     left = iter(parts)
     lock = threading.Lock()
@@ -216,9 +216,9 @@ def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> l
                 part = next(left, None)
             if part is None:
                 return
-            found = decide(part)
-            if found is not None and not found.is_empty:
-                yield found
+            decision = decide(part)
+            if decision is not None and not decision.is_empty:
+                yield decision
 
     def work(task: int) -> Applied:
         try:
@@ -236,7 +236,7 @@ def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> l
         except BaseException:
             failed.set()
             pool.shutdown(wait=True)
-            take_back(job.store, *(_done(futures)))
+            remove_written(job.store, *(_done(futures)))
             raise
 
 
@@ -244,7 +244,7 @@ def _done(futures: Sequence[Future[Applied]]) -> list[Applied]:
     return [future.result() for future in futures if future.exception() is None]
 
 
-def take_back(store: TableStore, *applied: Applied) -> None:
-    """Remove the files of work that nobody will commit."""
+def remove_written(store: TableStore, *applied: Applied) -> None:
+    """Remove the files of changes that will not be committed."""
     delete_written(store, files_of(store, [message for some in applied for message in some.messages]))
-    vectors.remove(store, [(found.bucket, found.file) for some in applied for found in some.vector_files])
+    vectors.remove(store, [(stored.bucket, stored.file) for some in applied for stored in some.vector_files])

@@ -1,10 +1,10 @@
-"""What an update sets: assignments of a user in, Arrow columns of exactly the table's types out.
+"""Assignments of an update or merge: what the user gives in, Arrow columns of exactly the table's types out.
 
 An assignment gives a column a plain value (text is a literal, never SQL), `lit(value)`, `target_col(name)`,
-`source_col(name)`, an Arrow expression, or a function of the rows as an Arrow table that returns one value each. All
-are checked against the schema before a row is read; what can only be seen in the rows (a null, a number too large) is
-an error that names the column, and nothing is written. Values are converted as a write converts them, but a null stays
-null where a column has a default.
+`source_col(name)`, an Arrow expression, or a function that gets the rows as an Arrow table and returns one value each.
+All are checked against the schema before a row is read; an error that only the rows show (a null, a number too large)
+names the column, and nothing is written. Values are converted as a write converts them, but a null stays null even if
+the column has a default.
 
 In an update, expressions and functions see the columns of the table by their names. In a merge they see those of the
 target as `t.name`, those of the source as `s.name`, and by the plain name what only one of the two has.
@@ -32,13 +32,13 @@ from lakewright.write.input.align import Aligner
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 RowFunction: TypeAlias = Callable[[pa.Table], object]
 
-_BY_TEXT = TEXT_ROOTS | TIMESTAMP_ROOTS | {"DATE", "TIME"}
-_NAMES_A_COLUMN = re.compile(r"\s*(s|t|source|target)\.([`\"]?)(.+?)\2\s*([-+*/%|].*)?", re.IGNORECASE | re.DOTALL)
-_POSITIONAL = "FieldPath("  # how Arrow shows a column that is named by its number
+_TYPES_FROM_TEXT = TEXT_ROOTS | TIMESTAMP_ROOTS | {"DATE", "TIME"}
+_COLUMN_NAME_TEXT = re.compile(r"\s*(s|t|source|target)\.([`\"]?)(.+?)\2\s*([-+*/%|].*)?", re.IGNORECASE | re.DOTALL)
+_FIELD_BY_NUMBER = "FieldPath("  # how Arrow shows a column that is named by its number
 
 
 class Side(StrEnum):
-    """Which of the two tables of a merge a column is of."""
+    """Which side of a merge a column belongs to."""
 
     SOURCE = "s"
     TARGET = "t"
@@ -53,7 +53,7 @@ class LiteralValue:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """The value that the row has in a column of the target or of the source."""
+    """The value of a column of the target row or of the source row."""
 
     side: Side
     name: str
@@ -65,12 +65,12 @@ def lit(value: object) -> LiteralValue:
 
 
 def source_col(name: str) -> ColumnRef:
-    """Assign what the matching row of the source has in a column."""
+    """Assign the value of a column of the matching source row."""
     return ColumnRef(Side.SOURCE, name)
 
 
 def target_col(name: str) -> ColumnRef:
-    """Assign what the row itself had in a column before the change."""
+    """Assign the value that a column of the row itself had before the change."""
     return ColumnRef(Side.TARGET, name)
 
 
@@ -83,7 +83,7 @@ class Scope:
     zone: str = "UTC"  # of times in conditions that name none
 
     def names(self) -> dict[str, ColumnRef]:
-        """Return what each name stands for; plain names only where there is no doubt."""
+        """Return the column of each name; a plain name only if one side alone has it."""
         target = [field.name for field in self.target]
         plain = {name: ColumnRef(Side.TARGET, name) for name in target}
         if self.source is None:
@@ -106,9 +106,9 @@ class Scope:
             _, dtype = resolve_path({field.name: field for field in self.target}, ref.name)
             return to_arrow_type(dtype)
         if self.source is None or ref.name not in self.source.names:
-            there = "there is no source here" if self.source is None else f"it has {', '.join(self.source.names)}"
+            known = "there is no source here" if self.source is None else f"it has {', '.join(self.source.names)}"
             raise ColumnNotExistException(
-                f"the source has no column {ref.name!r}; {there}", column=ref.name, side="source"
+                f"the source has no column {ref.name!r}; {known}", column=ref.name, side="source"
             )
         return self.source.field(ref.name).type
 
@@ -119,7 +119,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """Assignments that were checked: which columns they set, which they need, and how the values are made."""
+    """Checked assignments: which columns they set, which they need, and how the values are computed."""
 
     fields: tuple[DataField, ...]  # the columns that are set, in the order of the table
     terms: tuple[
@@ -141,7 +141,7 @@ class Assignments:
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """The columns of the source that must be there."""
+        """The columns of the source that must be read."""
         names = () if self.scope.source is None else self.scope.source.names
         return tuple(name for name in names if ColumnRef(Side.SOURCE, name) in self.needs)
 
@@ -150,7 +150,7 @@ class Assignments:
 
         `target` and `source` are the rows side by side, with at least the columns that are needed.
         """
-        names = self.scope.names() if any(_sees_rows(term) for term in self.terms) else {}
+        names = self.scope.names() if any(_reads_rows(term) for term in self.terms) else {}
         sides = {Side.TARGET: target, Side.SOURCE: source}
         seen = {name: _column(sides, ref) for name, ref in names.items() if ref in self.needs}
         visible = pa.table(seen) if seen else pa.table({"": pa.nulls(rows)})
@@ -164,7 +164,7 @@ class Assignments:
 def check_assignments(
     given: Mapping[str, object], scope: Scope, fields: Sequence[DataField], *, table: str, read: Iterable[str] = ()
 ) -> Assignments:
-    """Check assignments to columns of a table against its `fields` and what they can see, before anything is read.
+    """Check assignments against the `fields` of the table and the columns in scope, before anything is read.
 
     `read` names columns of the target that functions need; without it they get all of them.
     """
@@ -188,24 +188,24 @@ def check_assignments(
 
 
 def refuse_names_as_text(given: Mapping[str, object], scope: Scope, *, table: str) -> None:
-    """Refuse text that is a column of the target or the source (`s.name`), or begins a sum of one: it is no SQL.
+    """Refuse text that names a column of the target or the source (`s.name`, `s.name + 1`), as it is not read as SQL.
 
-    Whoever writes that wants the column; the text itself is written `lit("s.name")`.
+    Such a call most likely means the column; the text itself is given as `lit("s.name")`.
     """
     for column, value in given.items():
-        found = _NAMES_A_COLUMN.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
+        match = _COLUMN_NAME_TEXT.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
             continue
-        side = Side(found[1][0].lower())
+        side = Side(match[1][0].lower())
         known = [field.name for field in scope.target] if side is Side.TARGET else (scope.source or pa.schema([])).names
-        if found[3] not in known:
+        if match[3] not in known:
             continue
-        said = f"{side}.{found[3]}" if scope.source is not None else found[3]
-        name = f"{'source_col' if side is Side.SOURCE else 'target_col'}({found[3]!r})"
-        meant = name if found[4] is None else f"an Arrow expression such as pyarrow.compute.field({said!r}) + 1"
+        path = f"{side}.{match[3]}" if scope.source is not None else match[3]
+        name = f"{'source_col' if side is Side.SOURCE else 'target_col'}({match[3]!r})"
+        remedy = name if match[4] is None else f"an Arrow expression such as pyarrow.compute.field({path!r}) + 1"
         raise InvalidInputError(
             f"table {table}: the column {column!r} would get the text {value!r} itself, as text is never read as SQL; "
-            f"give {meant}, or lit({value!r}) if the text is meant",
+            f"give {remedy}, or lit({value!r}) if the text is meant",
             table=table,
             column=column,
         )
@@ -244,8 +244,8 @@ def _scalar(value: object, field: DataField) -> pa.Scalar:
 
 
 def _not_parsed(value: object, dtype: AtomicType) -> object:
-    """Refuse text for columns of numbers, flags and bytes: as everywhere in writes, it is not read as one of them."""
-    if isinstance(value, str) and dtype.root not in _BY_TEXT:
+    """Refuse text for columns of numbers, booleans and bytes: writes do not parse text into them either."""
+    if isinstance(value, str) and dtype.root not in _TYPES_FROM_TEXT:
         raise InvalidInputError("text is taken as it stands; give a value, an Arrow expression or a function")
     return value
 
@@ -270,22 +270,22 @@ def _needs(term: object, scope: Scope, read: tuple[str, ...]) -> Iterable[Column
 
 
 def _expression_needs(expression: pc.Expression, scope: Scope) -> list[ColumnRef]:
-    """Find the columns of an expression: Arrow does not tell, but refuses to work without one of them."""
-    if _POSITIONAL in str(expression):
+    """Return the columns of an expression. Arrow does not list them, but fails if one of them is missing."""
+    if _FIELD_BY_NUMBER in str(expression):
         raise InvalidInputError(f"the expression {expression} names a column by its number; name it by its name")
     empty = scope.empty()
-    _evaluated(expression, empty)  # an error of the expression itself names what is wrong with it
+    _evaluate_expression(expression, empty)  # an error of the expression itself names what is wrong with it
     needed = []
     for name, ref in scope.names().items():
         try:
-            _evaluated(expression, empty.drop_columns([name]))
+            _evaluate_expression(expression, empty.drop_columns([name]))
         except InvalidInputError:
             needed.append(ref)
     return needed
 
 
-def _evaluated(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
-    """Return what an expression says of each row, in their order."""
+def _evaluate_expression(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+    """Return the value of an expression for each row, in their order."""
     plan = Declaration.from_sequence(
         [
             Declaration("table_source", TableSourceNodeOptions(rows)),
@@ -302,7 +302,7 @@ def _evaluated(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Scope, table: str) -> None:
-    """Refuse values whose type can never become the column's; functions are asked only when there are rows."""
+    """Refuse values whose type cannot become the column's; functions are called only once there are rows."""
     empty = scope.empty() if any(isinstance(term, pc.Expression) for term in terms) else pa.table({})
     for term, field in zip(terms, fields, strict=True):
         match term:
@@ -311,18 +311,18 @@ def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Sc
             case ColumnRef():
                 column = pa.array([], scope.type_of(term))
             case pc.Expression():
-                column = pa.array([], _evaluated(term, empty).type)
+                column = pa.array([], _evaluate_expression(term, empty).type)
             case _:
                 continue
         Aligner(without_defaults([field]), table=table).align(pa.table({field.name: column}))
 
 
 def without_defaults(fields: Iterable[DataField]) -> tuple[DataField, ...]:
-    """Return columns without their defaults: whoever assigns null means null."""
+    """Return columns without their defaults, so that an assigned null stays null."""
     return tuple(replace(field, default_value=None) for field in fields)
 
 
-def _sees_rows(term: object) -> bool:
+def _reads_rows(term: object) -> bool:
     return not isinstance(term, LiteralValue | ColumnRef)
 
 
@@ -342,13 +342,13 @@ def _value(
         case ColumnRef():
             return _column(sides, term)
         case pc.Expression():
-            return _evaluated(term, visible)
+            return _evaluate_expression(term, visible)
         case _:
-            return _returned(term(visible), field, rows)  # type: ignore[operator]
+            return _to_column(term(visible), field, rows)  # type: ignore[operator]
 
 
-def _returned(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 - whatever a user's function returns
-    """Return what a function gave back as a column: an Arrow array, a scalar for all rows, or a sequence."""
+def _to_column(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 - whatever a user's function returns
+    """Return the result of a user's function as a column: an Arrow array, a scalar for all rows, or a sequence."""
     try:
         if isinstance(out, pa.Scalar):
             column: Column = pa.repeat(out, rows)
@@ -368,8 +368,7 @@ def _returned(out: Any, field: DataField, rows: int) -> Column:  # noqa: ANN401 
     if len(column) != rows:
         raise InvalidInputError(
             f"the function for the column {field.name!r} returned {counted(len(column), 'value')} for "
-            f"{counted(rows, 'row')}; return one for "
-            "each",
+            f"{counted(rows, 'row')}; return one for each",
             column=field.name,
         )
     return column

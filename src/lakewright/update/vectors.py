@@ -1,9 +1,9 @@
-"""Rows deleted by deletion vectors: positions in, complete vectors of data files out, folded into index files.
+"""Deletes by deletion vectors: positions in, complete vectors of data files out, folded into index files.
 
-A worker makes the whole vector of each file it changes: of the rows deleted before, and of those deleted now. The
-driver folds all of them with those that stay. In a table without buckets the index files with vectors of changed files
-are replaced, and what else they hold is copied as bytes; a bucket has one index file, which is replaced as a whole. A
-file without a live row is taken out of the table, and its vector with it.
+A worker encodes the complete vector of each file it changes: of the rows deleted before, and of those deleted now. The
+driver folds these into the index files of the table. In a table without buckets the index files with vectors of changed
+files are replaced, and their other vectors are copied as bytes; a bucket has one index file, which is replaced. A file
+without a live row is removed from the table, and its vector too.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SMALL_FILES_MAX = 16  # of one partition, until they are written as one
 
 
 def anchor_of(part: DataSplit) -> DataFile:
-    """Return the file of a group that its vector hangs on: the oldest."""
+    """Return the file of a group whose vector holds the deleted rows of the group: the oldest."""
     return min(part.files, key=lambda file: (file.max_sequence_number, file.file_name))
 
 
-def deleted_of(store: TableStore, part: DataSplit) -> Deleted | None:
-    """Return the positions of a group's rows that are deleted already; None where none is."""
+def deleted_positions(store: TableStore, part: DataSplit) -> Deleted | None:
+    """Return the positions of a group's rows that are deleted already; None: no row is."""
     deletion = part.deletion_of(range(len(part.files)))
     if deletion is None:
         return None
@@ -56,45 +56,45 @@ def deleted_of(store: TableStore, part: DataSplit) -> Deleted | None:
     return files.deleted(anchor_of(part), deletion)
 
 
-def mark(job: ChangeJob, part: DataSplit, positions: Positions) -> Applied:
-    """Delete rows of a group: it gets a vector of all rows deleted so far, or goes where none is left."""
-    before = deleted_of(job.store, part)
-    gone = positions if before is None else distinct(np.concatenate([before.astype(np.int64), positions]))
+def mark_deleted(job: ChangeJob, part: DataSplit, positions: Positions) -> Applied:
+    """Delete rows of a group: encode a vector of all its deleted rows, or drop the group if no row is left."""
+    before = deleted_positions(job.store, part)
+    deleted = positions if before is None else distinct(np.concatenate([before.astype(np.int64), positions]))
     anchor = anchor_of(part)
-    if len(gone) >= anchor.row_count:
-        return drop(job, part)
-    record = encode_deletion_vector(gone, bitmap64=_is_64(job.store))
-    return Applied(vectors=(Vector(bucket_of(part), anchor.file_name, len(gone), record),))
+    if len(deleted) >= anchor.row_count:
+        return drop_group(job, part)
+    record = encode_deletion_vector(deleted, bitmap64=_uses_bitmap64(job.store))
+    return Applied(vectors=(Vector(bucket_of(part), anchor.file_name, len(deleted), record),))
 
 
-def drop(job: ChangeJob, part: DataSplit) -> Applied:
-    """Take the files of a group out of the table, and their vector with them."""
+def drop_group(job: ChangeJob, part: DataSplit) -> Applied:
+    """Remove the files of a group, and their vector, from the table."""
     bucket = bucket_of(part)
-    return Applied((job.message(bucket, deleted_files=part.files),), forget(part))
+    return Applied((job.message(bucket, deleted_files=part.files),), vectors_to_drop(part))
 
 
-def forget(part: DataSplit) -> tuple[Vector, ...]:
-    """Return what takes the vector of a group away whose files leave the table."""
-    with_vector = (file for file, found in zip(part.files, part.deletion_files, strict=False) if found is not None)
+def vectors_to_drop(part: DataSplit) -> tuple[Vector, ...]:
+    """Return the vectors to remove with the files of a group, each without a record."""
+    with_vector = (file for file, vector in zip(part.files, part.deletion_files, strict=False) if vector is not None)
     return tuple(Vector(bucket_of(part), file.file_name, 0, None) for file in with_vector)
 
 
 def store_vectors(job: ChangeJob, applied: Applied, task: int, attempt: int) -> Applied:
-    """Put the vectors of a worker into index files, so that only their places travel to the driver."""
+    """Write the vectors of a worker into index files, so that only names of files travel to the driver."""
     out = _IndexFiles(job.store, f"index-{job.write_id}-{task}-{attempt}")
     with out:
-        for bucket, found in _by_bucket(applied).items():
-            if found.records:
-                out.write(bucket, found.records)
-    left = tuple(vector for vector in applied.vectors if vector.record is None)
-    return replace(applied, vectors=left, vector_files=(*applied.vector_files, *out.written))
+        for bucket, changed in _by_bucket(applied).items():
+            if changed.records:
+                out.write(bucket, changed.records)
+    dropped = tuple(vector for vector in applied.vectors if vector.record is None)
+    return replace(applied, vectors=dropped, vector_files=(*applied.vector_files, *out.written))
 
 
-def fold(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
-    """Write the index files that the table has after a change, and return the messages that replace the old ones."""
+def fold_vectors(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
+    """Write the index files of the table after a change, and return the messages that replace the old ones."""
     store = job.store
-    changed = _by_bucket(applied)
-    if not changed:
+    buckets = _by_bucket(applied)
+    if not buckets:
         return []
     manifest = job.snapshot.index_manifest
     entries = [] if manifest is None else store.manifests.read_index(manifest)
@@ -104,38 +104,38 @@ def fold(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
             old.setdefault((entry.partition, entry.bucket), []).append(entry.file)
     out = _IndexFiles(store, f"index-{job.write_id}")
     with out:
-        return [_folded(job, bucket, found, old.get(bucket[:2], ()), out) for bucket, found in changed.items()]
+        return [_fold_bucket(job, bucket, changed, old.get(bucket[:2], ()), out) for bucket, changed in buckets.items()]
 
 
 @dataclass(slots=True)
-class _Changed:
-    """What changes of the vectors of one bucket."""
+class _BucketVectors:
+    """The vectors of one bucket that a change replaces or drops."""
 
     records: _Records = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)  # data files that have no vector any more
-    files: list[IndexFile] = field(default_factory=list)  # with vectors that workers have stored
+    dropped: set[str] = field(default_factory=set)  # data files that have no vector any more
+    files: list[IndexFile] = field(default_factory=list)  # with vectors that workers have written
 
     @property
     def names(self) -> set[str]:
         """The data files whose vectors change."""
-        return {*self.records, *self.gone, *(r.data_file for f in self.files for r in f.deletion_ranges or ())}
+        return {*self.records, *self.dropped, *(r.data_file for f in self.files for r in f.deletion_ranges or ())}
 
 
-def _by_bucket(applied: Applied) -> dict[Bucket, _Changed]:
-    buckets: dict[Bucket, _Changed] = {}
+def _by_bucket(applied: Applied) -> dict[Bucket, _BucketVectors]:
+    buckets: dict[Bucket, _BucketVectors] = {}
     for vector in applied.vectors:
-        found = buckets.setdefault(vector.bucket, _Changed())
+        changed = buckets.setdefault(vector.bucket, _BucketVectors())
         if vector.record is None:
-            found.gone.add(vector.data_file)
+            changed.dropped.add(vector.data_file)
         else:
-            found.records[vector.data_file] = vector.record, vector.cardinality
+            changed.records[vector.data_file] = vector.record, vector.cardinality
     for stored in applied.vector_files:
-        buckets.setdefault(stored.bucket, _Changed()).files.append(stored.file)
+        buckets.setdefault(stored.bucket, _BucketVectors()).files.append(stored.file)
     return buckets
 
 
-def _folded(
-    job: ChangeJob, bucket: Bucket, changed: _Changed, old: Sequence[IndexFile], out: _IndexFiles
+def _fold_bucket(
+    job: ChangeJob, bucket: Bucket, changed: _BucketVectors, old: Sequence[IndexFile], out: _IndexFiles
 ) -> CommitMessage:
     """Write the new index files of one bucket, or of one partition without buckets."""
     store = job.store
@@ -144,21 +144,21 @@ def _folded(
     if _is_bucketed(store):
         replaced = list(old)
         for file in changed.files:
-            records.update(_records_of(store, bucket, file))
+            records.update(_read_records(store, bucket, file))
     else:
-        replaced = _replaced(store, old, touched)
+        replaced = _files_to_replace(store, old, touched)
     for file in replaced:
-        records.update(_records_of(store, bucket, file, touched))
+        records.update(_read_records(store, bucket, file, touched))
     written = out.write(bucket, records) if records or _is_bucketed(store) else []
     if _is_bucketed(store):
-        remove(store, ((bucket, file) for file in changed.files))  # what they held was copied
+        remove(store, ((bucket, file) for file in changed.files))  # their vectors were copied
     else:
         written += changed.files
     return job.message(bucket, new_index_files=written, deleted_index_files=replaced)
 
 
-def _replaced(store: TableStore, old: Sequence[IndexFile], touched: Collection[str]) -> list[IndexFile]:
-    """Return the index files to write anew: those with vectors that change, and small ones before they are many."""
+def _files_to_replace(store: TableStore, old: Sequence[IndexFile], touched: Collection[str]) -> list[IndexFile]:
+    """Return the index files to replace: those with vectors that change, and small ones if there are many."""
     target = store.options.get(CoreOptions.DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
     small = [file for file in old if file.file_size < target]
     if len(small) >= _SMALL_FILES_MAX:
@@ -166,25 +166,25 @@ def _replaced(store: TableStore, old: Sequence[IndexFile], touched: Collection[s
     return [f for f in old if any(place.data_file in touched for place in f.deletion_ranges or ())]
 
 
-def _records_of(store: TableStore, bucket: Bucket, file: IndexFile, without: Collection[str] = ()) -> _Records:
-    """Return the records of an index file but some, as they are; only those of the other form are made anew."""
-    left = [found for found in file.deletion_ranges or () if found.data_file not in without]
-    if not left:
+def _read_records(store: TableStore, bucket: Bucket, file: IndexFile, without: Collection[str] = ()) -> _Records:
+    """Return the records of an index file but some; those of another bitmap format than the table's are recoded."""
+    ranges = [one for one in file.deletion_ranges or () if one.data_file not in without]
+    if not ranges:
         return {}
     path = _path(store, bucket, file)
     data = store.storage.read(path)
     out: _Records = {}
-    for found in left:
-        record, cardinality = record_at(data, found, path=path), found.cardinality
-        if cardinality is None or is_bitmap64(record) != _is_64(store):
+    for one in ranges:
+        record, cardinality = record_at(data, one, path=path), one.cardinality
+        if cardinality is None or is_bitmap64(record) != _uses_bitmap64(store):
             positions = decode_deletion_vector(record, path=path)
-            record, cardinality = encode_deletion_vector(positions, bitmap64=_is_64(store)), len(positions)
-        out[found.data_file] = record, cardinality
+            record, cardinality = encode_deletion_vector(positions, bitmap64=_uses_bitmap64(store)), len(positions)
+        out[one.data_file] = record, cardinality
     return out
 
 
 class _IndexFiles:
-    """Index files that are being written; if anything fails in between, none of them stays."""
+    """Writes index files, and removes them all if the block that writes them fails."""
 
     def __init__(self, store: TableStore, stem: str) -> None:
         self.written: list[VectorFile] = []
@@ -199,7 +199,7 @@ class _IndexFiles:
             remove(self._store, ((done.bucket, done.file) for done in self.written))
 
     def write(self, bucket: Bucket, records: _Records) -> list[IndexFile]:
-        """Write records: into one file for a bucket, be it without any; elsewhere as many as their size asks for."""
+        """Write records: for a bucket into one file, even an empty one; without buckets into files up to a size."""
         size_max = None if _is_bucketed(self._store) else self._target
         parts: list[_Records] = [{}]
         size = 0
@@ -228,7 +228,7 @@ class _IndexFiles:
 
 
 def remove(store: TableStore, files: Iterable[tuple[Bucket, IndexFile]]) -> None:
-    """Remove index files that no message will name; what stays is an orphan."""
+    """Remove index files that no message will name; one that cannot be removed is an orphan."""
     for bucket, file in files:
         with suppress(OSError):
             store.storage.delete(_path(store, bucket, file))
@@ -240,9 +240,9 @@ def _path(store: TableStore, bucket: Bucket, file: IndexFile) -> str:
 
 
 def _is_bucketed(store: TableStore) -> bool:
-    """Say whether a bucket has one index file; without buckets a partition has any number of them."""
+    """Return whether the table has buckets, each with one index file; else a partition has any number of them."""
     return store.schema.bucket_mode is not BucketMode.UNAWARE
 
 
-def _is_64(store: TableStore) -> bool:
+def _uses_bitmap64(store: TableStore) -> bool:
     return store.options.get(CoreOptions.DELETION_VECTORS_BITMAP64)

@@ -1,7 +1,7 @@
-"""The verbs that change rows which are there: a condition in, one snapshot and its counts out.
+"""Delete and update: a condition in, one snapshot and its counts out.
 
-A verb finds rows in the newest snapshot, decides what becomes of them, has it done in the way that the table allows,
-and commits once. If somebody else changed the same rows in the meantime, it begins again from what is there then.
+Each finds rows in the newest snapshot, decides how they change, applies that in the way that the table allows, and
+commits once. If somebody else changed the same rows meanwhile, it starts again from the newest snapshot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.update import columns
 from lakewright.update import primary_key as keyed
 from lakewright.update.change import ChangeJob, GroupChange
-from lakewright.update.find import Located, condition, groups, hidden_fields, locate
+from lakewright.update.find import LocatedRows, condition, groups, hidden_fields, locate
 from lakewright.update.merge.match import joined
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
@@ -32,7 +32,7 @@ from lakewright.write.job_run import JobRun
 
 
 def delete(store: TableStore, where: Filter, job_id: str | None = None) -> UpdateResult:
-    """Delete the rows that fulfil a condition; with a job id, once."""
+    """Delete the rows that fulfil a condition; a job id is committed only once."""
     predicate = checked_delete(store, where)
     prepare = partial(prepare_delete, store, predicate)
     return change(store, prepare, operation="DELETE", job=JobRun.of(store, job_id))
@@ -41,7 +41,7 @@ def delete(store: TableStore, where: Filter, job_id: str | None = None) -> Updat
 def update(
     store: TableStore, assignments: Mapping[str, object], where: Filter | None = None, job_id: str | None = None
 ) -> UpdateResult:
-    """Give columns new values in the rows that fulfil a condition; without one in all rows; with a job id, once."""
+    """Set columns of the rows that fulfil a condition, or of all rows; a job id is committed only once."""
     predicate = condition(store, where)
     checked = checked_update(store, assignments)
     prepare = partial(prepare_update, store, checked, predicate)
@@ -49,8 +49,11 @@ def update(
 
 
 def checked_delete(store: TableStore, where: Filter) -> Predicate:
-    """Return the condition of a delete; refuse, before anything is read, a missing one and what the table cannot do."""
-    if where is None:  # perhaps a variable that nobody set
+    """Return the condition of a delete as a predicate, after checking that the table can delete.
+
+    A missing condition is refused: it may be a variable that was never set.
+    """
+    if where is None:
         raise InvalidInputError(
             f"{store.name}: a delete needs a condition; to delete all rows write delete('true'), or truncate the table "
             "with new_batch_write_builder().new_commit().truncate_table()",
@@ -65,7 +68,7 @@ def checked_delete(store: TableStore, where: Filter) -> Predicate:
 def checked_update(
     store: TableStore, assignments: Mapping[str, object], read: Sequence[str] | None = None
 ) -> Assignments:
-    """Check assignments against the table, before anything is read; functions see the columns of `read`, or all."""
+    """Check assignments against the schema, before anything is read; functions see the columns of `read`, or all."""
     fields = store.schema.fields
     scope = Scope(fields if read is None else (*fields, *hidden_fields(store)))
     with naming(store.name):
@@ -87,9 +90,10 @@ def prepare_delete(
     run: RunGroups | None = None,
     run_buckets: keyed.RunBuckets | None = None,
 ) -> Prepared:
-    """Delete the rows of a snapshot that fulfil a predicate; nothing is committed.
+    """Delete the rows of a snapshot that fulfil a predicate, without committing it.
 
-    An engine may hand in how to change groups of files, and buckets of a primary-key table, on its workers.
+    An engine may pass `run` and `run_buckets`, which change groups of files, and buckets of a primary-key table, on its
+    workers.
     """
     way = way_of(store)
     if way is Way.KEYED:
@@ -99,8 +103,8 @@ def prepare_delete(
     schemas = FileSchemas(store)
 
     def decide(part: DataSplit) -> GroupChange:
-        found = [located.positions for located in locate(store, part, (), predicate, schemas=schemas)]
-        return GroupChange(part, joined(found))
+        positions = [located.positions for located in locate(store, part, (), predicate, schemas=schemas)]
+        return GroupChange(part, joined(positions))
 
     prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
     return replace(prepared, reads=tuple(predicate.columns()))
@@ -114,7 +118,7 @@ def prepare_update(
     run: RunGroups | None = None,
     run_buckets: keyed.RunBuckets | None = None,
 ) -> Prepared:
-    """Give rows of a snapshot that fulfil a predicate new values; nothing is committed."""
+    """Set columns of the rows of a snapshot that fulfil a predicate, without committing it."""
     way = way_of(store)
     if way is Way.KEYED:
         return keyed.prepare_update(store, base, checked, predicate, run_buckets)
@@ -123,15 +127,15 @@ def prepare_update(
     schemas = FileSchemas(store)
 
     def decide(part: DataSplit) -> GroupChange:
-        found = list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
-        values = [_values(checked, located) for located in found]
-        positions = joined(located.positions for located in found)
+        matches = list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
+        values = [_values(checked, located) for located in matches]
+        positions = joined(located.positions for located in matches)
         return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
 
     prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
     return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
 
 
-def _values(assignments: Assignments, located: Located) -> pa.Table:
-    """Return the new values of rows that were found."""
+def _values(assignments: Assignments, located: LocatedRows) -> pa.Table:
+    """Return the new values of some rows."""
     return assignments.evaluate(len(located.positions), pa.Table.from_batches([located.rows]))

@@ -1,7 +1,7 @@
-"""How rows that are there can be changed: the cheapest correct way that a table allows, and the door to each.
+"""Changes of groups in, what to commit out: rows are changed in the cheapest way that the table allows.
 
-`apply` runs wherever the changes are, in a thread or on a worker. It takes one change after the other, so only one of
-them must be in memory; what it returns is small. If it fails, it leaves no file behind.
+`apply` runs in a thread or on a worker. It takes one change after the other, so only one of them must be in memory;
+what it returns is small. If it fails, it leaves no file behind.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lakewright.update.change import Applied, ChangeJob, GroupChange
 
 
 class Way(StrEnum):
-    """How rows that are there are changed."""
+    """How existing rows are changed."""
 
-    KEYED = "row kinds"  # rows that delete or replace those with their keys
-    VECTORS = "deletion vectors"  # rows are marked as deleted; what was updated is written to new files
-    COLUMNS = "column files"  # changed columns are written beside the others
+    KEYED = "row kinds"  # new rows are written that delete or replace the rows with their keys
+    VECTORS = "deletion vectors"  # rows are marked as deleted; updated rows are written to new files
+    COLUMNS = "column files"  # new files hold the changed columns only
     COPY = "copied files"  # the files that hold the rows are written again
 
 
 def way_of(store: TableStore) -> Way:
-    """Return the way that a table allows."""
+    """Return how the rows of a table are changed."""
     if store.schema.primary_keys:
         return Way.KEYED
     if store.options.data_evolution_enabled():
@@ -39,10 +39,10 @@ def way_of(store: TableStore) -> Way:
 
 
 def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt: int = 0) -> Applied:
-    """Do what is decided of groups of an append table; `task` and `attempt` are part of every file name."""
+    """Apply changes of groups of an append table; `task` and `attempt` are part of every file name."""
     match way_of(job.store):
         case Way.VECTORS:
-            return _marked(job, changes, copy.NewRows(job, task, attempt))
+            return _apply_vectors(job, changes, copy.MovedRows(job, task, attempt))
         case Way.COLUMNS:
             return columns.apply(job, changes, task, attempt)
         case Way.COPY:
@@ -55,15 +55,15 @@ def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt
             )
 
 
-def _marked(job: ChangeJob, changes: Iterable[GroupChange], new: copy.NewRows) -> Applied:
-    """Mark rows as deleted, and write those that changed into new files."""
+def _apply_vectors(job: ChangeJob, changes: Iterable[GroupChange], new: copy.MovedRows) -> Applied:
+    """Mark deleted and updated rows in deletion vectors, and write the updated ones into new files."""
     schemas = FileSchemas(job.store)
     out: list[Applied] = []
     try:
         for change in changes:
-            gone = distinct(np.concatenate([change.deleted, change.updated]))
-            if len(gone):
-                marked = vectors.mark(job, change.part, gone)
+            positions = distinct(np.concatenate([change.deleted, change.updated]))
+            if len(positions):
+                marked = vectors.mark_deleted(job, change.part, positions)
                 out.append(replace(marked, deleted=len(change.deleted), updated=len(change.updated)))
             for rows in copy.changed_rows(job, change, schemas) if len(change.updated) else ():
                 new.add(rows)

@@ -39,10 +39,10 @@ from lakewright.update.change import ChangeJob, GroupChange, Positions
 from lakewright.update.find import groups, locate
 from lakewright.update.merge.clauses import MergePlan, On
 from lakewright.update.merge.match import Pairs, joined
-from lakewright.update.merge.merge import MergeBuilder, chunks, scope_of_absence
+from lakewright.update.merge.merge import MergeBuilder, chunked_rows, scope_of_absence
 from lakewright.update.merge.upsert import plan_upsert, upsert_keys
 from lakewright.update.result import UpdateResult
-from lakewright.update.run import Prepare, Prepared, change, check_assigned, concluded, knowing_all
+from lakewright.update.run import Prepare, Prepared, change, check_columns_unchanged, fold_applied, with_all_columns
 from lakewright.update.ways import way_of
 from lakewright.write.job_run import JobRun
 
@@ -128,14 +128,14 @@ def _changed(sides: Sides, base: Snapshot) -> tuple[Changed, Prepared]:
         if kept.is_kept and not plan.by_source:
             parts = groups(store, base, kept.pruning())
         job = ChangeJob.on(store, base)
-        known = knowing_all(job, parts)
+        known = with_all_columns(job, parts)
         tasks = task_count(spark, store, parts, sides.bytes)
         find = partial(located, spark, store, dict(enumerate(parts)), predicate=plan.prunes)
         frame = kept.joined(find) if parts else kept.alone()
         frame = frame.select(kept.spread(tasks).alias(TASK), *sides.columns)
         work = _Work(store, plan, known.store)
         done = apply_on(spark, by_group(frame, parts, tasks, POSITION), known, work, inserts=store)
-    return done, concluded(job, done.applied)
+    return done, fold_applied(job, done.applied)
 
 
 # ---- on an executor --------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class _Work:
             rows = pa.Table.from_batches(list(runs))
             found = self._change(part, rows, schemas) if rows.num_rows or self.plan.by_source else None
             if found is not None and not found.is_empty:
-                check_assigned(self.store, self.written or self.store, found)
+                check_columns_unchanged(self.store, self.written or self.store, found)
                 yield found
 
     def _inserts(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -176,7 +176,7 @@ class _Work:
         updated: list[Positions] = []
         values: list[pa.Table] = []
         left = len(met)
-        for positions, target in chunks(locate(self.store, part, self.plan.target_columns, schemas=schemas)):
+        for positions, target in chunked_rows(locate(self.store, part, self.plan.target_columns, schemas=schemas)):
             first, end = np.searchsorted(met, (positions[0], positions[-1] + 1))
             here, found = met[first:end], (positions, target)
             left -= len(here)

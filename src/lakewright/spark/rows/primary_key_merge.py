@@ -40,16 +40,16 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge.clauses import MergePlan
 from lakewright.update.merge.match import Pairs
-from lakewright.update.merge.merge import chunks, scope_of_absence
+from lakewright.update.merge.merge import chunked_rows, scope_of_absence
 from lakewright.update.merge.upsert import kinds_column, needs_lookup, plan_upsert, sequence_order
 from lakewright.update.primary_key import (
-    KeyedRows,
     KeyedRules,
-    as_far_as_needed,
+    RowKindWriter,
+    distribute_postponed,
+    guard_scope,
     keyed_job,
     locate_merged,
-    settled,
-    splits_of,
+    merged_splits,
 )
 from lakewright.update.run import Prepare, Prepared
 from lakewright.update.ways import Way
@@ -82,13 +82,13 @@ def preparing_merge(
 def _prepare(sides: Sides, concurrency: int | None, base: Snapshot | None) -> Prepared:
     """Merge into a snapshot of a primary-key table."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
-    base = settled(store, base)
+    base = distribute_postponed(store, base)
     asked = plan.prunes
-    splits = [] if base is None else splits_of(store, base, asked)
+    splits = [] if base is None else merged_splits(store, base, asked)
     with sides.keeping(sum(split.file_size for split in splits)) as kept:
         if base is not None and kept.is_kept and not plan.by_source:
             asked = kept.pruning()
-            splits = splits_of(store, base, asked)
+            splits = merged_splits(store, base, asked)
         parts = [part for split in splits for part in pieces(store, split)]
         tasks = task_count(spark, store, parts, sides.bytes)
         find = partial(located, spark, store, dict(enumerate(parts)), predicate=asked)
@@ -97,7 +97,7 @@ def _prepare(sides: Sides, concurrency: int | None, base: Snapshot | None) -> Pr
         work = _Work(store, plan, keyed_job(store), asked)
         prepared = _run(spark, work.job, cluster_made(frame, work, like=sides.source, concurrency=concurrency))
     scope = scope_of_absence(store, plan) if prepared.inserted else "bucket"
-    return replace(prepared, unchanged=as_far_as_needed(scope, store.schema.bucket_mode))
+    return replace(prepared, unchanged=guard_scope(scope, store.schema.bucket_mode))
 
 
 def preparing_upsert(df: DataFrame, store: TableStore) -> Prepare:
@@ -174,7 +174,7 @@ class _Work:
         yield _CHANGES, self._changes(chain([] if first is None else [first], found), Sender(self.job, receivers))
 
     def _inserts(self, batches: Iterator[pa.RecordBatch], sender: Sender) -> Iterator[Group]:
-        rows = KeyedRows(self.store, sender, upserts=self.plan.upserts)
+        rows = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
         for some in gathered(batches):
             new = self.plan.inserts(source_rows(self.plan, some), np.arange(some.num_rows))
             if new is not None:
@@ -185,7 +185,7 @@ class _Work:
     def _changes(
         self, parts: Iterable[tuple[DataSplit | None, Iterator[pa.RecordBatch]]], sender: Sender
     ) -> Iterator[Group]:
-        rows = KeyedRows(self.store, sender, upserts=self.plan.upserts)
+        rows = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
         columns = self._columns(rows.rules)
         for part, batches in parts:
             met = pa.Table.from_batches(list(batches))
@@ -195,12 +195,12 @@ class _Work:
                 yield from sender.groups()
         yield from sender.groups(last=True)
 
-    def _decided(self, part: DataSplit, met: pa.Table, columns: Sequence[str], rows: KeyedRows) -> Iterator[None]:
+    def _decided(self, part: DataSplit, met: pa.Table, columns: Sequence[str], rows: RowKindWriter) -> Iterator[None]:
         """Decide of the rows of one split, given the rows of the source that meet them; pause after each chunk."""
         numbers = met.column(POSITION).to_numpy()
         source = source_rows(self.plan, met)
         left = len(numbers)
-        for positions, target in chunks(locate_merged(self.store, part, columns, self.predicate)):
+        for positions, target in chunked_rows(locate_merged(self.store, part, columns, self.predicate)):
             first, end = np.searchsorted(numbers, (positions[0], positions[-1] + 1))
             left -= int(end - first)
             pairs = Pairs(numbers[first:end] - positions[0], np.arange(end - first, dtype=np.int64))
@@ -216,6 +216,6 @@ class _Work:
     def _columns(self, rules: KeyedRules) -> list[str]:
         """Return the columns that decide, and those that must be known of rows which change."""
         needed = {*self.plan.target_columns}
-        needed |= {*rules.to_delete()} if self.plan.deletes else set()
-        needed |= {*rules.to_update(self.plan.assigned)} if self.plan.assigned else set()
+        needed |= {*rules.columns_to_delete()} if self.plan.deletes else set()
+        needed |= {*rules.columns_to_update(self.plan.assigned)} if self.plan.assigned else set()
         return [name for name in self.store.schema.field_names if name in needed]

@@ -38,12 +38,12 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import (
     NewValues,
     check_live,
-    holds_ids,
+    has_id_column,
+    live_positions,
     refuse_unknown,
-    still_live,
     to_ids,
 )
-from lakewright.update.run import Prepared, change, check_assigned, concluded, knowing_all
+from lakewright.update.run import Prepared, change, check_columns_unchanged, fold_applied, with_all_columns
 from lakewright.write.job_run import JobRun
 
 _ID = "id"
@@ -88,11 +88,11 @@ def _prepare(work: _Change, df: DataFrame, base: Snapshot | None) -> Prepared:
         return Prepared()
     parts = groups(store, base)
     job = ChangeJob.on(store, base)
-    known = knowing_all(job, parts)
+    known = with_all_columns(job, parts)
     frame = _placed(store, _named(df, work.names), parts)
     # Ids without a place go to one task, which counts them.
     frame = by_group(frame.select("*", F.lit(0).alias(TASK)), parts, task_count(spark, store, parts, size_of(df)), _ID)
-    return concluded(job, apply_on(spark, frame, known, work.writing(known.store)).applied)
+    return fold_applied(job, apply_on(spark, frame, known, work.writing(known.store)).applied)
 
 
 def _named(df: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -109,7 +109,7 @@ def _value_name(place: int) -> str:
 
 def _placed(store: TableStore, frame: DataFrame, parts: Sequence[DataSplit]) -> DataFrame:
     """Return ids with the group that each is in, and the position where that does not follow from the group."""
-    moved = {number: part for number, part in enumerate(parts) if holds_ids(part)}
+    moved = {number: part for number, part in enumerate(parts) if has_id_column(part)}
     implied = sorted(_Range.of(number, part) for number, part in enumerate(parts) if number not in moved)
     to_udf: Any = arrow_udf  # its overloads know no kind that is told by the hints of the function
     group = to_udf(_finding(*np.array(implied, np.int64).reshape(-1, 3).T), "int")(F.col(_ID))
@@ -173,15 +173,15 @@ class _Change:
             rows = pa.Table.from_batches(list(runs))
             found = self._change(part, rows) if rows.num_rows else None
             if found is not None and not found.is_empty:
-                check_assigned(self.store, self.written or self.store, found)
+                check_columns_unchanged(self.store, self.written or self.store, found)
                 yield found
 
     def _change(self, part: DataSplit, rows: pa.Table) -> GroupChange:
         """Return what becomes of one group; the rows are ordered by their ids."""
         ids = rows.column(_ID).to_numpy()
-        positions = rows.column(POSITION).to_numpy() if holds_ids(part) else ids - (part.files[0].first_row_id or 0)
+        positions = rows.column(POSITION).to_numpy() if has_id_column(part) else ids - (part.files[0].first_row_id or 0)
         if not self.names:
-            return GroupChange(part, deleted=still_live(self.store, part, np.unique(positions)))
+            return GroupChange(part, deleted=live_positions(self.store, part, np.unique(positions)))
         columns = [_value_name(at) for at in range(len(self.names))]
         given = rows.select([_ID, *columns]).rename_columns([ROW_ID.name, *self.names])
         new = NewValues.of(self.store, given, self.names)

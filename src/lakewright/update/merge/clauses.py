@@ -1,13 +1,13 @@
-"""What a merge decides: clauses of a user in, for rows of the target and of the source what becomes of each out.
+"""The clauses of a merge: what the user gives in, a checked plan out that decides which rows change and how.
 
     merge(source, on)
         .when_matched_update(...) .when_matched_delete(...)                            pairs of rows
         .when_not_matched_insert(...)                                                  rows of the source alone
         .when_not_matched_by_source_update(...) .when_not_matched_by_source_delete()   rows of the target alone
 
-Of the clauses of one kind the first whose condition is true applies; where none does, the row stays as it is. A row of
-the target that two rows of the source would change is an error. Everything here is a function over Arrow data, for
-whoever has the rows: threads, or workers of an engine.
+Of the clauses of one kind the first whose condition is true applies; if none does, the row stays as it is. A row of the
+target that two rows of the source would change is an error. Decisions are functions of Arrow data, which threads and
+workers of an engine call alike.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ConditionText: TypeAlias = str | Predicate | None
 
 
 class When(Enum):
-    """Of which rows a clause speaks, and how it is called."""
+    """The rows that a clause is about; the value begins the name of its method."""
 
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
@@ -59,45 +59,45 @@ class Clause:
     action: str  # update, delete or insert
     assignments: Mapping[str, object] | None = None
     condition: ConditionText = None
-    may_lack: bool = False  # an insert without columns that rows need: an error only where there are rows to insert
+    may_lack: bool = False  # an insert may lack required columns; then it is an error only if there are rows to insert
 
     @property
     def name(self) -> str:
-        """What the user called."""
+        """The name of the method that the user called."""
         return f"{self.when.value}_{self.action}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One clause that was checked: for which rows, and what they get; rows that get nothing are deleted."""
+    """One checked clause."""
 
-    condition: Condition | None
-    assignments: Assignments | None
+    condition: Condition | None  # None: it applies to all rows
+    assignments: Assignments | None  # None: the rows are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of some rows of the target, by their numbers; all others stay as they are."""
+    """Which of some rows of the target are deleted and updated, by their positions; the others stay as they are."""
 
     deleted: Longs  # ascending
-    updated: Longs  # ascending, none of them deleted; a row several times only where the plan folds
+    updated: Longs  # ascending, none of them deleted; a row occurs several times only if the plan folds
     values: pa.Table | None  # the columns that are set, a row for each of `updated`
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """A merge whose every name and type was checked against the table and the source."""
+    """A merge whose names and types were checked against the table and the source."""
 
     table: str
     fields: tuple[DataField, ...]
     on: tuple[JoinPair, ...]
     residual: Condition | None
-    prunes: Predicate  # what every row of the target with a match fulfils
+    prunes: Predicate  # every row of the target with a match fulfils it
     matched: tuple[Rule, ...] = ()
     not_matched: tuple[Rule, ...] = ()
     by_source: tuple[Rule, ...] = ()
-    upserts: bool = False  # rows are brought as by a write: see `update.primary_key.KeyedRules`
-    folds: bool = False  # the engine folds all source rows of a key in, so that there may be several
+    upserts: bool = False  # rows are added as by a write: see `update.primary_key.KeyedRules`
+    folds: bool = False  # the merge engine folds all source rows of a key in, so several may match one row
 
     def matcher(self, source: pa.Table) -> Matcher:
         """Index the source."""
@@ -105,7 +105,7 @@ class MergePlan:
 
     @property
     def target_columns(self) -> tuple[str, ...]:
-        """The columns of the target that decide, or that values are made from."""
+        """The columns of the target that conditions or assignments need."""
         names = dict.fromkeys(field.name for field, _ in self.on)
         conditions = [self.residual, *(rule.condition for rule in (*self.matched, *self.by_source))]
         for condition in conditions:
@@ -117,7 +117,7 @@ class MergePlan:
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """The columns of the source that decide, or that values are made from."""
+        """The columns of the source that conditions or assignments need."""
         names = dict.fromkeys(name for _, name in self.on)
         rules = (*self.matched, *self.not_matched)
         for condition in (self.residual, *(rule.condition for rule in rules)):
@@ -129,7 +129,7 @@ class MergePlan:
 
     @property
     def deletes(self) -> bool:
-        """Say whether some clause deletes rows."""
+        """Whether some clause deletes rows."""
         return any(rule.assignments is None for rule in (*self.matched, *self.by_source))
 
     @property
@@ -139,42 +139,41 @@ class MergePlan:
         return tuple(field.name for field in self.fields if field.name in names)
 
     def decide(self, target: pa.Table, source: pa.Table, pairs: Pairs) -> Decision:
-        """Return what becomes of rows of the target, given which of them belong to which rows of the source."""
-        chosen = list(_choose(self.matched, target, source, pairs))
+        """Return which rows of the target change and how, given the pairs of target and source rows that match."""
+        chosen = list(_rows_by_rule(self.matched, target, source, pairs))
         if not self.folds:
-            self._refuse_twice(target, [found.target for _, found in chosen])
+            self._check_matched_once(target, [some.target for _, some in chosen])
         if self.by_source:
-            alone = np.ones(target.num_rows, np.bool_)
-            alone[pairs.target] = False
-            rows = np.flatnonzero(alone)
-            chosen += _choose(self.by_source, target, None, Pairs(rows, rows))
-        deleted = [found.target for rule, found in chosen if rule.assignments is None]
-        updates = [(rule.assignments, found) for rule, found in chosen if rule.assignments is not None]
-        updated = joined([found.target for _, found in updates])
-        values = [_evaluated(assignments, target, source, found) for assignments, found in updates]
-        gone = np.sort(joined(deleted), kind="stable")
+            unmatched = np.ones(target.num_rows, np.bool_)
+            unmatched[pairs.target] = False
+            rows = np.flatnonzero(unmatched)
+            chosen += _rows_by_rule(self.by_source, target, None, Pairs(rows, rows))
+        deleted = np.sort(joined([some.target for rule, some in chosen if rule.assignments is None]), kind="stable")
+        updates = [(rule.assignments, some) for rule, some in chosen if rule.assignments is not None]
+        updated = joined([some.target for _, some in updates])
+        values = [_evaluate(assignments, target, source, some) for assignments, some in updates]
         if not len(updated):
-            return Decision(gone, updated, None)
+            return Decision(deleted, updated, None)
         order = np.argsort(updated, kind="stable")
-        return Decision(gone, updated[order], _in_order(pa.concat_tables(values), order))
+        return Decision(deleted, updated[order], _in_order(pa.concat_tables(values), order))
 
     def inserts(self, source: pa.Table, rows: Longs) -> pa.Table | None:
-        """Return the new rows that source rows without a match make, in their order; None where there is none."""
+        """Return the rows to insert for source rows without a match, in their order; None: there are none."""
         chosen = [
-            (rule.assignments, found)
-            for rule, found in _choose(self.not_matched, None, source, Pairs(rows, rows))
+            (rule.assignments, some)
+            for rule, some in _rows_by_rule(self.not_matched, None, source, Pairs(rows, rows))
             if rule.assignments is not None
         ]
-        order = np.argsort(joined([found.source for _, found in chosen]), kind="stable")
+        order = np.argsort(joined([some.source for _, some in chosen]), kind="stable")
         if not len(order):
             return None
         values = [
-            align(_evaluated(assignments, None, source, found), self.fields, table=self.table)
-            for assignments, found in chosen
+            align(_evaluate(assignments, None, source, some), self.fields, table=self.table)
+            for assignments, some in chosen
         ]
         return _in_order(pa.concat_tables(values), order)
 
-    def _refuse_twice(self, target: pa.Table, changed: Iterable[Longs]) -> None:
+    def _check_matched_once(self, target: pa.Table, changed: Iterable[Longs]) -> None:
         """Refuse rows of the target that several rows of the source would change."""
         rows = np.sort(joined(changed), kind="stable")
         again = np.flatnonzero(rows[1:] == rows[:-1])
@@ -205,7 +204,7 @@ def plan_merge(
 ) -> MergePlan:
     """Check a merge against the columns of the table and of the source, before a row is read.
 
-    `both` is what conditions see of the two: also system columns of the target.
+    `both` are the columns that conditions can use, system columns of the target included.
     """
     if not clauses:
         raise InvalidInputError(
@@ -222,7 +221,7 @@ def plan_merge(
         When.NOT_MATCHED_BY_SOURCE: replace(both, source=pa.schema([])),
     }
     keys = {field.name: name for field, name in reversed(pairs)}
-    checker = _Checker(table, tuple(fields), scopes, same, keys, _assigned_columns(clauses, fields, same))
+    checker = _ClauseChecker(table, tuple(fields), scopes, same, keys, _assigned_columns(clauses, fields, same))
     rules = {when: tuple(checker.rule(clause) for clause in clauses if clause.when is when) for when in When}
     return MergePlan(
         table,
@@ -237,38 +236,38 @@ def plan_merge(
 
 
 def read_source(data: ArrowData, table: str) -> pa.Table:
-    """Return a source as one Arrow table whose columns have the Arrow types of the format, where there are such."""
-    whole = _whole(data, table)
-    twice = sorted({name for name in whole.column_names if whole.column_names.count(name) > 1})
+    """Return a source as one Arrow table, with columns in the Arrow types of the format where it has such a type."""
+    source = _as_table(data, table)
+    twice = sorted({name for name in source.column_names if source.column_names.count(name) > 1})
     if twice:
         raise InvalidInputError(
             f"table {table}: the source has two columns named {twice[0]!r}; rename or drop one", column=twice[0]
         )
-    columns = {name: _settled(whole.column(name), name) for name in whole.column_names}
+    columns = {name: _in_format_type(source.column(name), name) for name in source.column_names}
     return pa.table(columns).combine_chunks()
 
 
-def _whole(data: ArrowData, table: str) -> pa.Table:
-    """Return a source as one table; a stream has columns even if there is no batch in it."""
+def _as_table(data: ArrowData, table: str) -> pa.Table:
+    """Return a source as one table; a stream without batches still has its columns."""
     data = in_process(data, table)
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
-        return _whole(pa.RecordBatchReader.from_stream(data), table)
+        return _as_table(pa.RecordBatchReader.from_stream(data), table)
     parts = [p if isinstance(p, pa.Table) else pa.Table.from_batches([p]) for p in batches_of(data, table)]
     return pa.concat_tables(parts) if parts else pa.table({})
 
 
-def _settled(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _in_format_type(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     try:
         field = DataField(0, name, from_arrow_type(column.type, column=name))
         return Aligner([field], table="the source").align(pa.table({name: column})).column(0)
     except InvalidInputError:
-        return column  # whether that matters is seen where the column is used
+        return column  # it is refused where it is used, if it is used at all
 
 
 def _condition_on(table: str, scope: Scope, on: On) -> Condition:
-    """Return what joins both tables as a condition."""
+    """Return the join condition of a merge, given as text or as names of columns."""
     source = list(scope.source.names) if scope.source is not None else []
     target = [field.name for field in scope.target]
     if isinstance(on, str) and not (on in {*target, *source} or on.isidentifier()):
@@ -313,25 +312,25 @@ def _assigned_columns(clauses: Sequence[Clause], fields: Sequence[DataField], sa
     names: set[str] = set()
     for clause in clauses:
         if clause.action == "update":
-            names |= _from_source(fields, same) if clause.assignments is None else set(clause.assignments)
+            names |= _columns_from_source(fields, same) if clause.assignments is None else set(clause.assignments)
     return frozenset(names)
 
 
-def _from_source(fields: Sequence[DataField], same: frozenset[str]) -> set[str]:
-    """Return the columns that an update of all columns sets: not those that are equal anyway."""
+def _columns_from_source(fields: Sequence[DataField], same: frozenset[str]) -> set[str]:
+    """Return the columns that an update of all columns sets: all but the join columns, which are equal already."""
     names = {field.name for field in fields}
     return names - same or names
 
 
 @dataclass(frozen=True, slots=True)
-class _Checker:
-    """Makes rules of clauses."""
+class _ClauseChecker:
+    """Checks clauses and turns them into rules."""
 
     table: str
     fields: tuple[DataField, ...]
     scopes: Mapping[When, Scope]
     same: frozenset[str]
-    keys: Mapping[str, str]  # columns of the target that are joined, and those of the source
+    keys: Mapping[str, str]  # from join columns of the target to those of the source
     set_by_updates: frozenset[str]
 
     def rule(self, clause: Clause) -> Rule:
@@ -351,16 +350,16 @@ class _Checker:
             raise type(error)(f"{clause.name}: {error.message}", **error.facts) from error
 
     def _updated(self, clause: Clause) -> Mapping[str, object]:
-        """Return what an update sets; columns that only other updates set keep what they have."""
+        """Return the assignments of an update; columns that only other updates set keep their values."""
         given = clause.assignments
         if given is None:
-            names = _from_source(self.fields, self.same)
-            self._need(clause, [field for field in self.fields if field.name in names])
+            names = _columns_from_source(self.fields, self.same)
+            self._check_source_has(clause, [field for field in self.fields if field.name in names])
             given = {name: source_col(name) for name in names}
         return {**{name: target_col(name) for name in self.set_by_updates}, **given} if given else given
 
     def _inserted(self, clause: Clause) -> Mapping[str, object]:
-        """Return what an insert sets; keys come from the source, others have their default or null where they may."""
+        """Return the assignments of an insert; join columns come from the source, missing ones get default or null."""
         source = self.scopes[clause.when].source or pa.schema([])
         given = clause.assignments
         if given is None:
@@ -370,7 +369,7 @@ class _Checker:
         if clause.may_lack:
             return given
         if missing and clause.assignments is None:
-            self._need(clause, missing)
+            self._check_source_has(clause, missing)
         if missing:
             raise InvalidInputError(
                 f"table {self.table}: {clause.name} gives no value to {missing[0].name!r} ({missing[0].type}), which "
@@ -380,8 +379,8 @@ class _Checker:
             )
         return given
 
-    def _need(self, clause: Clause, fields: Sequence[DataField]) -> None:
-        """Refuse a source that lacks columns which a clause takes from it."""
+    def _check_source_has(self, clause: Clause, fields: Sequence[DataField]) -> None:
+        """Raise ColumnNotExistException if the source lacks a column that a clause takes from it."""
         source = self.scopes[clause.when].source or pa.schema([])
         for field in fields:
             if field.name not in source.names:
@@ -396,10 +395,10 @@ class _Checker:
 # ---- evaluating ------------------------------------------------------------------------------------------------------
 
 
-def _choose(
+def _rows_by_rule(
     rules: Sequence[Rule], target: pa.Table | None, source: pa.Table | None, pairs: Pairs
 ) -> Iterable[tuple[Rule, Pairs]]:
-    """Yield for each rule the pairs that it is the first to apply to."""
+    """Yield each rule with the pairs for which it is the first whose condition is true."""
     left = pairs
     for rule in rules:
         if not len(left.target):
@@ -417,11 +416,11 @@ def _choose(
         left = Pairs(np.delete(left.target, hit), np.delete(left.source, hit))
 
 
-def _evaluated(assignments: Assignments, target: pa.Table | None, source: pa.Table | None, found: Pairs) -> pa.Table:
+def _evaluate(assignments: Assignments, target: pa.Table | None, source: pa.Table | None, pairs: Pairs) -> pa.Table:
     return assignments.evaluate(
-        len(found.target),
-        _rows(target, found.target, assignments.target_columns),
-        _rows(source, found.source, assignments.source_columns),
+        len(pairs.target),
+        _rows(target, pairs.target, assignments.target_columns),
+        _rows(source, pairs.source, assignments.source_columns),
     )
 
 

@@ -1,8 +1,8 @@
-"""Conditions over the rows of two tables: text or a predicate in; what joins them, what prunes the target, a mask out.
+"""Conditions of a merge: text or a predicate in; the columns to join by, a predicate on the target, and a mask out.
 
 The text is that of filters (`spec.predicate.text`), and columns may be compared with columns. Those of the target are
-written `t.name` or `target.name`, those of the source `s.name` or `source.name`; a plain name is enough where only one
-of them has such a column. The logic is SQL's with three values, so only rows count for which the condition is true.
+written `t.name` or `target.name`, those of the source `s.name` or `source.name`; a plain name is enough if only one of
+them has such a column. The logic is SQL's with three values: only rows match for which the condition is true.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SIDES = {"s": Side.SOURCE, "source": Side.SOURCE, "t": Side.TARGET, "target": S
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on pairs of rows, or on rows of one side. Each path begins with its side, `t` or `s`."""
+    """A condition on pairs of rows, or on rows of one side. Each path of its predicate begins with `t` or `s`."""
 
     predicate: Predicate
 
@@ -44,21 +44,21 @@ class Condition:
         return frozenset(ref for leaf in self.predicate.leaves() for ref in _refs(leaf))
 
     def equalities(self) -> tuple[tuple[str, str], ...]:
-        """Return the columns that must be equal, of the target and of the source: those of the outermost ANDs."""
+        """Return the pairs of target and source columns that must be equal: those joined by the outermost ANDs."""
         pairs = (_equality(part) for part in conjuncts(self.predicate))
         return tuple(dict.fromkeys(pair for pair in pairs if pair is not None))
 
     def residual(self) -> Condition | None:
-        """Return what is left to ask of rows whose equalities hold; None where nothing is."""
+        """Return the rest of the condition, for pairs whose equalities hold; None: there is no more."""
         left = [part for part in conjuncts(self.predicate) if _equality(part) is None]
         return Condition(and_predicates(left)) if left else None
 
     def on_target(self) -> Predicate:
-        """Return the strongest predicate on the target's columns that every row of it must fulfil."""
+        """Return the strongest predicate on the target's columns that every matching target row fulfils."""
         return _on_target(normalise(self.predicate))
 
     def mask(self, rows: int, target: pa.Table | None, source: pa.Table | None) -> pa.Array | pa.ChunkedArray:
-        """Evaluate it on rows side by side: true, false or null for each."""
+        """Evaluate it on pairs of rows: true, false or null for each."""
         sides = {Side.TARGET: target, Side.SOURCE: source}
 
         def find(path: tuple[str, ...]) -> tuple[pa.ChunkedArray, tuple[str, ...]]:
@@ -71,7 +71,7 @@ class Condition:
 
 
 def parse(given: Filter, scope: Scope, what: str) -> Condition:
-    """Read a condition; a predicate is one on the target, or on the source where there is no target.
+    """Parse a condition; a predicate is one on the target, or on the source if there is no target.
 
     `what` names the condition in errors.
     """
@@ -85,7 +85,7 @@ def parse(given: Filter, scope: Scope, what: str) -> Condition:
 
 
 class _ScopedBuilder(PredicateBuilder):
-    """Makes predicates on the columns of both sides."""
+    """Builds predicates on the columns of both sides."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope.target, scope.zone)
@@ -95,16 +95,16 @@ class _ScopedBuilder(PredicateBuilder):
         """Return the side, the path and the type that a name stands for."""
         head, dot, rest = field.partition(".")
         if dot and self._scope.source is not None and head.casefold() in _SIDES:
-            return self._inside(_SIDES[head.casefold()], rest)
+            return self._path_of(_SIDES[head.casefold()], rest)
         name = head if dot else field
         sides = [side for side in Side if name in _names(self._scope, side) or field in _names(self._scope, side)]
         if len(sides) > 1:
             raise InvalidInputError(
                 f"the column {field!r} is there on both sides; write t.{field} or s.{field}", column=field
             )
-        return self._inside(sides[0] if sides else Side.TARGET if self._scope.target else Side.SOURCE, field)
+        return self._path_of(sides[0] if sides else Side.TARGET if self._scope.target else Side.SOURCE, field)
 
-    def _inside(self, side: Side, name: str) -> tuple[tuple[str, ...], DataType]:
+    def _path_of(self, side: Side, name: str) -> tuple[tuple[str, ...], DataType]:
         if not _names(self._scope, side):
             which = "target" if side is Side.TARGET else "source"
             raise ColumnNotExistException(
@@ -120,18 +120,18 @@ def _names(scope: Scope, side: Side) -> list[str]:
     return [] if scope.source is None else list(scope.source.names)
 
 
-def _fields(scope: Scope, side: Side, wanted: str = "") -> dict[str, DataField]:
-    """Return the columns of a side; those of a source that the format has no type for only matter if they are used."""
+def _fields(scope: Scope, side: Side, needed: str = "") -> dict[str, DataField]:
+    """Return the columns of a side; a source column whose type the format lacks is an error only if it is needed."""
     if side is Side.TARGET:
         return {field.name: field for field in scope.target}
-    found = {}
+    fields = {}
     for number, field in enumerate(scope.source or ()):
         try:
-            found[field.name] = DataField(number, field.name, from_arrow_type(field.type, column=field.name))
+            fields[field.name] = DataField(number, field.name, from_arrow_type(field.type, column=field.name))
         except InvalidInputError:
-            if wanted in {field.name, ""} or wanted.startswith(f"{field.name}."):
+            if needed in {field.name, ""} or needed.startswith(f"{field.name}."):
                 raise
-    return found
+    return fields
 
 
 def _on_side(p: Predicate, side: Side) -> Predicate:

@@ -1,12 +1,11 @@
-"""Rows of a source against rows of a target: for each pair that belongs together the numbers of both rows.
+"""Matching: rows of a source and rows of a target in, the pairs of rows with equal join columns out.
 
 The source is an Arrow table in memory. Its join columns are converted to the target's types as a write would, and
 indexed once; target rows then come in batches of any size, from any thread or worker. What always holds: null matches
-nothing, 0.0 and -0.0 are one number, and so are all NaNs; pairs come in the order of the target's rows, then of the
-source's.
+nothing, 0.0 and -0.0 are equal, and so are all NaNs; pairs are in the order of the target's rows, then the source's.
 
-Columns that are integers underneath are looked up in a table where their range allows that, all others by Arrow's hash.
-Several columns are looked up one after the other, each only for the rows that the ones before left over.
+Values that are stored as integers are looked up in an array if their range is small enough, all others by Arrow's hash.
+Several columns are looked up one after the other, each only for the rows that matched in the columns before.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from lakewright.write.input.align import Aligner
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
-Found: TypeAlias = tuple[Longs, Longs]  # rows, and the codes of what they hold
+Lookup: TypeAlias = tuple[Longs, Longs]  # rows whose values are known, and the codes of these values
 JoinPair: TypeAlias = tuple[DataField, str]  # a column of the target, and the name of one of the source
 
-_ABSENT = -1
-_BLOCK = 1 << 16  # numbers that are looked up at once: what is made of them stays near the processor
+_UNKNOWN = -1
+_BLOCK = 1 << 16  # numbers that are looked up at once, so that intermediate arrays fit the processor's cache
 _TABLE_MIN, _TABLE_MAX, _TABLE_PER_VALUE = 1 << 22, 1 << 26, 64  # entries of a table in which numbers are looked up
 _SIEVE_PER_VALUE = 16
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd number: multiplied by it, neighbours come to lie far apart
-_LISTED_MAX = 1000  # so many keys are asked for by name, more by their bounds
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # a hash multiplier: neighbouring numbers get distant hashes
+_LISTED_MAX = 1000  # a predicate lists up to so many keys, and gives bounds for more
 _COMPACT_DECIMAL_MAX = 18  # decimals up to this precision fit 64 bits
 _WIDTHS = {
     "BOOLEAN": "<u1",
@@ -54,9 +53,9 @@ _WIDTHS = {
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Rows that belong together: row `target[i]` of the target and row `source[i]` of the source."""
+    """Rows that match: row `target[i]` of the target and row `source[i]` of the source."""
 
-    target: Longs  # ascending; a row is there as often as source rows match it
+    target: Longs  # ascending; a row occurs once for each source row that matches it
     source: Longs
 
     def where(self, keep: pa.Array | pa.ChunkedArray) -> Pairs:
@@ -71,37 +70,37 @@ class Matcher:
     def __init__(
         self, source: pa.Table, on: Sequence[tuple[DataField, str]], residual: Condition | None = None
     ) -> None:
-        """Index a source by pairs of columns that must be equal; `residual` is what else must hold."""
+        """Index a source by pairs of columns that must be equal; `residual` is the rest of the condition."""
         self.source = source
         self.on = tuple(on)
         self._residual = residual
-        self._joins = [_Join.of(source.column(name), field, name) for field, name in on]
-        self._keys = _Keys(self._joins)
+        self._joins = [_JoinColumn.of(source.column(name), field, name) for field, name in on]
+        self._keys = _KeyIndex(self._joins)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the target that it needs."""
-        return tuple(dict.fromkeys([*(field.name for field, _ in self.on), *self._asked(Side.TARGET)]))
+        return tuple(dict.fromkeys([*(field.name for field, _ in self.on), *self._residual_columns(Side.TARGET)]))
 
     def match(self, target: pa.Table) -> Pairs:
-        """Return the pairs of rows that belong together."""
+        """Return the pairs of rows that match."""
         pairs = self._keys.find([target.column(field.name) for field, _ in self.on])
         if self._residual is None or not len(pairs.target):
             return pairs
-        left = target.select(self._asked(Side.TARGET)).take(pa.array(pairs.target))
-        right = self.source.select(self._asked(Side.SOURCE)).take(pa.array(pairs.source))
+        left = target.select(self._residual_columns(Side.TARGET)).take(pa.array(pairs.target))
+        right = self.source.select(self._residual_columns(Side.SOURCE)).take(pa.array(pairs.source))
         return pairs.where(self._residual.mask(len(pairs.target), left, right))
 
-    def pruning(self) -> Predicate:
-        """Return a predicate that every target row with a match fulfils: the keys themselves, or their bounds."""
+    def pruning_predicate(self) -> Predicate:
+        """Return a predicate that every target row with a match fulfils: it lists the keys, or gives their bounds."""
         pairs = zip(self._joins, self.on, strict=True)
-        return and_predicates(_bounds(field, join) for join, (field, _) in pairs if join.exact)
+        return and_predicates(_key_predicate(field, join) for join, (field, _) in pairs if join.exact)
 
     def last_rows(self) -> Longs:
-        """Return the source rows of which no later one has the same key, in their order; those without a key too."""
+        """Return the last source row of each key, and all rows with null in their key, in their order."""
         return self._keys.last_rows(self.source.num_rows)
 
-    def _asked(self, side: Side) -> list[str]:
+    def _residual_columns(self, side: Side) -> list[str]:
         refs = frozenset() if self._residual is None else self._residual.refs
         return sorted(ref.name for ref in refs if ref.side is side)
 
@@ -110,15 +109,15 @@ class Matcher:
 
 
 @dataclass(frozen=True, slots=True)
-class _Join:
-    """One join column: what the source has in it, as values of one type with the target's."""
+class _JoinColumn:
+    """One join column of the source, converted to a type in which it is compared with the target's."""
 
     source: pa.Array
-    dtype: AtomicType  # in which they are compared
-    exact: bool  # the type is the target's own
+    dtype: AtomicType  # in which both are compared
+    exact: bool  # that is the target's own type
 
     @classmethod
-    def of(cls, column: Column, field: DataField, name: str) -> _Join:
+    def of(cls, column: Column, field: DataField, name: str) -> _JoinColumn:
         own = check_comparable(field.type, field.name)
         try:
             return cls(_converted(column, own, name), own, exact=True)
@@ -131,29 +130,29 @@ class _Join:
                     column=name,
                     type=str(own),
                 ) from error
-            # Some value does not fit the target's type: it matches nothing, but the others may.
+            # Some value does not fit the target's type, so it matches nothing; the others still may.
             return cls(_converted(column, common, name), common, exact=False)
 
     def of_target(self, column: Column) -> pa.Array:
-        """Return a column of the target as it is compared."""
+        """Return a column of the target in the type of the comparison."""
         return plain_column(column if self.exact else column.cast(to_arrow_type(self.dtype)), self.dtype)
 
 
 def _converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
-    """Convert a column as a write would; nulls are welcome, as they match nothing, and so is text of any length."""
+    """Convert a column as a write would, but allow nulls, which match nothing, and text of any length."""
     wide = "STRING" if dtype.root in TEXT_ROOTS else "BYTES" if dtype.root in BINARY_ROOTS else dtype.type
     aligner = Aligner([DataField(0, name, AtomicType(wide))], table="the source")
     return plain_column(aligner.align(pa.table({name: column})).column(0), AtomicType(wide))
 
 
-def _bounds(field: DataField, join: _Join) -> Predicate:
+def _key_predicate(field: DataField, join: _JoinColumn) -> Predicate:
     values = pc.unique(join.source).drop_null()
     if not len(values):
         return FALSE
     builder = PredicateBuilder([field])
     if len(values) <= _LISTED_MAX:
         return builder.is_in(field.name, list(values))
-    bounds = pc.min_max(values)  # without NaN, which is above them
+    bounds = pc.min_max(values)  # ignores NaN, which sorts above all numbers
     if is_float(field.type) and pc.any(pc.is_nan(values)).as_py():
         return builder.greater_or_equal(field.name, bounds["min"])
     return builder.between(field.name, bounds["min"], bounds["max"])
@@ -162,17 +161,17 @@ def _bounds(field: DataField, join: _Join) -> Predicate:
 # ---- the index -------------------------------------------------------------------------------------------------------
 
 
-class _Keys:
-    """The source rows by their keys: each different key has a code, and the rows of a code lie together."""
+class _KeyIndex:
+    """The source rows by key: each distinct key has a code, and the rows are sorted by code."""
 
-    def __init__(self, joins: Sequence[_Join]) -> None:
+    def __init__(self, joins: Sequence[_JoinColumn]) -> None:
         self._joins = joins
         indexes = [_index_of(join.source, join.dtype) for join in joins]
-        # The column that tells most rows apart comes first, so that the others have the fewest rows to look at.
+        # The column with the most distinct values comes first, so that the others have the fewest rows to look up.
         self._steps = sorted(range(len(joins)), key=lambda at: -indexes[at].size)
         self._indexes = indexes
         self._combined: list[_Numbers] = []
-        rows, codes = self._narrowed([join.source for join in joins], learn=True)
+        rows, codes = self._find_keys([join.source for join in joins], add=True)
         self._order = rows[np.argsort(codes, kind="stable")]
         counts = np.bincount(codes, minlength=1)
         self._ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -181,7 +180,7 @@ class _Keys:
     def find(self, columns: Sequence[Column]) -> Pairs:
         """Return the pairs of equal keys."""
         plain = [join.of_target(column) for join, column in zip(self._joins, columns, strict=True)]
-        rows, codes = self._narrowed(plain)
+        rows, codes = self._find_keys(plain)
         first = self._ends[codes]
         if self._once:
             return Pairs(rows, self._order[first])
@@ -190,20 +189,20 @@ class _Keys:
         return Pairs(np.repeat(rows, counts), self._order[np.repeat(first, counts) + within])
 
     def last_rows(self, count: int) -> Longs:
-        """Return the last row of each key, and the rows without one, in their order."""
+        """Return the last row of each key, and the rows with null in their key, in their order."""
         keep = np.ones(count, np.bool_)
         keep[self._order] = False
         keep[self._order[self._ends[1:][np.diff(self._ends) > 0] - 1]] = True
         return np.flatnonzero(keep)
 
-    def _narrowed(self, columns: Sequence[pa.Array], *, learn: bool = False) -> Found:
-        """Return the rows whose keys are known, and the codes of their keys."""
+    def _find_keys(self, columns: Sequence[pa.Array], *, add: bool = False) -> Lookup:
+        """Return the rows whose keys are known, and the codes of their keys; with `add`, all keys become known."""
         rows, codes = self._indexes[self._steps[0]].find(columns[self._steps[0]])
         for number, at in enumerate(self._steps[1:]):
             column = columns[at] if len(rows) == len(columns[at]) else columns[at].take(pa.array(rows))
             hit, more = self._indexes[at].find(column)
             both = codes[hit] * self._indexes[at].size + more
-            if learn:
+            if add:
                 self._combined.append(_Numbers.of(both))
             known, codes = self._combined[number].find(both)
             rows = rows[hit][known]
@@ -211,19 +210,19 @@ class _Keys:
 
 
 class _Index(Protocol):
-    """The different values of one column of the source, each with a code."""
+    """The distinct values of one column of the source, each with a code."""
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """How many distinct values there are."""
 
-    def find(self, column: pa.Array) -> Found:
-        """Return the rows whose value is among them, and the codes of these values; null never is."""
+    def find(self, column: pa.Array) -> Lookup:
+        """Return the rows whose value is known, and the codes of these values; null is never known."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
-    """Values that Arrow compares."""
+class _HashIndex:
+    """Values that are looked up by Arrow's hash."""
 
     known: pa.Array
 
@@ -231,9 +230,9 @@ class _Values:
     def size(self) -> int:
         return len(self.known)
 
-    def find(self, column: pa.Array) -> Found:
+    def find(self, column: pa.Array) -> Lookup:
         known = self.known
-        if column.type != known.type:  # texts with longer offsets, where there are many
+        if column.type != known.type:  # large columns of text have 64-bit offsets
             column, known = (array.cast(_large(array.type)) for array in (column, known))
         codes = pc.index_in(column, value_set=known, skip_nulls=True)
         rows = true_rows(codes.is_valid())
@@ -241,8 +240,8 @@ class _Values:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """Values that are numbers of at most 64 bits."""
+class _NumberIndex:
+    """Values of at most 64 bits, which are looked up as integers."""
 
     numbers: _Numbers
     dtype: AtomicType
@@ -251,7 +250,7 @@ class _Column:
     def size(self) -> int:
         return len(self.numbers.known)
 
-    def find(self, column: pa.Array) -> Found:
+    def find(self, column: pa.Array) -> Lookup:
         values, nulls = _numbers_of(column, self.dtype)
         rows, codes = self.numbers.find(values)
         if nulls is None:
@@ -262,7 +261,11 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Different numbers in order. Those of a narrow range have a table; others pass a sieve, then a binary search."""
+    """Distinct numbers in order.
+
+    Those of a narrow range are looked up in a table; others by a sieve of hashes, which drops most unknown numbers,
+    and then by binary search.
+    """
 
     known: Longs
     table: npt.NDArray[np.int32] | None
@@ -278,7 +281,7 @@ class _Numbers:
             return cls(known, None, none, np.uint64(63))
         span = int(known[-1]) - int(known[0]) + 1
         if span <= min(max(_TABLE_MIN, _TABLE_PER_VALUE * len(known)), _TABLE_MAX):
-            table = np.full(span + 1, _ABSENT, np.int32)
+            table = np.full(span + 1, _UNKNOWN, np.int32)
             table[known - known[0]] = np.arange(len(known), dtype=np.int32)
             return cls(known, table, none, np.uint64(0))
         bits = max(10, (len(known) * _SIEVE_PER_VALUE).bit_length())
@@ -287,15 +290,15 @@ class _Numbers:
         sieve[_spread(known, shift)] = True
         return cls(known, None, sieve, shift)
 
-    def find(self, values: Longs) -> Found:
-        """Return which of the values are known, and the places of these among the known ones."""
+    def find(self, values: Longs) -> Lookup:
+        """Return which of the values are known, and their positions among the known ones."""
         parts = [self._find(values[start : start + _BLOCK]) for start in range(0, len(values), _BLOCK)]
         rows = joined(at + number * _BLOCK for number, (at, _) in enumerate(parts))
         return rows, joined(codes for _, codes in parts)
 
-    def _find(self, values: Longs) -> Found:
+    def _find(self, values: Longs) -> Lookup:
         if self.table is not None:
-            # Numbers below the first wrap around and become larger than the last, whose neighbour is absent.
+            # A number below the first wraps around to a large one, and the last entry of the table is always unknown.
             far: npt.NDArray[np.uint64] = (values - self.known[0]).view(np.uint64)
             codes = self.table[np.minimum(far, np.uint64(len(self.table) - 1))]
             rows = np.flatnonzero(codes >= 0)
@@ -315,12 +318,12 @@ def _spread(values: Longs, shift: np.uint64) -> Longs:
 def _index_of(column: pa.Array, dtype: AtomicType) -> _Index:
     if dtype.root in _WIDTHS or (dtype.root == "DECIMAL" and dtype.precision <= _COMPACT_DECIMAL_MAX):
         values, nulls = _numbers_of(column, dtype)
-        return _Column(_Numbers.of(values if nulls is None else values[~nulls]), dtype)
-    return _Values(pc.unique(column).drop_null())
+        return _NumberIndex(_Numbers.of(values if nulls is None else values[~nulls]), dtype)
+    return _HashIndex(pc.unique(column).drop_null())
 
 
 def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray[np.bool_] | None]:
-    """Return values as 64-bit numbers that are equal where the values are, and which of them are null."""
+    """Return values as 64-bit integers that are equal exactly if the values are, and a mask of the nulls."""
     nulls = null_mask(column)
     if dtype.root == "DECIMAL":
         return fixed_values(column, "<i8", 2).reshape(-1, 2)[:, 0].astype(np.int64), nulls
@@ -334,7 +337,7 @@ def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray
 
 
 def joined(arrays: Iterable[Longs]) -> Longs:
-    """Return numbers one after the other."""
+    """Return the concatenation of arrays of numbers, which may be none."""
     some = list(arrays)
     return np.concatenate(some) if some else np.empty(0, np.int64)
 
@@ -344,6 +347,6 @@ def _large(arrow: pa.DataType) -> pa.DataType:
 
 
 def true_rows(mask: Column) -> Longs:
-    """Return the numbers of the rows for which a mask is true."""
-    found: npt.NDArray[np.uint64] = pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_numpy()
-    return found.astype(np.int64)
+    """Return the positions of the rows for which a mask is true."""
+    rows: npt.NDArray[np.uint64] = pc.indices_nonzero(pc.fill_null(mask, fill_value=False)).to_numpy()
+    return rows.astype(np.int64)

@@ -1,15 +1,15 @@
 """Merge: a source in memory and clauses in, one snapshot and its counts out.
 
-The target is read group by group, only the columns that decide; a group is matched, decided of and changed before the
-next one is read, in as many threads as the table writes with. Rows of the source that met no row are inserted last.
-What always holds: rows that are inserted because they were absent are committed only if nobody wrote to their
-partition, or to the table where the keys do not name the partition, since the snapshot that was read.
+The target is read group by group, with only the columns that conditions and assignments need; a group is matched,
+decided and changed before the next one is read, in as many threads as the table writes with. Rows of the source without
+a match are inserted last. What always holds: rows that are inserted because they were absent are committed only if
+nobody wrote to their partition since the snapshot that was read, or to the table if the keys do not name the partition.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
@@ -27,7 +27,7 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.change import ChangeJob, GroupChange, Positions
-from lakewright.update.find import Located, groups, hidden_fields, locate
+from lakewright.update.find import LocatedRows, groups, hidden_fields, locate
 from lakewright.update.merge.clauses import (
     Clause,
     ConditionText,
@@ -39,7 +39,7 @@ from lakewright.update.merge.clauses import (
     read_source,
 )
 from lakewright.update.merge.match import Matcher, joined
-from lakewright.update.primary_key import KeyedRules, KeyedWriter, rows_of, settled
+from lakewright.update.primary_key import KeyedRules, KeyedWriter, RowKindWriter, distribute_postponed, merged_rows
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import Scope
@@ -53,10 +53,10 @@ _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBuilder(ABC):
-    """A merge that is being said: every clause returns a new builder, and `execute` does it, as often as it is called.
+    """A merge with the clauses so far: every clause returns a new builder, and each call of `execute` runs the merge.
 
-    `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality. Who adds
-    a source says how the merge is prepared.
+    `on` names columns that both sides have, or is a condition over `t.` and `s.` with at least one equality. A subclass
+    adds the source and prepares the merge.
     """
 
     store: TableStore
@@ -66,7 +66,7 @@ class MergeBuilder(ABC):
     def when_matched_update(
         self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
     ) -> Self:
-        """Set columns of rows that a source row matches; without assignments all of them from the source's by name."""
+        """Set columns of rows that a source row matches; without assignments all columns, from the source by name."""
         return self._with(Clause(When.MATCHED, "update", assignments, condition))
 
     def when_matched_delete(self, condition: ConditionText = None) -> Self:
@@ -94,15 +94,15 @@ class MergeBuilder(ABC):
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
 
     def execute(self, *, job_id: str | None = None) -> UpdateResult:
-        """Do it: one snapshot in which the clauses hold for every row, and how many rows each kind of them touched.
+        """Run the merge: one snapshot in which the clauses hold for every row, and the counts of changed rows.
 
-        With a job id it is done once: a second run finds the snapshot of the first, and returns its result.
+        A job id is committed only once: a second run finds the snapshot of the first, and returns its result.
         """
         return change(self.store, self.prepare(), operation="MERGE", job=JobRun.of(self.store, job_id))
 
     @abstractmethod
     def prepare(self) -> Prepare:
-        """Check the merge, and return what does it on a snapshot without committing it."""
+        """Check the merge, and return a function that prepares it on a snapshot without committing it."""
 
     def plan(self, source: pa.Schema) -> MergePlan:
         """Check the merge against the columns of the source."""
@@ -128,39 +128,35 @@ class ArrowMerge(MergeBuilder):
     source: pa.Table
 
     def prepare(self) -> Prepare:
-        """Check the merge, and return what does it on a snapshot without committing it."""
-        return merging(self.store, self.plan(self.source.schema), self.source)
+        """Check the merge, and return a function that prepares it on a snapshot without committing it."""
+        return prepare_merge(self.store, self.plan(self.source.schema), self.source)
 
 
 def merge(store: TableStore, source: ArrowData, on: On) -> MergeBuilder:
-    """Begin a merge of a source into the table."""
+    """Start a merge of a source into the table."""
     return ArrowMerge(store=store, source=read_source(source, store.name), on=on)
 
 
-def merging(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepare:
-    """Return what carries out a merge that was checked."""
+def prepare_merge(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepare:
+    """Return a function that prepares a checked merge on a snapshot without committing it."""
     matcher = plan.matcher(source)
     if not store.schema.primary_keys:
         return lambda base: _prepare(store, base, plan, matcher)
-    rules = KeyedRules.of(store, upserts=plan.upserts)
-    if plan.deletes:
-        rules.check_delete()
-    if plan.assigned:
-        rules.check_update(plan.assigned)
+    check_keyed_merge(store, plan)
     return lambda base: _prepare_keyed(store, base, plan, matcher)
 
 
 def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
     """Merge into a snapshot of an append table."""
-    met = np.zeros(matcher.source.num_rows, np.bool_)
+    matched = np.zeros(matcher.source.num_rows, np.bool_)
     prepared = Prepared(way=way_of(store))
     if base is not None:
-        work = _GroupMerge(store, plan, matcher, met, FileSchemas(store))
+        work = _GroupMerge(store, plan, matcher, matched, FileSchemas(store))
         parts = groups(store, base, _pruning(plan, matcher))
         prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
     try:
-        rows = plan.inserts(matcher.source, np.flatnonzero(~met))
-        messages = [] if rows is None else written(store, rows)
+        rows = plan.inserts(matcher.source, np.flatnonzero(~matched))
+        messages = [] if rows is None else write_rows(store, rows)
     except BaseException:
         delete_written(store, files_of(store, prepared.messages))
         raise
@@ -175,23 +171,16 @@ def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher:
 
 def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
     """Merge into a snapshot of a primary-key table."""
-    base = settled(store, base)
-    met = np.zeros(matcher.source.num_rows, np.bool_)
+    base = distribute_postponed(store, base)
+    matched = np.zeros(matcher.source.num_rows, np.bool_)
     with KeyedWriter(store, upserts=plan.upserts) as writer:
-        needed = {*plan.target_columns}
-        needed |= {*writer.rules.to_delete()} if plan.deletes else set()
-        needed |= {*writer.rules.to_update(plan.assigned)} if plan.assigned else set()
-        columns = [name for name in store.schema.field_names if name in needed]
-        found = () if base is None else rows_of(store, base, columns, _pruning(plan, matcher))
-        for rows in map(pa.concat_tables, _gathered(found, lambda part: part.num_rows)):
+        columns = keyed_columns(plan, writer.rules)
+        target = () if base is None else merged_rows(store, base, columns, _pruning(plan, matcher))
+        for rows in map(pa.concat_tables, gathered(target, lambda part: part.num_rows, _CHUNK_ROWS)):
             pairs = matcher.match(rows)
-            met[pairs.source] = True
-            made = plan.decide(rows, matcher.source, pairs)
-            if len(made.deleted):
-                writer.delete(rows.take(pa.array(made.deleted)))
-            if made.values is not None:
-                writer.update(rows.take(pa.array(made.updated)), made.values)
-        new = plan.inserts(matcher.source, np.flatnonzero(~met))
+            matched[pairs.source] = True
+            write_decision(writer, rows, plan.decide(rows, matcher.source, pairs))
+        new = plan.inserts(matcher.source, np.flatnonzero(~matched))
         if new is not None:
             writer.rules.check_inserted(new)
             writer.insert(new)
@@ -199,70 +188,97 @@ def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, ma
         return replace(prepared, counted=not plan.folds)
 
 
+def check_keyed_merge(store: TableStore, plan: MergePlan) -> None:
+    """Raise an error if the merge engine of a primary-key table does not allow the changes of a merge."""
+    rules = KeyedRules.of(store, upserts=plan.upserts)
+    if plan.deletes:
+        rules.check_delete()
+    if plan.assigned:
+        rules.check_update(plan.assigned)
+
+
+def keyed_columns(plan: MergePlan, rules: KeyedRules) -> list[str]:
+    """Return the columns of a primary-key table that a merge reads: those it decides by, and those it writes again."""
+    needed = {*plan.target_columns}
+    needed |= {*rules.columns_to_delete()} if plan.deletes else set()
+    needed |= {*rules.columns_to_update(plan.assigned)} if plan.assigned else set()
+    return [name for name in rules.store.schema.field_names if name in needed]
+
+
+def write_decision(writer: RowKindWriter, rows: pa.Table, decision: Decision) -> None:
+    """Write the deletes and updates that were decided for some rows of a primary-key table."""
+    if len(decision.deleted):
+        writer.delete(rows.take(pa.array(decision.deleted)))
+    if decision.values is not None:
+        writer.update(rows.take(pa.array(decision.updated)), decision.values)
+
+
 @dataclass(frozen=True, slots=True)
 class _GroupMerge:
-    """Decides what a merge makes of one group after the other, in any thread."""
+    """Matches and decides the rows of groups, in any thread."""
 
     store: TableStore
     plan: MergePlan
     matcher: Matcher
-    met: np.ndarray  # for each source row whether a row of the target matches it; threads only ever set it to true
+    matched: np.ndarray  # for each source row whether a row of the target matches it; threads only ever set True
     schemas: FileSchemas
 
     def decide(self, part: DataSplit) -> GroupChange:
-        """Match the rows of a group and return what becomes of them."""
-        found = [
-            (positions, self._decide(rows))
-            for positions, rows in chunks(locate(self.store, part, self.plan.target_columns, schemas=self.schemas))
-        ]
-        values = [made.values for _, made in found if made.values is not None]
-        return GroupChange(
-            part,
-            joined(positions[made.deleted] for positions, made in found),
-            joined(positions[made.updated] for positions, made in found),
-            pa.concat_tables(values) if values else None,
-        )
+        """Match the rows of a group and return how they change."""
+        located = locate(self.store, part, self.plan.target_columns, schemas=self.schemas)
+        return group_change(part, [(positions, self._decide(rows)) for positions, rows in chunked_rows(located)])
 
     def _decide(self, rows: pa.Table) -> Decision:
         pairs = self.matcher.match(rows)
-        self.met[pairs.source] = True
+        self.matched[pairs.source] = True
         return self.plan.decide(rows, self.matcher.source, pairs)
 
 
-def chunks(found: Iterable[Located]) -> Iterator[tuple[Positions, pa.Table]]:
-    """Yield located rows in parts that are worth looking up together."""
-    for some in _gathered(found, lambda located: len(located.positions)):
+def group_change(part: DataSplit, decisions: Sequence[tuple[Positions, Decision]]) -> GroupChange:
+    """Return the change of a group from the decisions about chunks of its rows, each with the rows' positions."""
+    values = [decision.values for _, decision in decisions if decision.values is not None]
+    return GroupChange(
+        part,
+        joined(positions[decision.deleted] for positions, decision in decisions),
+        joined(positions[decision.updated] for positions, decision in decisions),
+        pa.concat_tables(values) if values else None,
+    )
+
+
+def chunked_rows(located: Iterable[LocatedRows]) -> Iterator[tuple[Positions, pa.Table]]:
+    """Yield located rows in chunks that are large enough to be matched at once."""
+    for some in gathered(located, lambda one: len(one.positions), _CHUNK_ROWS):
         yield joined(one.positions for one in some), pa.Table.from_batches([one.rows for one in some])
 
 
-def _gathered(parts: Iterable[T], rows: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield parts together until they have enough rows."""
+def gathered(parts: Iterable[T], row_count: Callable[[T], int], rows_min: int) -> Iterator[list[T]]:
+    """Yield lists of parts that have at least `rows_min` rows together; the last list may have fewer."""
     some: list[T] = []
-    held = 0
+    rows = 0
     for part in parts:
         some.append(part)
-        held += rows(part)
-        if held >= _CHUNK_ROWS:
+        rows += row_count(part)
+        if rows >= rows_min:
             yield some
-            some, held = [], 0
+            some, rows = [], 0
     if some:
         yield some
 
 
 def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
-    """Return what every row of the target fulfils that the merge may change."""
-    return TRUE if plan.by_source else and_predicates((matcher.pruning(), plan.prunes))
+    """Return a predicate that every row of the target fulfils which the merge may change."""
+    return TRUE if plan.by_source else and_predicates((matcher.pruning_predicate(), plan.prunes))
 
 
 def scope_of_absence(store: TableStore, plan: MergePlan) -> str:
-    """Return where a row that was absent could have come from since: a bucket, a partition, or anywhere."""
+    """Return the scope in which a row that was absent may have been written since: bucket, partition or table."""
     keys, schema = {field.name for field, _ in plan.on}, store.schema
     if schema.bucket_mode is BucketMode.HASH_FIXED and schema.primary_keys and keys >= set(schema.primary_keys):
         return "bucket"
     return "partition" if schema.partition_keys and keys >= set(schema.partition_keys) else "table"
 
 
-def written(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
+def write_rows(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
     """Write new rows."""
     with WriteJob.new(store).open_writer() as writer:
         writer.write(rows)

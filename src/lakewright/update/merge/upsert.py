@@ -1,13 +1,13 @@
-"""Upserts: rows in; those whose keys are there get the columns that the rows have, the others are added.
+"""Upserts: rows in; rows of the table with their keys get their columns, and rows with new keys are inserted.
 
-Of an append table rows are found by columns that the caller names, of a primary-key table by its own key. A
-primary-key table is simply written where its merge engine then does what an upsert means: the rows have all columns,
-or the engine leaves what they lack as it is. Elsewhere the rows that are there are looked up first, and the change is
-planned again if somebody writes to their buckets meanwhile.
+In an append table the caller names the key columns, a primary-key table has its own. Rows are written to a primary-key
+table without a lookup if its merge engine then does the upsert: the rows have all columns, or the engine keeps the
+columns that they lack. Otherwise existing rows are looked up first, and the change is planned again if somebody writes
+to their buckets meanwhile.
 
 What always holds: a column that the data lacks keeps its values, and is null or its default in new rows; or the upsert
 is refused before anything is written. Of equal keys in the data the last counts, or the one with the newest
-`sequence.field`, or all of them where the merge engine folds rows.
+`sequence.field`, or all of them if the merge engine folds rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge.clauses import Clause, MergePlan, When, plan_merge, read_source
 from lakewright.update.merge.match import true_rows
-from lakewright.update.merge.merge import merging, written
+from lakewright.update.merge.merge import prepare_merge, write_rows
 from lakewright.update.primary_key import KeyedRules
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change
@@ -42,38 +42,38 @@ from lakewright.write.writer import ArrowData, batches_of
 def upsert(
     store: TableStore, data: ArrowData, keys: Sequence[str] | None = None, *, job: JobRun | None = None
 ) -> UpdateResult:
-    """Update the rows whose keys the data has, and insert the rest of it, in one snapshot; of a job, once."""
+    """Update the rows whose keys the data has, and insert the others, in one snapshot; a job is committed once."""
     operation = "WRITE" if store.schema.primary_keys else "MERGE"
-    return change(store, upserting(store, data, keys), operation=operation, job=job)
+    return change(store, prepare_upsert(store, data, keys), operation=operation, job=job)
 
 
-def upserting(
+def prepare_upsert(
     store: TableStore, data: ArrowData, keys: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> Prepare:
-    """Check an upsert, and return what does it on a snapshot without committing it.
+    """Check an upsert, and return a function that prepares it on a snapshot without committing it.
 
-    `columns` are those that rows which are there get; without them all that the data has.
+    `columns` are set in existing rows; without them all columns of the data are.
     """
     names = upsert_keys(store, keys)
     if not store.schema.primary_keys:
         source = read_source(data, store.name)
         plan = plan_upsert(store, source.schema, names, columns)
-        return merging(store, plan, _last_of_keys(plan, source))
-    parts = list(batches_of(data, store.name))  # a stream can be read once, but an attempt may have to be repeated
+        return prepare_merge(store, plan, _last_of_keys(plan, source))
+    parts = list(batches_of(data, store.name))  # a stream can be read once, but there may be several attempts
     for part in parts[1:]:
         check_same_columns(store, parts[0].schema.names, part.schema.names)
     if not parts or not needs_lookup(store, parts[0].schema.names, columns):
-        return _writing(store, parts)
-    source = _with_kinds(store, read_source(parts, store.name))
+        return _prepare_write(store, parts)
+    source = _with_kind_numbers(store, read_source(parts, store.name))
     plan = plan_upsert(store, source.schema, names, columns)
     if not plan.folds:
-        source = _last_of_keys(plan, _by_sequence(store, source))
+        source = _last_of_keys(plan, _sorted_by_sequence(store, source))
     _check_keys(store, source)
-    return merging(store, plan, source)
+    return prepare_merge(store, plan, source)
 
 
 def upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
-    """Return the columns that the rows of an upsert are found by."""
+    """Return the key columns of an upsert."""
     own = list(store.schema.primary_keys)
     names = own if keys is None else list(arguments.names("keys", keys))
     if own and set(names) != set(own):
@@ -91,25 +91,25 @@ def upsert_keys(store: TableStore, keys: Sequence[str] | None) -> list[str]:
 
 
 def needs_lookup(store: TableStore, names: Sequence[str], columns: Sequence[str] | None = None) -> bool:
-    """Say whether an upsert of data with these columns must look up the rows of a primary-key table.
+    """Return whether an upsert of data with these columns must look up the rows of a primary-key table.
 
-    Where it need not, writing the data does what an upsert means. What the table cannot do is refused. `columns` are
-    those that rows which are there get.
+    If not, writing the data does the upsert. Raises UnsupportedError if the table cannot do it at all. `columns` are
+    set in existing rows.
     """
     given = {*_assigned(store, names, columns), *store.schema.primary_keys}
-    left_alone = {*_assigned(store, names, None)} - given
+    kept_columns = {*_assigned(store, names, None)} - given
     rules = KeyedRules.of(store, upserts=True)
     rules.check_update(given)
-    return bool(left_alone) or rules.needs_lookup(given)
+    return bool(kept_columns) or rules.needs_lookup(given)
 
 
 def plan_upsert(
     store: TableStore, source: pa.Schema, keys: Sequence[str], columns: Sequence[str] | None = None
 ) -> MergePlan:
-    """Check an upsert that looks rows up; `columns` are those that rows which are there get, else all.
+    """Check an upsert that looks rows up, and return it as a merge; `columns` are set in existing rows, or all.
 
-    Of a primary-key table the source may have a column of row kinds, as numbers: see `sequence_order` and
-    `update.primary_key.KeyedRules` for what else such a table asks for.
+    For a primary-key table the source may have a column of row kinds, as numbers; see `sequence_order` and
+    `update.primary_key.KeyedRules` for the other rules of such a table.
     """
     kinds = kinds_column(store, source.names)
     unknown = [name for name in source.names if name not in store.schema.field_names and name != kinds]
@@ -139,7 +139,7 @@ def plan_upsert(
 
 
 def check_same_columns(store: TableStore, first: Iterable[str], other: Iterable[str]) -> None:
-    """Refuse data whose parts have different columns: what one of them lacks would not be the same for all rows."""
+    """Refuse data whose parts have different columns: an upsert keeps the columns that its rows lack, for all rows."""
     different = sorted({*first} ^ {*other})
     if different:
         raise InvalidInputError(
@@ -151,37 +151,37 @@ def check_same_columns(store: TableStore, first: Iterable[str], other: Iterable[
 
 
 def sequence_order(store: TableStore, names: Sequence[str]) -> tuple[SortColumn, ...]:
-    """Return the columns of the data by which, of rows with equal keys, the newest is found; else the last counts."""
+    """Return the columns of the data that decide which of the rows with equal keys is newest; none: the last is."""
     sequence = KeyedRules.of(store).spec.sequence if store.schema.primary_keys else ()
     return tuple(column for column in sequence if column.field.name in names)
 
 
 def _assigned(store: TableStore, names: Sequence[str], columns: Sequence[str] | None) -> list[str]:
-    """Return the columns of the data that rows which are there get."""
+    """Return the columns of the data that are set in existing rows."""
     kinds = kinds_column(store, names)
     return [name for name in (names if columns is None else columns) if name != kinds]
 
 
 def kinds_column(store: TableStore, names: Sequence[str]) -> str | None:
-    """Return the column of the data that says the kinds of its rows."""
+    """Return the column of the data that holds row kinds; None: it has none."""
     if not store.schema.primary_keys:
         return None
     own = store.options.get(CoreOptions.ROWKIND_FIELD)
     return own if own in names else kind_column(names, store.schema.field_names, table=store.name)
 
 
-def _writing(store: TableStore, parts: Sequence[pa.Table | pa.RecordBatch]) -> Prepare:
-    """Return what writes rows whose merge engine does the rest."""
+def _prepare_write(store: TableStore, parts: Sequence[pa.Table | pa.RecordBatch]) -> Prepare:
+    """Return a function that prepares a plain write, of rows whose merge engine does the rest."""
     rows = sum(part.num_rows for part in parts)
 
     def prepare(_base: Snapshot | None) -> Prepared:
-        return Prepared(tuple(written(store, parts)), way=way_of(store), counted=rows == 0)
+        return Prepared(tuple(write_rows(store, parts)), way=way_of(store), counted=rows == 0)
 
     return prepare
 
 
-def _with_kinds(store: TableStore, source: pa.Table) -> pa.Table:
-    """Return the source with its row kinds as numbers, without the rows that the table's options ignore."""
+def _with_kind_numbers(store: TableStore, source: pa.Table) -> pa.Table:
+    """Return the source with row kinds as numbers, without the rows that the table's options ignore."""
     column = kinds_column(store, source.column_names)
     if column is None:
         return source
@@ -202,8 +202,8 @@ def _with_kinds(store: TableStore, source: pa.Table) -> pa.Table:
     return source
 
 
-def _by_sequence(store: TableStore, source: pa.Table) -> pa.Table:
-    """Return the rows of the source so that the newest of each key is the last."""
+def _sorted_by_sequence(store: TableStore, source: pa.Table) -> pa.Table:
+    """Return the rows of the source in an order in which the newest row of each key is the last."""
     order = sequence_order(store, source.column_names)
     if not order:
         return source
@@ -219,7 +219,7 @@ def _last_of_keys(plan: MergePlan, source: pa.Table) -> pa.Table:
 
 
 def _check_keys(store: TableStore, source: pa.Table) -> None:
-    """Refuse rows without a key: nobody could say whether they are there."""
+    """Raise InvalidInputError if a key is null: such a row cannot be looked up."""
     for name in store.schema.primary_keys:
         empty = true_rows(source.column(name).is_null())
         if len(empty):

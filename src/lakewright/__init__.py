@@ -82,7 +82,7 @@ from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.values import ColumnRef, LiteralValue, lit, source_col, target_col
 from lakewright.version import __version__
-from lakewright.write.writer import ArrowData
+from lakewright.write.input.frames import ArrowData
 
 __all__ = [
     "Age",

@@ -29,10 +29,9 @@ from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataTy
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.merge.upsert import check_same_columns, needs_lookup, upsert
-from lakewright.write.input.frames import engine_verb
+from lakewright.write.input.frames import ArrowData, batches_of, engine_verb
 from lakewright.write.input.kinds import kind_column
 from lakewright.write.job_run import JobRun, earlier_result
-from lakewright.write.writer import ArrowData, batches_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakewright.metadata.manifest_merge import manifest_facts
+from lakewright.metadata.manifest_records import manifest_facts
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags, branches
 from lakewright.metadata.snapshots import Snapshots

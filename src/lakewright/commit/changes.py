@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError, counted
@@ -81,28 +82,31 @@ class CommitTarget:
 
 def append_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
     """Return what the writers added and took away themselves."""
-    groups = [
-        _group(
-            m, buckets, (m.deleted_files, m.new_files), m.changelog_files, (m.deleted_index_files, m.new_index_files)
-        )
-        for m in messages
-    ]
-    return _joined(groups)
+    return _change(
+        (
+            _Lists(m, m.deleted_files, m.new_files, m.changelog_files, m.deleted_index_files, m.new_index_files)
+            for m in messages
+        ),
+        buckets,
+    )
 
 
 def compact_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
     """Return what compaction inside the writers rewrote."""
-    groups = [
-        _group(
-            m,
-            buckets,
-            (m.compact_before, m.compact_after),
-            m.compact_changelog_files,
-            (m.compact_deleted_index_files, m.compact_new_index_files),
-        )
-        for m in messages
-    ]
-    return _joined(groups)
+    return _change(
+        (
+            _Lists(
+                m,
+                m.compact_before,
+                m.compact_after,
+                m.compact_changelog_files,
+                m.compact_deleted_index_files,
+                m.compact_new_index_files,
+            )
+            for m in messages
+        ),
+        buckets,
+    )
 
 
 def record_count(entries: Iterable[ManifestEntry]) -> int:
@@ -258,37 +262,32 @@ def _grouped(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     return [entry for group in groups.values() for entry in group]
 
 
-def _group(
-    message: CommitMessage,
-    buckets: int,
-    files: tuple[Sequence[DataFile], Sequence[DataFile]],
-    changelog: Sequence[DataFile],
-    index: tuple[Sequence[IndexFile], Sequence[IndexFile]],
-) -> Change:
-    total = buckets if message.total_buckets is None else message.total_buckets
+class _Lists(NamedTuple):
+    """The lists of a message that become one change."""
 
-    def entries(kind: int, group: Sequence[DataFile]) -> tuple[ManifestEntry, ...]:
-        return tuple(ManifestEntry(kind, message.partition_bytes, message.bucket, total, file) for file in group)
-
-    def index_entries(kind: int, group: Sequence[IndexFile]) -> tuple[IndexEntry, ...]:
-        return tuple(IndexEntry(kind, message.partition_bytes, message.bucket, file) for file in group)
-
-    deleted, added = files
-    index_deleted, index_added = index
-    return Change(
-        entries(DELETE, deleted) + entries(ADD, added),
-        entries(ADD, changelog),
-        index_entries(DELETE, index_deleted) + index_entries(ADD, index_added),
-    )
+    message: CommitMessage
+    deleted: Sequence[DataFile]
+    added: Sequence[DataFile]
+    changelog: Sequence[DataFile]
+    index_deleted: Sequence[IndexFile]
+    index_added: Sequence[IndexFile]
 
 
-def _joined(groups: Sequence[Change]) -> Change:
-    index = [e for group in groups for e in group.index]
-    return Change(
-        tuple(e for group in groups for e in group.entries),
-        tuple(e for group in groups for e in group.changelog),
-        tuple(sorted(index, key=lambda e: e.kind != DELETE)),
-    )
+def _change(lists: Iterable[_Lists], buckets: int) -> Change:
+    """Return the change of all messages; files of messages that name no bucket count have that of the table."""
+    entries: list[ManifestEntry] = []
+    changelog: list[ManifestEntry] = []
+    index_deleted: list[IndexEntry] = []
+    index_added: list[IndexEntry] = []
+    for one in lists:
+        place = (one.message.partition_bytes, one.message.bucket)
+        total = buckets if one.message.total_buckets is None else one.message.total_buckets
+        entries += [ManifestEntry(DELETE, *place, total, file) for file in one.deleted]
+        entries += [ManifestEntry(ADD, *place, total, file) for file in one.added]
+        changelog += [ManifestEntry(ADD, *place, total, file) for file in one.changelog]
+        index_deleted += [IndexEntry(DELETE, *place, file) for file in one.index_deleted]
+        index_added += [IndexEntry(ADD, *place, file) for file in one.index_added]
+    return Change(tuple(entries), tuple(changelog), (*index_deleted, *index_added))
 
 
 # Every list of files that a message holds, for the check that none is named twice.

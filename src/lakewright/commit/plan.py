@@ -77,8 +77,13 @@ class Intent:
 
     @property
     def only_adds(self) -> bool:
-        """Say whether the change fits every base, so that appends can queue for as long as it takes."""
+        """Say whether the change takes nothing away, so that appends can queue for as long as it takes."""
         return self.kind is CommitKind.APPEND and self.replaced is None
+
+    @property
+    def fits_every_base(self) -> bool:
+        """Say whether the change need not be compared with the files that are there."""
+        return self.only_adds and not self.check_live
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +99,16 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
     """Return what the intent does to a base, or raise CommitConflictError."""
     change, live = _change_on(store, intent, base)
     _refuse_unsafe(store, intent, base, change.partitions)
-    adds_only = intent.replaced is not None
-    conflict = mixed_buckets((e for e in change.entries if not (adds_only and e.kind == DELETE)), ())
-    if conflict is None and not (intent.only_adds and not intent.check_live):
-        conflict = find_conflict(
-            change, live, replaces=adds_only, key_range=key_range_of(store) if store.schema.primary_keys else None
-        )
+    conflict, replaces = None, intent.replaced is not None
+    if store.options.bucket() != -1:  # elsewhere no file has a number of buckets
+        conflict = mixed_buckets((e for e in change.entries if not (replaces and e.kind == DELETE)), ())
+    if conflict is None and not intent.fits_every_base:
+        key_range = key_range_of(store) if store.schema.primary_keys else None
+        conflict = find_conflict(change, live, replaces=replaces, key_range=key_range)
     if conflict is None and crosses_partitions(store):
         conflict = _moved_keys(store, intent, base) or _keys_elsewhere(store, intent, base)
-    if conflict is None and _may_tear_groups(store, intent):
+    if conflict is None and not replaces and not intent.fits_every_base and store.options.data_evolution_enabled():
+        # The change names rows that are there, which several files hold together.
         next_row_id = 0 if base is None else base.next_row_id or 0
         compacts = intent.kind is CommitKind.COMPACT
         conflict = range_conflict(change, live, next_row_id=next_row_id, compacts=compacts)
@@ -116,12 +122,6 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
 def crosses_partitions(store: TableStore) -> bool:
     """Say whether writers must know where every key of the table lives, which no index file tells."""
     return store.schema.bucket_mode is BucketMode.KEY_DYNAMIC
-
-
-def _may_tear_groups(store: TableStore, intent: Intent) -> bool:
-    """Say whether a change names rows that are there: with data evolution several files hold them together."""
-    fits_always = intent.replaced is not None or (intent.only_adds and not intent.check_live)
-    return store.options.data_evolution_enabled() and not fits_always
 
 
 def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
@@ -185,7 +185,7 @@ def partition_selector(store: TableStore, replaced: PartitionSelection) -> Calla
 def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tuple[Change, list[ManifestEntry]]:
     """Return the whole change, and the live files it was (or is to be) checked against."""
     if intent.replaced is None:
-        if base is None or (intent.only_adds and not intent.check_live):
+        if base is None or intent.fits_every_base:
             return intent.change, []
         return intent.change, live_files_in(store, base, PartitionSelection(partitions=intent.change.partitions))
     selects = partition_selector(store, intent.replaced)

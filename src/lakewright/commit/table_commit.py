@@ -137,9 +137,11 @@ class TableCommit:
 
     def _follow_up(self, snapshot: Snapshot, messages: Sequence[CommitMessage], identifier: int) -> None:
         """Do what follows a commit: first the work on its buckets, then whoever wants to hear of it."""
-        after, places = self._after_commit, frozenset((m.partition_bytes, m.bucket) for m in messages if not m.is_empty)
-        if after is not None and places:
-            self._guarded(snapshot, "the work after it", partial(after, snapshot, places))
+        after = self._after_commit
+        if after is not None:
+            places = frozenset((m.partition_bytes, m.bucket) for m in messages if not m.is_empty)
+            if places:
+                self._guarded(snapshot, "the work after it", partial(after, snapshot, places))
         context = CommitContext(self._store.name, snapshot, tuple(messages), identifier)
         for callback in self._callbacks:
             call = callback if callable(callback) else callback.call

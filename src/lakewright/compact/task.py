@@ -31,7 +31,6 @@ from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.pick import Unit, pick, pick_full
 from lakewright.lsm.runs import max_level, runs_of
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import refuse_the_past
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, IndexFile
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
@@ -136,7 +135,7 @@ def check_compactable(store: TableStore) -> None:
     """Refuse tables whose files compaction would not rewrite rightly."""
     with naming(store.name):
         check_supported_for_write(store.schema)
-    refuse_the_past(store)
+    store.check_changeable()
     options = store.options
     if not store.schema.primary_keys:
         return

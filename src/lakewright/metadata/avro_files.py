@@ -80,6 +80,12 @@ def _coding(schema: bytes) -> _Coding:
     return _Coding(found, parsed(found.entry))
 
 
+@lru_cache(maxsize=32)
+def _writing(schema: bytes) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
+    """Return how records of a schema of ours are written; it needs none of the checks for files of others."""
+    return fastavro.parse_schema(json.loads(schema))
+
+
 def _records(block: Block, schema: Any) -> Iterator[Record]:  # noqa: ANN401 - fastavro's own kind of schema
     source = io.BytesIO(block.data)
     for _ in range(block.count):
@@ -98,7 +104,7 @@ class RecordEncoder:
         self._codec = Codec.of(compression, zstd_level)
         self._schema = json.dumps(schema, separators=(",", ":")).encode()
         self._salt = salt
-        self._entry = _coding(self._schema).entry
+        self._entry = _writing(self._schema)
         self._pending = io.BytesIO()
         self._pending_count = 0
         self._blocks: list[tuple[int, bytes]] = []

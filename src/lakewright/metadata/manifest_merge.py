@@ -1,4 +1,4 @@
-"""Which manifests a commit should merge, and what can be said of all entries of a manifest. Decisions only, no storage.
+"""Which manifests a commit should merge, and which may name files of some partitions. Decisions only, no storage.
 
 Merging keeps the number and the size of the manifests in bounds as commits add one manifest after the other. It never
 changes which files are live: that is decided by the entries and their order alone.
@@ -6,14 +6,13 @@ changes which files are live: that is decided by the entries and their order alo
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from lakewright.metadata.manifest_records import java_order
 from lakewright.spec.datafile import EMPTY_STATS, SimpleStats
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
-from lakewright.spec.rows.binary_row import decode_row, encode_row
+from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.types import DataType, Value
 
 
@@ -72,61 +71,12 @@ def may_hold(stats: SimpleStats, partitions: Collection[tuple[Value, ...]], type
     )
 
 
-def manifest_facts(
-    entries: Sequence[ManifestEntry], types: Sequence[DataType], *, name: str, size: int, schema_id: int
-) -> ManifestFile:
-    """Return what a manifest list says of a manifest with these entries."""
-    files = [entry.file for entry in entries]
-    buckets, levels = [entry.bucket for entry in entries], [file.level for file in files]
-    first_ids = [file.first_row_id for file in files]
-    last_ids = [file.first_row_id + file.row_count - 1 for file in files if file.first_row_id is not None]
-    whole = len(last_ids) == len(files)  # ids that are known for some files only say nothing of the manifest
-    added = sum(entry.kind == ADD for entry in entries)
-    return ManifestFile(
-        file_name=name,
-        file_size=size,
-        num_added_files=added,
-        num_deleted_files=len(entries) - added,
-        partition_stats=_partition_stats(Counter(entry.partition for entry in entries), types),
-        schema_id=max((file.schema_id for file in files), default=schema_id),
-        min_bucket=min(buckets, default=None),
-        max_bucket=max(buckets, default=None),
-        min_level=min(levels, default=None),
-        max_level=max(levels, default=None),
-        min_row_id=min((i for i in first_ids if i is not None), default=None) if whole else None,
-        max_row_id=max(last_ids, default=None) if whole else None,
-    )
-
-
-def _partition_stats(partitions: Counter[bytes], types: Sequence[DataType]) -> SimpleStats:
-    """Return the bounds and null counts of the partition columns over all entries, never truncated."""
-    if not types:
-        return EMPTY_STATS
-    rows = [(decode_row(data, types), count) for data, count in partitions.items()]
-    lows: list[Value] = []
-    highs: list[Value] = []
-    nulls: list[int | None] = []
-    for column in range(len(types)):
-        values = [row[column] for row, _ in rows if row[column] is not None]
-        lows.append(min(values, key=_order, default=None))
-        highs.append(max(values, key=_order, default=None))
-        nulls.append(sum(count for row, count in rows if row[column] is None))
-    return SimpleStats(encode_row(lows, types), encode_row(highs, types), tuple(nulls))
-
-
-def _order(value: Value) -> tuple[object, ...]:
-    """Return what sorts values as Java does: NaN after every number, -0.0 before 0.0."""
-    if isinstance(value, float):
-        return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
-    return (value,)
-
-
 def _in_range(value: Value, low: Value, high: Value, nulls: int | None) -> bool:
     if value is None:
         return nulls is None or nulls > 0
     if low is None or high is None:
         return True
-    return _order(low) <= _order(value) <= _order(high)
+    return java_order(low) <= java_order(value) <= java_order(high)
 
 
 def deleted_partitions(entries: Iterable[ManifestEntry], types: Sequence[DataType]) -> set[tuple[Value, ...]]:

@@ -6,6 +6,8 @@ may lack the fields that are nullable here, or have None where we would never wr
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -19,7 +21,9 @@ from lakewright.spec.datafile import (
     IndexFile,
     SimpleStats,
 )
-from lakewright.spec.manifest import IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.rows.binary_row import decode_row, encode_row
+from lakewright.spec.types import DataType, Value
 
 ENTRY_VERSION = 2
 LIST_VERSION = 2
@@ -250,6 +254,55 @@ def _index_schema(global_fields: list[Schema]) -> Schema:
 
 INDEX_SCHEMA = _index_schema(_GLOBAL_FIELDS)
 INDEX_SCHEMA_SOURCE = _index_schema([*_GLOBAL_FIELDS, _optional("_SOURCE_META", "bytes")])
+
+
+def manifest_facts(
+    entries: Sequence[ManifestEntry], types: Sequence[DataType], *, name: str, size: int, schema_id: int
+) -> ManifestFile:
+    """Return what a manifest list says of a manifest with these entries."""
+    files = [entry.file for entry in entries]
+    buckets, levels = [entry.bucket for entry in entries], [file.level for file in files]
+    first_ids = [file.first_row_id for file in files]
+    last_ids = [file.first_row_id + file.row_count - 1 for file in files if file.first_row_id is not None]
+    whole = len(last_ids) == len(files)  # ids that are known for some files only say nothing of the manifest
+    added = sum(entry.kind == ADD for entry in entries)
+    return ManifestFile(
+        file_name=name,
+        file_size=size,
+        num_added_files=added,
+        num_deleted_files=len(entries) - added,
+        partition_stats=_partition_stats(Counter(entry.partition for entry in entries), types),
+        schema_id=max((file.schema_id for file in files), default=schema_id),
+        min_bucket=min(buckets, default=None),
+        max_bucket=max(buckets, default=None),
+        min_level=min(levels, default=None),
+        max_level=max(levels, default=None),
+        min_row_id=min((i for i in first_ids if i is not None), default=None) if whole else None,
+        max_row_id=max(last_ids, default=None) if whole else None,
+    )
+
+
+def _partition_stats(partitions: Counter[bytes], types: Sequence[DataType]) -> SimpleStats:
+    """Return the bounds and null counts of the partition columns over all entries, never truncated."""
+    if not types:
+        return EMPTY_STATS
+    rows = [(decode_row(data, types), count) for data, count in partitions.items()]
+    lows: list[Value] = []
+    highs: list[Value] = []
+    nulls: list[int | None] = []
+    for column in range(len(types)):
+        values = [row[column] for row, _ in rows if row[column] is not None]
+        lows.append(min(values, key=java_order, default=None))
+        highs.append(max(values, key=java_order, default=None))
+        nulls.append(sum(count for row, count in rows if row[column] is None))
+    return SimpleStats(encode_row(lows, types), encode_row(highs, types), tuple(nulls))
+
+
+def java_order(value: Value) -> tuple[object, ...]:
+    """Return what sorts values as Java does: NaN after every number, -0.0 before 0.0."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
+    return (value,)
 
 
 def entry_record(entry: ManifestEntry) -> Record:

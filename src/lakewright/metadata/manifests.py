@@ -24,7 +24,6 @@ from lakewright.metadata.manifest_merge import (
     MergeLimits,
     deleted_partitions,
     is_unsettled,
-    manifest_facts,
     may_hold,
     plan_merge,
 )
@@ -46,6 +45,7 @@ from lakewright.metadata.manifest_records import (
     index_file,
     index_record,
     list_record,
+    manifest_facts,
     manifest_file,
 )
 from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile, merge_entries

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from lakewright.errors import NotFoundError, TableNotExistException, naming
+from lakewright.errors import InvalidInputError, NotFoundError, TableNotExistException, naming
 from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
 from lakewright.metadata.snapshots import Snapshots
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataType, Value
@@ -30,6 +30,13 @@ from lakewright.spec.values import to_text
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, partition_text
 
+_PARTIAL = (  # options that let a handle show only some of the rows
+    CoreOptions.INCREMENTAL_BETWEEN.key(),
+    CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key(),
+    "scan.bucket",
+    "scan.creation-time-millis",
+    "scan.file-creation-time-millis",
+)
 _IDENTITIES_MAX = 4096
 _identities: dict[Origin, str] = {}
 _lock = threading.Lock()
@@ -108,6 +115,27 @@ class TableStore:
         """Return the options of this handle that the stored table lacks: those of `copy`."""
         stored = self.schemas.get(self.schema.id).options
         return {key: value for key, value in self.schema.options.items() if stored.get(key) != value}
+
+    def check_changeable(self, *, stored_too: bool = False) -> None:
+        """Raise InvalidInputError if options of this handle show rows of the past, or only some of the rows.
+
+        What is written goes to the newest snapshot, which such a handle does not show. Options that are stored with
+        the table are meant for its readers; with `stored_too` they count as well, for changes that look at rows first.
+        """
+        effective = self.options.values
+        given = [key for key in (*TRAVEL, *_PARTIAL) if key in effective]
+        if self.options.get(CoreOptions.SCAN_MODE) not in LATEST_MODES:
+            given.append(CoreOptions.SCAN_MODE.key())
+        if given and not stored_too:
+            stored = self.schemas.get(self.schema.id).options
+            given = [key for key in given if stored.get(key) != effective[key]]
+        if given:
+            raise InvalidInputError(
+                f"{self.name}: {given[0]!r} shows rows of the past, or some of the rows, which cannot be changed; "
+                "change the table through a handle without that option",
+                table=self.name,
+                option=given[0],
+            )
 
     @contextmanager
     def naming_replaced(self) -> Iterator[None]:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.scan import TRAVEL, pick_snapshot
+from lakewright.read.scan import pick_snapshot
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Moment
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import TRAVEL, CoreOptions
 from lakewright.spec.predicate.filters import Filter
 
 Columns: TypeAlias = str | Sequence[str] | Mapping[str, str]  # one name, several, or new names for some

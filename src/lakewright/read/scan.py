@@ -16,31 +16,12 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
-from lakewright.spec.options import CoreOptions, MergeEngine
+from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions, MergeEngine
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, project
 from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
 
-TRAVEL = tuple(
-    option.key()
-    for option in (
-        CoreOptions.SCAN_SNAPSHOT_ID,
-        CoreOptions.SCAN_TAG_NAME,
-        CoreOptions.SCAN_TIMESTAMP_MILLIS,
-        CoreOptions.SCAN_TIMESTAMP,
-        CoreOptions.SCAN_VERSION,
-        CoreOptions.SCAN_WATERMARK,
-    )
-)
-_PARTIAL = (
-    CoreOptions.INCREMENTAL_BETWEEN.key(),
-    CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key(),
-    "scan.bucket",
-    "scan.creation-time-millis",
-    "scan.file-creation-time-millis",
-)
-_LATEST_MODES = frozenset({"default", "latest-full", "full", "latest"})
 _SNAPSHOT_MODES = frozenset({"from-snapshot", "from-snapshot-full"})
 
 
@@ -80,35 +61,13 @@ def pick_snapshot(store: TableStore) -> Snapshot | None:
     return _last_compacted(store) if mode == "compacted-full" else store.snapshots.latest()
 
 
-def refuse_the_past(store: TableStore, *, stored_too: bool = False) -> None:
-    """Refuse to change a table through a handle whose options show rows of the past, or only some of the rows.
-
-    What is written goes to the newest snapshot, which such a handle does not show. Options that are stored with the
-    table are meant for its readers; with `stored_too` they count as well, for changes that look at rows first.
-    """
-    effective = store.options.values
-    given = [key for key in (*TRAVEL, *_PARTIAL) if key in effective]
-    if store.options.get(CoreOptions.SCAN_MODE) not in _LATEST_MODES:
-        given.append(CoreOptions.SCAN_MODE.key())
-    if given and not stored_too:
-        stored = store.schemas.get(store.schema.id).options
-        given = [key for key in given if stored.get(key) != effective[key]]
-    if given:
-        raise InvalidInputError(
-            f"{store.name}: {given[0]!r} shows rows of the past, or some of the rows, which cannot be changed; change "
-            "the table through a handle without that option",
-            table=store.name,
-            option=given[0],
-        )
-
-
 def _check_mode(table: str, mode: str, given: str | None) -> None:
     expected: set[str] | None
     if mode in _SNAPSHOT_MODES:
         expected = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
     elif mode == "from-timestamp":
         expected = {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()}
-    elif mode in _LATEST_MODES or mode == "compacted-full":
+    elif mode in LATEST_MODES or mode == "compacted-full":
         expected = None if mode == "default" else set()
     else:
         raise UnsupportedError(

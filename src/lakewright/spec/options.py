@@ -507,3 +507,16 @@ class CoreOptions:
 KNOWN_OPTIONS: tuple[ConfigOption[object], ...] = tuple(
     option for option in vars(CoreOptions).values() if isinstance(option, ConfigOption)
 )
+# Options that let a handle show another snapshot than the newest one.
+TRAVEL = tuple(
+    option.key()
+    for option in (
+        CoreOptions.SCAN_SNAPSHOT_ID,
+        CoreOptions.SCAN_TAG_NAME,
+        CoreOptions.SCAN_TIMESTAMP_MILLIS,
+        CoreOptions.SCAN_TIMESTAMP,
+        CoreOptions.SCAN_VERSION,
+        CoreOptions.SCAN_WATERMARK,
+    )
+)
+LATEST_MODES = frozenset({"default", "latest-full", "full", "latest"})  # values of `scan.mode` that show the newest one

@@ -37,9 +37,8 @@ from lakewright.update.merge.clauses import On
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
-from lakewright.write.input.frames import engine_verb
+from lakewright.write.input.frames import ArrowData, engine_verb
 from lakewright.write.job_run import JobRun
-from lakewright.write.writer import ArrowData
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

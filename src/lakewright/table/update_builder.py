@@ -24,7 +24,6 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, counted, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import plan_projection
-from lakewright.read.scan import refuse_the_past
 from lakewright.read.splits.plan import check_shard
 from lakewright.read.splits.shares import stretches
 from lakewright.read.splits.split import DataSplit
@@ -44,7 +43,7 @@ from lakewright.update.row_ids import NewValues, RowIds
 from lakewright.update.run import Prepare, Prepared
 from lakewright.update.values import source_col, target_col, without_defaults
 from lakewright.write.input.align import Aligner
-from lakewright.write.writer import ArrowData, batches_of
+from lakewright.write.input.frames import ArrowData, batches_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class TableUpdate:
     """Changes rows that are there; every call plans on the newest snapshot and returns messages to commit."""
 
     def __init__(self, store: TableStore) -> None:
-        refuse_the_past(store, stored_too=True)
+        store.check_changeable(stored_too=True)
         self._store = store
         self._update_cols: tuple[str, ...] | None = None
         self._projection: tuple[str, ...] | None = None

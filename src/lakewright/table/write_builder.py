@@ -22,15 +22,14 @@ from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, Stream
 from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import refuse_the_past
 from lakewright.spec import arguments
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.update_builder import BatchTableUpdate, StreamTableUpdate
-from lakewright.write.input.frames import from_pandas, in_process
+from lakewright.write.input.frames import ArrowData, from_pandas, in_process
 from lakewright.write.input.kinds import RowKinds
 from lakewright.write.job_run import JobRun
 from lakewright.write.reroute import rerouting
-from lakewright.write.writer import ArrowData, TableWriter, WriteJob
+from lakewright.write.writer import TableWriter, WriteJob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,7 +246,7 @@ class BatchWriteBuilder:
     """Starts batch writes: any number of writers, one commit."""
 
     def __init__(self, store: TableStore) -> None:
-        refuse_the_past(store)
+        store.check_changeable()
         self._store = store
         self._commit_user: str | None = None
         self._static_partition: dict[str, object] | None = None
@@ -352,7 +351,7 @@ class StreamWriteBuilder:
     """Starts stream writes: many commits of one user, each with an identifier that grows."""
 
     def __init__(self, store: TableStore) -> None:
-        refuse_the_past(store)
+        store.check_changeable()
         self._store = store
         self._commit_user = str(uuid.uuid4())
 

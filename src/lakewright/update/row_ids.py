@@ -34,9 +34,8 @@ from lakewright.update.run import Prepared, change, change_groups
 from lakewright.update.values import without_defaults
 from lakewright.update.ways import Way, way_of
 from lakewright.write.input.align import Aligner
-from lakewright.write.input.frames import in_process
+from lakewright.write.input.frames import ArrowData, batches_of, in_process
 from lakewright.write.job_run import JobRun
-from lakewright.write.writer import ArrowData, batches_of
 
 Ids: TypeAlias = NDArray[np.int64]
 RowIds: TypeAlias = Iterable[int] | ArrowData  # as callers give them

@@ -24,7 +24,6 @@ from lakewright.compact.job import RunTasks, after_commit
 from lakewright.compact.task import with_schema_of
 from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import refuse_the_past
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write
@@ -74,7 +73,7 @@ def change(
     """
     with naming(store.name):
         check_supported_for_write(store.schema)
-    refuse_the_past(store, stored_too=True)
+    store.check_changeable(stored_too=True)
     if job is not None and job.earlier is not None:
         return _earlier(store, job.earlier, run)
     started = time.monotonic()

@@ -47,7 +47,10 @@ class WriteTask:
 class FileNames:
     """Names the data files of one attempt, and opens them."""
 
-    def __init__(self, task: WriteTask) -> None:
+    def __init__(self, task: WriteTask, *plans: FilePlan) -> None:
+        """Check that files of these plans can be named before any row is taken in."""
+        for plan in plans:
+            check_file_name(plan.file_name(task.stem))
         self._task = task
         self._counter = itertools.count()
 

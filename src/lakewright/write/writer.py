@@ -11,57 +11,41 @@ buffer that makes files of them.
 
 from __future__ import annotations
 
-import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol, Self, TypeAlias
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
 
 import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import carried_fields
 from lakewright.datafiles.file_plan import FilePlan
-from lakewright.datafiles.rolling import wall_clock_ms
+from lakewright.datafiles.rolling import RollingFile, SequenceNumbers, wall_clock_ms
 from lakewright.errors import InvalidInputError, LakewrightError, naming
 from lakewright.lsm.merge import MergeSpec
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import refuse_the_past
 from lakewright.spec.datafile import APPEND
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.write.buckets.assign import Assigner
-from lakewright.write.buckets.routing import Group, IndexChange
-from lakewright.write.buffer import FinishedFiles
-from lakewright.write.input.frames import in_process
+from lakewright.write.buckets.cross_partition import CrossPartitionRouter
+from lakewright.write.buckets.dynamic import DynamicRouter
+from lakewright.write.buckets.postpone import PostponeRouter, RealBucketsRouter, postpone_plan
+from lakewright.write.buckets.routing import Group, HashRouter, IndexChange, Router
+from lakewright.write.buffer import Buffer, BufferLimits, FinishedFiles, WriteBuffer
+from lakewright.write.input.frames import ArrowData, batches_of
 from lakewright.write.input.intake import Intake, KeyedIntake
 from lakewright.write.input.kinds import GivenKinds, RowKinds
+from lakewright.write.keyed_buffer import KeyedBuffer
 from lakewright.write.live_buckets import LiveBuckets
-from lakewright.write.parts import buffer_of, router_of
-from lakewright.write.task import Place, WriteTask
+from lakewright.write.task import FileNames, Place, WriteTask
 
 _CHUNKS_MAX = 4
 STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much memory, and large ones in parts
-
-
-class ArrowStream(Protocol):
-    """Anything that can be read as an Arrow stream: tables, readers, polars, DuckDB and pandas frames."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export the data."""
-
-
-class ArrowArray(Protocol):
-    """Anything that can be read as one Arrow batch."""
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
-        """Export the data."""
-
-
-# Of mappings a dict is taken: names of columns, and their values in lists of equal length.
-ArrowData: TypeAlias = ArrowStream | ArrowArray | Sequence[ArrowStream | ArrowArray] | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +76,7 @@ class WriteJob:
         """Check that the table can be written, and name the write."""
         with naming(store.name):
             check_supported_for_write(store.schema)
-        refuse_the_past(store)
+        store.check_changeable()
         if store.schema.primary_keys:
             MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
@@ -111,7 +95,11 @@ class WriteJob:
 
     def new_intake(self) -> Intake:
         """Return what aligns the rows of this write and finds their kinds."""
-        return _intake(self, keys_only=self.keys_only)
+        schema, name = self.store.schema, self.store.name
+        if schema.primary_keys:
+            return KeyedIntake(schema, table=name, write_cols=self.write_cols, keys_only=self.keys_only)
+        fields = FilePlan.of_schema(schema, self.partial_columns).fields
+        return Intake(schema, fields, table=name, write_cols=self.write_cols)
 
     @property
     def file_plan(self) -> FilePlan:
@@ -181,8 +169,8 @@ class TableWriter:
         )
         self._intake = job.new_intake()
         self._live = _live_buckets(job)
-        self._router = router_of(self._task)
-        self._buffer = buffer_of(self._task, self._live, job.file_plan)
+        self._router = _router_of(self._task)
+        self._buffer = _buffer_of(self._task, self._live, job.file_plan)
         self._stage_bytes = min(STAGE_BYTES, max(1 << 20, store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 8)
         self._stage: list[pa.Table] = []
         self._staged_bytes = 0
@@ -196,7 +184,9 @@ class TableWriter:
         Rows of a primary-key table update the rows with their keys, or what their kinds say.
         """
         self._check_open()
-        self._check_bucket(bucket)
+        if bucket is not None:
+            self._check_bucket(bucket)
+            self._unstage(None)  # rows that were given before go where the bucket function says
         given = None if row_kinds is None else GivenKinds(row_kinds, table=self._store.name)
         if given is not None and isinstance(data, pa.Table | pa.RecordBatch):
             given.check_count(data.num_rows)
@@ -231,7 +221,7 @@ class TableWriter:
                 "condition, or make a table with a primary key",
                 table=self._store.name,
             )
-        return self._write(keys, _intake(self._job, keys_only=True), None, None)
+        return self._write(keys, replace(self._job, keys_only=True).new_intake(), None, None)
 
     def prepare(self) -> list[CommitMessage]:
         """Finish all files and return one message per bucket that got rows; the writer then starts afresh."""
@@ -360,9 +350,8 @@ class TableWriter:
                 table=self._store.name,
             ) from self._poison
 
-    def _check_bucket(self, bucket: int | None) -> None:
-        if bucket is None:
-            return
+    def _check_bucket(self, bucket: int) -> None:
+        """Raise InvalidInputError unless the table has a fixed number of buckets, and this one."""
         mode = self._store.schema.bucket_mode
         if mode not in {BucketMode.HASH_FIXED, BucketMode.UNAWARE}:
             raise InvalidInputError(
@@ -378,7 +367,6 @@ class TableWriter:
                 table=self._store.name,
                 bucket=bucket,
             )
-        self._unstage(None)
 
     # ---- messages on their way out -----------------------------------------------------------------------------------
 
@@ -415,14 +403,6 @@ class TableWriter:
             )
 
 
-def _intake(job: WriteJob, *, keys_only: bool = False) -> Intake:
-    schema, name = job.store.schema, job.store.name
-    if schema.primary_keys:
-        return KeyedIntake(schema, table=name, write_cols=job.write_cols, keys_only=keys_only)
-    plan = FilePlan.of_schema(schema, job.partial_columns)
-    return Intake(schema, plan.fields, table=name, write_cols=job.write_cols)
-
-
 def _live_buckets(job: WriteJob) -> LiveBuckets | None:
     """Return what must be known of the buckets that are there: nothing where rows are replaced or have no order."""
     match job.store.schema.bucket_mode:
@@ -438,26 +418,77 @@ def _live_buckets(job: WriteJob) -> LiveBuckets | None:
             return None
 
 
-def batches_of(data: object, table: str) -> Iterator[pa.Table | pa.RecordBatch]:
-    """Return the data as Arrow batches, one at a time where it is a stream."""
-    data = in_process(data, table)
-    if isinstance(data, pa.Table | pa.RecordBatch):
-        return iter((data,))
-    if isinstance(data, pa.RecordBatchReader):
-        return iter(data)
-    if isinstance(data, list | tuple):
-        return itertools.chain.from_iterable(batches_of(part, table) for part in data)
-    try:
-        if hasattr(data, "__arrow_c_stream__"):
-            return iter(pa.RecordBatchReader.from_stream(data))
-        if hasattr(data, "__arrow_c_array__"):
-            return iter((pa.record_batch(data),))
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"table {table}: the data cannot be read as Arrow batches: {error}", table=table
-        ) from error
-    raise InvalidInputError(
-        f"table {table}: cannot write a {type(data).__name__}; pass a pyarrow table, batch or reader, a list of these, "
-        "or anything that exports an Arrow stream (polars, DuckDB, pandas)",
-        table=table,
+# ---- the parts of a writer: which router and which buffer a table needs ----------------------------------------------
+
+
+def _router_of(task: WriteTask) -> Router:
+    """Return the router of a table's bucket mode."""
+    schema = task.store.schema
+    match schema.bucket_mode:
+        case BucketMode.UNAWARE | BucketMode.HASH_FIXED:
+            return HashRouter(schema, table=task.store.name)
+        case BucketMode.HASH_DYNAMIC:
+            return DynamicRouter(task, task.assigner)
+        case BucketMode.KEY_DYNAMIC:
+            return CrossPartitionRouter(task)
+        case BucketMode.POSTPONE:
+            return RealBucketsRouter(task) if task.real_buckets else PostponeRouter(task)
+
+
+def _buffer_of(task: WriteTask, live: LiveBuckets | None, plan: FilePlan) -> Buffer:
+    """Return the buffer for one writer; numbers go on from `live`, or begin at 0. The plan is that of append tables."""
+    schema = task.store.schema
+    if schema.bucket_mode is BucketMode.POSTPONE and not task.real_buckets:
+        return _append_buffer(task, postpone_plan(task), live)
+    if schema.primary_keys:
+        return _keyed_buffer(task, live)
+    return _append_buffer(task, plan, live)
+
+
+def _limits_of(options: CoreOptions) -> BufferLimits:
+    """Return how much a buffer may use, of the memory that the options give to a writer."""
+    budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
+    spillable = options.get(CoreOptions.WRITE_BUFFER_SPILLABLE)
+    # Where commits order the rows, one commit must not write a key twice.
+    spillable = spillable or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
+    return BufferLimits(
+        budget_bytes=budget - budget // 4,  # the stage, its copy by routing and the encoders need the rest
+        threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
+        spillable=spillable,
     )
+
+
+def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) -> Buffer:
+    names = FileNames(task, plan)
+    numbers: dict[Place, SequenceNumbers] = {}
+
+    def rolling_file(place: Place) -> RollingFile:
+        if place not in numbers:
+            numbers[place] = SequenceNumbers(_first_sequence(task, live, place))
+        return RollingFile(plan, partial(names.new_file, place, plan), numbers[place], task.clock_ms)
+
+    return WriteBuffer(rolling_file, _limits_of(task.store.options))
+
+
+def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
+    store = task.store
+    data = FilePlan.keyed(store.schema, level=0)
+    changelog = FilePlan.keyed(store.schema, level=0, changelog=True)
+    names = FileNames(task, data, changelog)
+    # An overwrite replaces rows that no changelog would mention, so it has none.
+    producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+    with_changelog = producer is ChangelogProducer.INPUT and not task.overwrite
+
+    def rolling_file(place: Place, plan: FilePlan) -> RollingFile:
+        return RollingFile(plan, partial(names.new_file, place, plan), None, task.clock_ms)
+
+    def new_files(place: Place) -> tuple[RollingFile, RollingFile | None]:
+        return rolling_file(place, data), rolling_file(place, changelog) if with_changelog else None
+
+    spec = MergeSpec.of_schema(store.schema, table=store.name)
+    return KeyedBuffer(spec, new_files, partial(_first_sequence, task, live), _limits_of(store.options))
+
+
+def _first_sequence(task: WriteTask, live: LiveBuckets | None, place: Place) -> int:
+    """Return the number of a task's first row in a bucket: above those that are there, and those of earlier tasks."""
+    return (0 if live is None else live.next_sequence(*place)) + task.number * task.sequence_stride

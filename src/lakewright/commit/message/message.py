@@ -71,7 +71,7 @@ class CommitMessage(FileChanges):
     @property
     def is_empty(self) -> bool:
         """Say whether the message changes nothing."""
-        return not any(True for _ in (*_data_files(self), *_index_files(self)))
+        return next(_data_files(self), None) is None and next(_index_files(self), None) is None
 
     def serialize(self) -> bytes:
         """Return the message as bytes that `deserialize` checks."""

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import TRAVEL, FileSchemas, Funnel, ScanResult, entry_pruner, local_millis, scan
+from lakewright.read.scan import FileSchemas, Funnel, ScanResult, entry_pruner, local_millis, scan
 from lakewright.read.splits.plan import (
     BucketKey,
     Packing,
@@ -33,7 +33,7 @@ from lakewright.read.splits.plan import (
 from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD, ManifestEntry
-from lakewright.spec.options import ChangelogProducer, CoreOptions
+from lakewright.spec.options import TRAVEL, ChangelogProducer, CoreOptions
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, project
 from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind, Snapshot

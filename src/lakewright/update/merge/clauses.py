@@ -36,8 +36,7 @@ from lakewright.update.values import (
     target_col,
 )
 from lakewright.write.input.align import Aligner, align
-from lakewright.write.input.frames import in_process
-from lakewright.write.writer import ArrowData, batches_of
+from lakewright.write.input.frames import ArrowData, batches_of, in_process
 
 On: TypeAlias = str | Sequence[str]
 ConditionText: TypeAlias = str | Predicate | None

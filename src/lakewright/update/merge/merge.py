@@ -44,8 +44,9 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import Scope
 from lakewright.update.ways import way_of
+from lakewright.write.input.frames import ArrowData
 from lakewright.write.job_run import JobRun
-from lakewright.write.writer import ArrowData, WriteJob
+from lakewright.write.writer import WriteJob
 
 T = TypeVar("T")
 _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once

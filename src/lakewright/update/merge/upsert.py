@@ -34,9 +34,9 @@ from lakewright.update.run import Prepare, Prepared, change
 from lakewright.update.values import Scope, source_col, without_defaults
 from lakewright.update.ways import way_of
 from lakewright.write.input.align import align
+from lakewright.write.input.frames import ArrowData, batches_of
 from lakewright.write.input.kinds import kept, kind_column, to_kinds
 from lakewright.write.job_run import JobRun
-from lakewright.write.writer import ArrowData, batches_of
 
 
 def upsert(

@@ -1,4 +1,6 @@
-"""Frames of other libraries: recognised by their types, without importing the library, and sent where they belong.
+"""Data in any form that callers have: Arrow batches out, or the verb of the engine whose workers hold the rows.
+
+Frames of other libraries are recognised by their types, without importing the library:
 
     pandas                     becomes an Arrow table; named levels of the index are columns, others are dropped
     Spark                      goes to the verbs of `lakewright.spark`, whose workers hold the rows
@@ -10,13 +12,32 @@ What always holds: rows that lie with the workers of an engine never come into t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+
+
+class ArrowStream(Protocol):
+    """Anything that can be read as an Arrow stream: tables, readers, polars, DuckDB and pandas frames."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the data."""
+
+
+class ArrowArray(Protocol):
+    """Anything that can be read as one Arrow batch."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
+        """Export the data."""
+
+
+# Of mappings a dict is taken: names of columns, and their values in lists of equal length.
+ArrowData: TypeAlias = ArrowStream | ArrowArray | Sequence[ArrowStream | ArrowArray] | Mapping[str, object]
 
 
 def _spark() -> ModuleType:
@@ -78,6 +99,31 @@ def in_process(data: object, table: str) -> Any:  # noqa: ANN401 - whatever call
     if isinstance(data, dict):
         return _from_columns(data, table)
     return from_pandas(data, table) if _is_a(data, "pandas", "DataFrame") else data
+
+
+def batches_of(data: object, table: str) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Return the data as Arrow batches, one at a time where it is a stream."""
+    data = in_process(data, table)
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        return iter((data,))
+    if isinstance(data, pa.RecordBatchReader):
+        return iter(data)
+    if isinstance(data, list | tuple):
+        return itertools.chain.from_iterable(batches_of(part, table) for part in data)
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return iter(pa.RecordBatchReader.from_stream(data))
+        if hasattr(data, "__arrow_c_array__"):
+            return iter((pa.record_batch(data),))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"table {table}: the data cannot be read as Arrow batches: {error}", table=table
+        ) from error
+    raise InvalidInputError(
+        f"table {table}: cannot write a {type(data).__name__}; pass a pyarrow table, batch or reader, a list of these, "
+        "or anything that exports an Arrow stream (polars, DuckDB, pandas)",
+        table=table,
+    )
 
 
 def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:

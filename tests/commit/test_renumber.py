@@ -336,7 +336,7 @@ def test_floors_follow_the_snapshots(tmp_path: Path) -> None:
     def floor(since: str | None) -> int | None:
         newest = store.snapshots.latest()
         assert newest is not None
-        return HighestNumbers(store, frozenset({PLACE}), since).on(newest).get(PLACE)
+        return HighestNumbers(store, frozenset({PLACE}), since).in_snapshot(newest).get(PLACE)
 
     names = [snapshot_name(commit(store, prepared(store, {1: number}))) for number in range(20)]
     assert floor(names[-1]) is None  # nothing was added since
@@ -347,10 +347,10 @@ def test_floors_follow_the_snapshots(tmp_path: Path) -> None:
     assert floor("manifest-list-of-a-snapshot-that-was-rolled-back") == 19
     known = HighestNumbers(store, frozenset({PLACE}), names[-1])
     newest = commit(store, prepared(store, {1: 1}))
-    assert known.on(newest) == {PLACE: 20}
-    assert known.on(newest) == {PLACE: 20}
+    assert known.in_snapshot(newest) == {PLACE: 20}
+    assert known.in_snapshot(newest) == {PLACE: 20}
     other = HighestNumbers(store, frozenset({(EMPTY_ROW, 1)}), None)
-    assert other.on(newest) == {}
+    assert other.in_snapshot(newest) == {}
 
 
 @pytest.mark.parametrize("name", ["data-1.parquet", "data-x-0-0-1.zst.parquet", "plain"])

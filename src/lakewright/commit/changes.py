@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a change relies on: where nobody has written rows since the snapshot it was planned on."""
+    """Where nobody may have written rows since the snapshot that a change was planned on."""
 
     since: int  # 0: the table had no snapshot
     planned_on: str | None  # the name of that snapshot, where it is known
@@ -69,7 +69,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class CommitTarget:
-    """What a table must know of itself to check the messages it receives."""
+    """The facts of a table that its messages are checked against."""
 
     table: str
     identity: str
@@ -77,11 +77,11 @@ class CommitTarget:
     buckets: int  # the option `bucket`
     has_primary_key: bool
     row_tracking: bool
-    crosses_partitions: bool = False  # a key may be in any partition, which no index file tells
+    crosses_partitions: bool = False  # a key may be in any partition, and no index file says in which
 
 
 def append_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
-    """Return what the writers added and took away themselves."""
+    """Return the files that writers added and deleted, without those of their compactions."""
     return _change(
         (
             _Lists(m, m.deleted_files, m.new_files, m.changelog_files, m.deleted_index_files, m.new_index_files)
@@ -92,7 +92,7 @@ def append_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
 
 
 def compact_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
-    """Return what compaction inside the writers rewrote."""
+    """Return the files that compactions inside the writers replaced."""
     return _change(
         (
             _Lists(
@@ -110,7 +110,7 @@ def compact_change(messages: Iterable[CommitMessage], buckets: int) -> Change:
 
 
 def record_count(entries: Iterable[ManifestEntry]) -> int:
-    """Return how many rows the entries add, less those they take away."""
+    """Return how many rows the added files hold, less those of the deleted files."""
     return sum(e.file.row_count if e.kind == ADD else -e.file.row_count for e in entries)
 
 
@@ -155,14 +155,14 @@ def hash_bases_of(messages: Iterable[CommitMessage]) -> frozenset[tuple[bytes, t
 
 
 def guards_of(messages: Iterable[CommitMessage]) -> tuple[Guard, ...]:
-    """Return what the messages of one commit rely on, each thing once."""
-    found = {
+    """Return the guards of all messages, each once."""
+    guards = {
         Guard(m.check_from_snapshot, m.planned_on, m.unchanged, m.partition_bytes, m.bucket, m.reads): None
         for m in messages
         # Some writers spell "nothing to check" as -1.
         if m.check_from_snapshot is not None and m.check_from_snapshot >= 0
     }
-    return tuple(found)
+    return tuple(guards)
 
 
 def schema_ids_of(messages: Sequence[CommitMessage]) -> frozenset[int]:
@@ -200,7 +200,7 @@ def check_messages(messages: Sequence[CommitMessage], target: CommitTarget) -> N
     for name, select in _LISTS.items():
         _check_named_once(messages, name, select, target)
     if target.crosses_partitions and len({(m.write_id, m.attempt) for m in messages if m.new_files}) > 1:
-        # Neither knows where the other put its keys.
+        # Neither writer knows into which partitions the other put its keys.
         raise InvalidMessageError(
             f"{target.table}: a key lives in one partition alone, and several writers at once may put it into two; "
             "write all rows of a commit with one writer",
@@ -209,9 +209,9 @@ def check_messages(messages: Sequence[CommitMessage], target: CommitTarget) -> N
 
 
 def order_by_snapshot(entries: Sequence[ManifestEntry], snapshot_id: int) -> tuple[ManifestEntry, ...]:
-    """Give the rows of new files the snapshot's id as their sequence number: all of a commit at once, by commit order.
+    """Give new files the snapshot's id as their sequence number, so that later commits have higher numbers.
 
-    The numbers inside the files stay as they are; readers put the file's number in their place.
+    The numbers inside the files stay as they are; readers use the number of the file instead.
     """
 
     def numbered(entry: ManifestEntry) -> ManifestEntry:

@@ -1,8 +1,9 @@
-"""Commit messages in, snapshots out: the verbs of a commit.
+"""Commit messages in, snapshots out: commit, overwrite, truncate, abort.
 
-A return means published; `CommitConflictError`, `CommitContentionError`, `InvalidInputError` and
-`TableNotExistException` (the table was dropped, or another one has its place) mean that nothing was published, and
-`CommitUnknownError` that nobody can say. Clock, sleep, random and ids come in, so a seed replays a run.
+How a call ends says what happened. It returns: the snapshot is published. It raises `CommitConflictError`,
+`CommitContentionError`, `InvalidInputError` or `TableNotExistException` (the table was dropped, or another one has its
+place): nothing was published. It raises `CommitUnknownError`: the snapshot may or may not be published, so that no file
+may be deleted. Clock, sleep, random numbers and uuids are arguments, so that a test can repeat a run.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _new_uuid() -> str:
 def _removing_useless_files(
     verb: Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None],
 ) -> Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None]:
-    """Remove the files of messages that can be committed no more, once it is known that nothing was published."""
+    """Make a verb delete the files of its messages if it fails, nothing was published and nobody can try again."""
 
     @wraps(verb)
     def removing_useless_files(
@@ -102,12 +103,16 @@ def _removing_useless_files(
 
 @dataclass(slots=True)
 class Committer:
-    """Publishes changes of one table.
+    """Publishes changes of one table, each as one snapshot, or as two where writers also compacted.
 
-    Without a `commit_user` every batch gets one of its own, derived from its messages. A stream needs a stable one.
-    With `once_since`, a commit is known by user and identifier alone, whatever its files: the caller has looked for it
-    in the snapshots up to that one, and where somebody published it since, that is what is returned. With `sole` the
-    messages were handed to nobody else and are of no use after a failure: what is surely not published is removed.
+    `commit_user`: the name of a stream, the same after every restart. Without it each batch gets a name of its own,
+    made from its messages, so that committing them again finds the first snapshot.
+
+    `once_since`: user and identifier alone tell a commit, whatever its files. The caller has looked for it in the
+    snapshots up to this one; if somebody published it after that, the committer returns that snapshot.
+
+    `sole`: nobody else has the messages and nobody commits them again, so that after a failure their files are deleted
+    if they are surely not published.
     """
 
     store: TableStore
@@ -120,8 +125,8 @@ class Committer:
     publisher: Publisher | None = None
     once_since: int | None = None
     sole: bool = False
-    reroutes: bool = False  # the caller reads the files of a commit that conflicts over buckets back, and removes them
-    _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published: never to be deleted
+    reroutes: bool = False  # after a conflict over buckets the caller reads the files again, and deletes them itself
+    _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
 
     @_removing_useless_files
     def commit(
@@ -134,7 +139,10 @@ class Committer:
         watermark: int | None = None,
         ignore_empty: bool = True,
     ) -> Snapshot | None:
-        """Publish what the writers did; return the last snapshot, None where there was nothing to do."""
+        """Publish what the writers did, and return the last snapshot that this made; None if there was nothing to do.
+
+        An empty commit makes a snapshot only with `ignore_empty=False`.
+        """
         self._check(messages)
         append = append_change(messages, self.store.options.bucket())
         compact = compact_change(messages, self.store.options.bucket())
@@ -163,11 +171,12 @@ class Committer:
         if_unchanged_since: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
-        """Replace partitions by what the writers added.
+        """Replace the rows of partitions by what the writers added, in one snapshot.
 
-        Dynamic (the table's `dynamic-partition-overwrite` unless given): the partitions of the new files; without new
-        files nothing happens. Static: all partitions that agree with the spec, the whole table without one, even where
-        there are no new files. `if_unchanged_since` refuses if they changed after that snapshot.
+        With `dynamic` (the table's `dynamic-partition-overwrite` unless given) these are the partitions that have new
+        files; without new files nothing happens. Otherwise these are all partitions that agree with
+        `static_partition`, the whole table without it, even if there are no new files. With `if_unchanged_since` the
+        call raises CommitConflictError if one of them changed after that snapshot.
         """
         self._check(messages)
         appended = append_change(messages, self.store.options.bucket())
@@ -221,8 +230,8 @@ class Committer:
     def abort(self, messages: Sequence[CommitMessage], identifier: int = MAX_LONG) -> None:
         """Delete the files of messages that were not committed and will not be.
 
-        Nothing is deleted of messages that anybody handed in for publishing, unless that is known to have failed; a
-        stream says under which identifier that would have been.
+        Nothing is deleted if any process began to commit the messages and is not known to have failed. `identifier` is
+        the number under which a stream would have committed them.
         """
         check_table(messages, self._target(messages))
         files = files_of(self.store, messages)
@@ -242,7 +251,8 @@ class Committer:
         )
         if any(is_marked(self.store, change, marker) for change, marker in marks):
             return True
-        # The markers of a stream go by identifiers, which nobody may have told us, and old ones may have come and gone.
+        # The marker of a stream's commit depends on its identifier, which the caller may not have given, and an old
+        # marker may have been deleted since.
         created = [e.file.creation_time for change in changes for e in change.entries if e.kind == ADD]
         since = earliest_millis(created, self.clock())
         partitions = frozenset(message.partition_bytes for message in messages)
@@ -300,7 +310,7 @@ class Committer:
         return f"{prefix}_{user}" if prefix else user
 
     def _may_clash(self, append: Change) -> bool:
-        """Say whether an append may not fit what is there: buckets, keys of files beyond level 0, columns of rows."""
+        """Say whether an append must be compared with live files: bucket counts, keys of deeper levels, columns."""
         buckets = self.store.options.bucket()
         if self.store.options.data_evolution_enabled():
             return any(e.file.first_row_id is not None for e in append.entries)
@@ -314,7 +324,7 @@ class Committer:
             return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
 
     def _numbering(self, messages: Sequence[CommitMessage], change: Change) -> Numbering | None:
-        """Return what keeps new rows in the order of the commits, None where something else does or there is no key."""
+        """Return what keeps new rows in the order of the commits; None without keys, or where snapshot ids do that."""
         schema, options = self.store.schema, self.store.options
         if not schema.primary_keys or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
             return None
@@ -325,7 +335,7 @@ class Committer:
 
     @contextmanager
     def _nothing_published(self) -> Iterator[None]:
-        """Name a failure of the storage for what it means to the caller."""
+        """Turn a failure of the storage into an error that says: nothing was published."""
         try:
             yield
         except OSError as error:
@@ -336,7 +346,7 @@ class Committer:
             ) from error
 
     def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> PartitionSelection | None:
-        """Return what an overwrite replaces, None where that is nothing."""
+        """Return the partitions that an overwrite replaces; None if there are none."""
         if dynamic is None:
             dynamic = self.store.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
         dynamic = dynamic and bool(self.store.schema.partition_keys)
@@ -383,7 +393,7 @@ class Committer:
         try:
             return self._run(intent, ()).publish()
         except _NOT_PUBLISHED as error:
-            # The first part stands: an error that says otherwise would make the caller write the rows again.
+            # The new rows are published: an error that denied it would make the caller write them again.
             raise type(error)(
                 f"{error} (snapshot {before.id} with the new rows is published, only the compaction is not)",
                 **{**error.facts, "published_id": before.id},

@@ -1,7 +1,7 @@
-"""Does a change still fit the table? Plain functions from values to a conflict, or to None.
+"""Whether a change still fits the table: a change and live files in, a conflict or None out. Nothing here reads files.
 
-Every check compares the change with the live files of the partitions it touches, as they stand in the snapshot that
-the commit is about to extend. A plain append is checked by none of them: appends never conflict with each other.
+Every check compares the change with the live files of the partitions it touches, in the snapshot that the commit is to
+extend. An append that only adds files is compared with none of them: appends never conflict with each other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Conflict:
     reason: str
     files: tuple[str, ...] = ()
     advice: str = PLAN_AGAIN
-    misrouted: bool = False  # the rows are good, only the buckets they lie in are not
+    misrouted: bool = False  # the same rows can be written again, into other buckets
 
 
 def find_conflict(
@@ -56,7 +56,7 @@ def find_conflict(
 
 
 def mixed_buckets(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry]) -> Conflict | None:
-    """Refuse a change that would give one partition files of different numbers of buckets."""
+    """Return a conflict if one partition would have files written for different numbers of buckets."""
     totals: dict[bytes, int] = {}
     for entry in live:
         if entry.total_buckets > 0:
@@ -64,11 +64,11 @@ def mixed_buckets(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry
     for entry in entries:
         if entry.total_buckets <= 0:
             continue
-        there = totals.setdefault(entry.partition, entry.total_buckets)
-        if there != entry.total_buckets:
+        total = totals.setdefault(entry.partition, entry.total_buckets)
+        if total != entry.total_buckets:
             return Conflict(
                 f"{entry.file.file_name} was written for {counted(entry.total_buckets, 'bucket')}, "
-                f"its partition has {there}",
+                f"its partition has {total}",
                 (entry.file.file_name,),
                 OVERWRITE_BUCKETS,
             )
@@ -76,7 +76,7 @@ def mixed_buckets(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry
 
 
 def repeated_files(entries: Iterable[ManifestEntry]) -> Conflict | None:
-    """Refuse a change that adds or deletes one file twice, or does both."""
+    """Return a conflict if a change names one file twice."""
     counts = Counter(e.identity for e in entries)
     twice = tuple(_name(identity) for identity, count in counts.items() if count > 1)
     if not twice:
@@ -85,13 +85,13 @@ def repeated_files(entries: Iterable[ManifestEntry]) -> Conflict | None:
 
 
 def vanished_files(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntry]) -> Conflict | None:
-    """Refuse to delete files that another commit already took away, or to add files that are there."""
-    there = {e.identity for e in live}
+    """Return a conflict if files to delete are not live any more, or files to add are live already."""
+    live_files = {e.identity for e in live}
     changes = tuple(entries)
-    gone = tuple(e.file.file_name for e in changes if e.kind == DELETE and e.identity not in there)
+    gone = tuple(e.file.file_name for e in changes if e.kind == DELETE and e.identity not in live_files)
     if gone:
         return Conflict(f"{_count(gone)} to delete {'is' if len(gone) == 1 else 'are'} gone", gone)
-    added = tuple(e.file.file_name for e in changes if e.kind == ADD and e.identity in there)
+    added = tuple(e.file.file_name for e in changes if e.kind == ADD and e.identity in live_files)
     if added:
         advice = "these messages were committed before: do not commit them again"
         return Conflict(
@@ -103,7 +103,7 @@ def vanished_files(entries: Iterable[ManifestEntry], live: Iterable[ManifestEntr
 def overlapping_files(
     entries: Collection[ManifestEntry], live: Iterable[ManifestEntry], key_range: KeyRange
 ) -> Conflict | None:
-    """Refuse a change after which two files of one level share keys: from level 1 on a level is one sorted run."""
+    """Return a conflict if two files of one level would share keys: from level 1 on a level is one sorted run."""
     gone = {e.identity for e in entries if e.kind == DELETE}
     levels: dict[tuple[bytes, int, int], list[DataFile]] = {
         (e.partition, e.bucket, e.file.level): [] for e in entries if e.kind == ADD and e.file.level > 0
@@ -111,9 +111,9 @@ def overlapping_files(
     if not levels:
         return None
     for entry in (*live, *(e for e in entries if e.kind == ADD)):
-        found = levels.get((entry.partition, entry.bucket, entry.file.level))
-        if found is not None and entry.identity not in gone:
-            found.append(entry.file)
+        files_of_level = levels.get((entry.partition, entry.bucket, entry.file.level))
+        if files_of_level is not None and entry.identity not in gone:
+            files_of_level.append(entry.file)
     for (_, bucket, level), files in levels.items():
         ranges = sorted((*key_range(file), file.file_name) for file in files)
         for (_, last, name), (first, _, other) in pairwise(ranges):
@@ -124,16 +124,16 @@ def overlapping_files(
 
 
 def moved_hashes(bases: Iterable[tuple[bytes, tuple[str, ...]]], index: Iterable[IndexEntry]) -> Conflict | None:
-    """Refuse rows that were routed by key hashes which are not those of their partition any more.
+    """Return a conflict if rows got their buckets from index files that are not those of their partition any more.
 
-    Two writers that grow one index at the same time may put one key into two buckets.
+    Two writers that add keys to one index at the same time may put one key into two buckets.
     """
-    there: dict[bytes, list[str]] = {}
+    current: dict[bytes, list[str]] = {}
     for entry in index:
         if entry.file.index_type == HASH:
-            there.setdefault(entry.partition, []).append(entry.file.file_name)
+            current.setdefault(entry.partition, []).append(entry.file.file_name)
     for partition, names in bases:
-        now = there.get(partition, [])
+        now = current.get(partition, [])
         if sorted(now) != sorted(names):
             changed = tuple(sorted({*now} ^ {*names}))
             reason = "another writer chose buckets of the same partition at the same time"
@@ -142,23 +142,23 @@ def moved_hashes(bases: Iterable[tuple[bytes, tuple[str, ...]]], index: Iterable
 
 
 def stale_vectors(index: Iterable[IndexEntry], change: Change, live: Iterable[ManifestEntry]) -> Conflict | None:
-    """Refuse a change after which a deletion vector speaks of a data file that is not live any more.
+    """Return a conflict if a deletion vector would belong to a data file that is not live any more.
 
-    So a commit that deletes rows of a file fails when the file was rewritten in between, and a commit that rewrites a
+    A commit that deletes rows of a file fails when the file was rewritten in between, and a commit that rewrites a
     file fails when rows of it were deleted in between: either would bring deleted rows back.
     """
-    there = {(e.partition, e.bucket, e.file.file_name) for e in live}
-    names = there - {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == DELETE}
+    before = {(e.partition, e.bucket, e.file.file_name) for e in live}
+    names = before - {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == DELETE}
     names |= {(e.partition, e.bucket, e.file.file_name) for e in change.entries if e.kind == ADD}
     touched = change.partitions
     own = {e.file.file_name for e in change.index if e.kind == ADD}
-    # Java leaves the vectors of a file that it compacts to nothing: what was stale before hides no row.
+    # Java keeps the vectors of a file that it compacts to nothing; a vector that was stale before hides no row.
     stale = tuple(
         place[2]
         for entry in index
         if entry.file.index_type == DELETION_VECTORS and entry.partition in touched
         for place in ((entry.partition, entry.bucket, v.data_file) for v in entry.file.deletion_ranges or ())
-        if place not in names and (place in there or entry.file.file_name in own)
+        if place not in names and (place in before or entry.file.file_name in own)
     )
     if not stale:
         return None
@@ -170,9 +170,10 @@ def combine_index(
 ) -> tuple[IndexEntry, ...] | Conflict:
     """Return the whole live set of index files after some changes, or why they do not fit.
 
-    Key hashes, and the deletion vectors of tables with buckets, are one file per bucket, replaced as a whole. Other
-    index files stand for themselves: a data file has one vector at most. What is deleted must be there. With `by_name`
-    the vectors of a bucket are replaced only by a change that deletes them, so that it has seen the newest.
+    Key hashes, and the deletion vectors of tables with buckets, are one file per bucket, which a new file replaces.
+    Other index files are independent, but a data file has one vector at most. An index file to delete must be live.
+    With `by_name` a change replaces the vectors of a bucket only if it deletes the newest file of them by name, which
+    shows that it was made from it.
     """
     left = {_index_key(e, bucketed=bucketed): e for e in previous}
     added: set[tuple[object, ...]] = set()
@@ -180,8 +181,8 @@ def combine_index(
         key = _index_key(change, bucketed=bucketed)
         name = change.file.file_name
         if change.kind == DELETE:
-            there = left.pop(key, None)
-            if there is None or there.file.file_name != name:
+            deleted = left.pop(key, None)
+            if deleted is None or deleted.file.file_name != name:
                 return Conflict("an index file to delete is gone", (name,))
         elif key in added or (key in left and len(key) == 1):
             return Conflict("an index file to add is in the table already", (name,))
@@ -206,7 +207,7 @@ def combine_index(
 def conflict_error(
     conflict: Conflict, *, table: str, user: str, kind: CommitKind, other: Snapshot | None
 ) -> CommitConflictError:
-    """Say who conflicts with whom, about which files, and what to do."""
+    """Return the error that names both commits, the files they conflict about, and what to do."""
     winner = "the table" if other is None else f"snapshot {other.id} by user {other.commit_user} ({other.commit_kind})"
     shown = ", ".join(conflict.files[:_NAMES_SHOWN])
     more = len(conflict.files) - _NAMES_SHOWN
@@ -224,7 +225,7 @@ def conflict_error(
 
 
 def _index_key(entry: IndexEntry, *, bucketed: bool) -> tuple[object, ...]:
-    """Return what one index file takes the place of: its bucket, or only itself."""
+    """Return what only one index file may have: a bucket and a kind of index, or its own name."""
     kind = entry.file.index_type
     if kind == HASH or (kind == DELETION_VECTORS and bucketed):
         return entry.partition, entry.bucket, kind

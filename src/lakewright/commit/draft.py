@@ -1,8 +1,9 @@
 """The metadata files of a commit: a plan in, an unpublished snapshot out.
 
-What does not depend on the base (the manifest of new files, the changelog) is written once and used again by every
-attempt; what does is written anew, and deleted when the attempt is known to have lost. So a retry costs one manifest
-list, and lost races leave nothing behind. The cost follows the delta: the base's manifests are copied by name.
+What does not depend on the base (the manifest of new files, the changelog) is written once and used by every attempt.
+What does is written for each attempt, and deleted when the attempt is known to have lost the race. So a retry costs one
+manifest list, and lost races leave no files. The cost grows with the change, not with the table: manifests of the base
+are named again, not copied.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Time, chance and new names; a test hands in its own."""
+    """What a commit takes from outside: clock, sleep, random numbers, new uuids. A test gives its own."""
 
     clock: Callable[[], int]  # epoch milliseconds
     sleep: Callable[[float], None]  # seconds
@@ -59,17 +60,17 @@ class Drafts:
     _salt: bytes = field(init=False)
     _renumbering: Renumbering | None = None  # of rows with keys
     _newest_schema: int | None = None  # when the first draft began
-    _schema_id: int = 0  # of the draft in the making
-    _written: list[str] = field(default_factory=list)  # by the draft in the making
-    _kept: list[str] = field(default_factory=list)  # of use to every draft
+    _schema_id: int = 0  # of the draft that is being written
+    _written: list[str] = field(default_factory=list)  # files of the draft that is being written
+    _kept: list[str] = field(default_factory=list)  # files that every draft names
     _new_files: tuple[ManifestFile, ...] | None = None
     _delta_list: tuple[str, int] | None = None
     _changelog_list: tuple[str, int] | None = None
     _merged: tuple[tuple[str, ...], tuple[ManifestFile, ...]] | None = None
 
     def __post_init__(self) -> None:
-        # Whoever commits the same messages writes the same entries. Where the reply to a put got lost, only different
-        # bytes tell whose marker stands there.
+        # Two processes that commit the same messages write the same entries. The salt makes their bytes differ, so that
+        # after a lost reply a process can see whether the marker in the storage is its own.
         unique = self.environment.new_uuid()
         self._salt = unique.encode()
         self._manifests = self._named(unique)
@@ -78,7 +79,7 @@ class Drafts:
 
     @property
     def can_claim(self) -> bool:
-        """Say whether the manifest of the new files is the same whatever the base, so that it can be written first."""
+        """Say whether the manifest of the new files does not depend on the base, so that it can be written first."""
         intent = self.intent
         return intent.only_adds and bool(intent.change.entries) and not self._numbers_anew
 
@@ -99,9 +100,9 @@ class Drafts:
         return all(self.intent.marker in file.file_name for file in self._new_files)
 
     def draft(self, plan: Plan, *, in_doubt: bool = False) -> Draft:
-        """Write the metadata files of a plan, and data files anew whose numbers the base has overtaken.
+        """Write the metadata files of a plan, and copies of data files whose sequence numbers are too low for its base.
 
-        While an earlier draft is in doubt, nothing that it names is deleted.
+        With `in_doubt` an earlier draft may be published, so that nothing it names is deleted.
         """
         if self._renumbering is not None:
             plan = self._renumbering.apply(plan, keep=in_doubt)
@@ -113,23 +114,23 @@ class Drafts:
             self._delete(self._written)
             raise
         if self._renumbering is not None:
-            self._renumbering.note(snapshot, plan)
+            self._renumbering.remember(snapshot, plan)
         return Draft(snapshot, plan.base, tuple(self._written))
 
     def remove_unused_copies(self, published: Snapshot) -> None:
-        """Delete data files that nobody needs once a snapshot is published."""
+        """Delete the copies of data files that a published snapshot does not name, and originals it has copies of."""
         if self._renumbering is not None:
             self._renumbering.remove_unused_copies(published)
 
     def discard(self, draft: Draft, *, keep_marker: bool = False) -> None:
         """Delete what only this draft named, once it is known that it was not published.
 
-        The marker stays where the commit was published after all, under other names.
+        With `keep_marker` the marker stays: the commit was published by other means, and a replay looks for it.
         """
         self._delete([name for name in draft.files if not (keep_marker and self.intent.marker in name)])
 
     def discard_rest(self, *, keep_marker: bool = False) -> None:
-        """Delete what was kept for further drafts, once it is known that there will be none."""
+        """Delete what was kept for further drafts, once there will be none."""
         self._delete([name for name in self._kept if not (keep_marker and self.intent.marker in name)])
         self._kept = []
         if self._renumbering is not None:
@@ -175,7 +176,7 @@ class Drafts:
 
     def _numbered(self, plan: Plan, snapshot_id: int) -> tuple[tuple[ManifestEntry, ...], int]:
         """Return the entries as this snapshot records them, and the first row id that stays free."""
-        # Carried forward even by commits that assign nothing: an absent value would hand out row ids again.
+        # Every snapshot records it, also one that assigns no row ids: without it the next would assign them again.
         start = 0 if plan.base is None else plan.base.next_row_id or 0
         options = self.store.options
         if self._orders_by_snapshot:
@@ -188,9 +189,9 @@ class Drafts:
         )
 
     def _highest_number(self, base: Snapshot | None, entries: Sequence[ManifestEntry]) -> dict[str, str]:
-        """Return the property from which writers go on numbering, in tables whose writers do not look at the files.
+        """Return the property with the highest sequence number, for writers that do not read it from the files.
 
-        A base that lacks it tells nothing of its files, and a number that is too low is worse than none.
+        If the base lacks the property, so does the new snapshot: a number that is too low is worse than none.
         """
         mode = self.store.options.get(CoreOptions.WRITE_SEQUENCE_NUMBER_INIT_MODE)
         before = "" if base is None else base.properties.get(_HIGHEST_NUMBER, "")
@@ -210,7 +211,8 @@ class Drafts:
             self._kept += [m.file_name for m in merged.written]
             self._merged = (names, merged.files)
             return merged.files
-        # A retry finds more manifests after those it merged. If others merged them too, ours are of no use any more.
+        # On a retry the base has more manifests, after those that were merged. If it has others in their place, another
+        # commit merged them too, and our merged manifests are deleted.
         merged_names, outputs = self._merged
         if names[: len(merged_names)] == merged_names:
             return (*outputs, *inputs[len(merged_names) :])
@@ -223,8 +225,8 @@ class Drafts:
     def _write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
         """Write the delta list, and the manifests that are not written yet."""
         ours = len(entries) - len(self.intent.change.entries)
-        # Entries that only this base gives are of no use to other drafts. If the manifest of the original ones was
-        # written before, it stays for the sake of its name: without it a replay would not look for this commit.
+        # Entries that depend on this base cannot be used by other drafts. If a manifest of the original entries was
+        # written before, it stays, because a replay of the messages looks for its name.
         if self._numbers_anew or tuple(entries[ours:]) != self.intent.change.entries:
             files = self._write_manifests(entries, self._written, marked=True)
             return self._write_list(files, self._written)
@@ -244,10 +246,10 @@ class Drafts:
             self._changelog_list = self._write_changelog_list(plan.change.changelog, self._kept)
         return self._changelog_list
 
-    def _write_changelog_list(self, entries: Sequence[ManifestEntry], note: list[str]) -> tuple[str, int] | None:
+    def _write_changelog_list(self, entries: Sequence[ManifestEntry], names: list[str]) -> tuple[str, int] | None:
         if not entries:
             return None
-        return self._write_list(self._write_manifests(entries, note, marked=False), note)
+        return self._write_list(self._write_manifests(entries, names, marked=False), names)
 
     def _write_index(self, entries: Sequence[IndexEntry]) -> str:
         """Write the index manifest, which is the marker of a commit that changes index files only."""
@@ -256,32 +258,32 @@ class Drafts:
         return name
 
     def _write_manifests(
-        self, entries: Sequence[ManifestEntry], note: list[str], *, marked: bool
+        self, entries: Sequence[ManifestEntry], names: list[str], *, marked: bool
     ) -> tuple[ManifestFile, ...]:
-        """Write entries, if they are those of the new files under the name that a replay looks for."""
+        """Write entries to manifests; with `marked` the first has the name that a replay looks for."""
 
         def write(manifests: Manifests) -> tuple[ManifestFile, ...]:
             return tuple(manifests.write(entries, schema_id=self._schema_id))
 
         files = self._marked("manifest", write) if marked else write(self._manifests)
-        note += [m.file_name for m in files]
+        names += [m.file_name for m in files]
         return files
 
     def _marked(self, kind: str, write: Callable[[Manifests], T]) -> T:
-        """Write something under the name of the marker. Whatever happens, the marker exists afterwards."""
+        """Write a file under the name of the marker, or under another name if the marker exists already."""
         path = self.store.layout.manifest_file(f"{kind}-{self.intent.marker}-0")
         for _ in range(_MARKER_TRIES_MAX):
             with suppress(AlreadyExistsError):
                 return write(self._named(self.intent.marker))
-            # Left by an attempt that was cut short, or by somebody who commits the same messages at this moment. But a
-            # store may also say so of a name that it is only busy with.
+            # An attempt that was cut short left it, or another process commits the same messages now. But some object
+            # stores also say "exists" of a name while another request for it is running, so look.
             if self.store.storage.exists(path):
                 return write(self._manifests)
         raise OSError(f"{path} cannot be created, though nothing is there")
 
-    def _write_list(self, manifests: Sequence[ManifestFile], note: list[str]) -> tuple[str, int]:
+    def _write_list(self, manifests: Sequence[ManifestFile], names: list[str]) -> tuple[str, int]:
         name, size = self._manifests.write_list(manifests)
-        note.append(name)
+        names.append(name)
         return name, size
 
     def _schema_on(self, base: Snapshot | None) -> int:

@@ -1,4 +1,4 @@
-"""The files that writers made for a commit: where they lie, whether they are whole, and how they are taken back."""
+"""The files that writers made for a commit: messages in; paths, a check of their sizes and their deletion out."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def files_of(store: TableStore, messages: Iterable[CommitMessage]) -> tuple[Writ
 
 
 def check_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
-    """Refuse to commit a file that is missing or has another size than its message says."""
-    sizes = _each(store.storage.size, [file.path for file in files])
+    """Raise InvalidMessageError if a file is missing or has another size than its message says."""
+    sizes = _call_each(store.storage.size, [file.path for file in files])
     bad = [
         f"{file.path} ({'missing' if size is None else f'{size} bytes, not {file.size}'})"
         for file, size in zip(files, sizes, strict=True)
@@ -49,8 +49,8 @@ def check_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
 
 
 def delete_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
-    """Delete files of a commit that never happened."""
-    _each(store.storage.delete, [file.path for file in files])
+    """Delete files that will never be committed."""
+    _call_each(store.storage.delete, [file.path for file in files])
 
 
 def prune_dropped_table(store: TableStore) -> None:
@@ -72,7 +72,7 @@ def _files(store: TableStore, message: CommitMessage) -> Iterator[WrittenFile]:
         yield WrittenFile(index.file_name, layout.index_file(index, directory), index.file_size)
 
 
-def _each(call: Callable[[str], int | None], paths: Sequence[str]) -> list[int | None]:
+def _call_each(call: Callable[[str], int | None], paths: Sequence[str]) -> list[int | None]:
     if len(paths) <= _FEW:
         return [call(path) for path in paths]
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -1,8 +1,9 @@
-"""What must not have happened between the snapshot that a change was planned on and the one that it extends.
+"""Whether rows that a change relies on were changed after it was planned: guards in, the first broken one out.
 
-Messages that say what they were planned on come in, the first snapshot that breaks what they rely on goes out. What was
-planned on the base itself is as it was planned; what a compaction did since is judged by the files alone. Where a
-snapshot in between is gone, nobody can say what it did, and that counts as broken too.
+A guard names the snapshot that a change was planned on, and where nobody may have written rows since. The snapshots
+from there up to the base of the commit are read one by one. A compaction changes no rows, so it breaks no guard; the
+checks of `conflicts` find files that it took away. Where a snapshot in between has expired, nobody can say what it did,
+and the guard counts as broken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 _CHANGES_NO_ROWS = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
-# What rows of a bucket are written into, by the word of a guard.
+# What a guard watches around a bucket, by the value of `Guard.unchanged`.
 _PLACES: Mapping[str, Callable[[bytes, int], tuple[object, ...]]] = {
     "table": lambda _partition, _bucket: (),
     "partition": lambda partition, _bucket: (partition,),
@@ -32,7 +33,7 @@ _PLACES: Mapping[str, Callable[[bytes, int], tuple[object, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class BrokenGuard:
-    """A conflict, and the snapshot that made it."""
+    """A conflict, and the snapshot that caused it."""
 
     conflict: Conflict
     by: Snapshot | None
@@ -40,7 +41,7 @@ class BrokenGuard:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change, with what tells which rows and columns it is about."""
+    """A change, with the live files of its partitions and the columns that files hold."""
 
     change: Change
     live: Iterable[ManifestEntry]
@@ -50,9 +51,9 @@ class _Change:
 def find_broken_guard(
     store: TableStore, guards: Sequence[Guard], base: Snapshot | None, change: Change, live: Iterable[ManifestEntry]
 ) -> BrokenGuard | None:
-    """Return the first snapshot up to a base by which a change is not what it was planned to be any more.
+    """Return the first snapshot up to a base that wrote rows which one of the guards watches; None if all guards hold.
 
-    `live` are the files of the base in the partitions of the change, which only data evolution asks for.
+    `live` are the files of the base in the partitions of the change, which only tables with data evolution need.
     """
     since = min((guard.since for guard in guards), default=0)
     history: dict[int, Snapshot] = {}
@@ -93,7 +94,7 @@ def _first_break(
     rows: Rows | None,
     columns_of: ColumnsOf,
 ) -> BrokenGuard | None:
-    """Walk through the snapshots since the plan; a snapshot is read only if somebody minds what it did."""
+    """Walk through the snapshots since the plan; the files of a snapshot are read only if a guard is older than it."""
     if rows is None and all(guard.unchanged is None for guard in guards):
         return None
     for snapshot_id, snapshot in history.items():
@@ -112,7 +113,7 @@ def _first_break(
 def _rows_of(
     store: TableStore, guards: Sequence[Guard], base: Snapshot | None, since: Snapshot | None, on: _Change
 ) -> Rows | None:
-    """Return the rows of a table with data evolution that must be as they were; None: files say it all."""
+    """Return the rows of a table with data evolution that must be unchanged; None: comparing files is enough."""
     if base is None or not store.options.data_evolution_enabled() or all(g.since == base.id for g in guards):
         return None
     reads = frozenset(name for guard in guards for name in guard.reads)
@@ -139,9 +140,9 @@ def _written_into(
     changed = [(e.partition, e.bucket, e.file.file_name) for e in entries]
     changed += [(e.partition, e.bucket, e.file.file_name) for e in vectors]
     for partition, bucket, name in changed:
-        found = next((g for place in _PLACES.values() if (g := watched.get(place(partition, bucket)))), None)
-        if found is not None:
-            hit = hit or found
+        watcher = next((g for place in _PLACES.values() if (g := watched.get(place(partition, bucket)))), None)
+        if watcher is not None:
+            hit = hit or watcher
             names[name] = None
     if hit is None:
         return None

@@ -1,8 +1,8 @@
 """Which partitions an overwrite replaces, and the change that replaces them. Nothing here touches storage.
 
 A dynamic overwrite replaces the partitions that its new files lie in. A static one replaces every partition that agrees
-with a spec (a value per partition column, possibly not for all of them; the empty spec is the whole table). Whatever
-is replaced is what stands in the table at commit time, so the change is made anew on every attempt.
+with a spec (a value per partition column, possibly not for all of them; the empty spec is the whole table). What is
+replaced are the files that are live when the commit is published, so every attempt computes the change again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import cast_text, to_value
 
-Spec: TypeAlias = tuple[tuple[int, Value], ...]  # position among the partition columns, and the value wanted there
+Spec: TypeAlias = tuple[tuple[int, Value], ...]  # position among the partition columns, and the value there
 
 Bounds: TypeAlias = tuple[Value, Value, int | None]  # least, greatest, and how many nulls
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSelection:
-    """The partitions that an overwrite empties: the listed ones, or those that agree with one of the specs."""
+    """Some partitions of a table: the listed ones, or those that agree with one of the specs."""
 
     partitions: frozenset[bytes] | None = None
     specs: tuple[Spec, ...] = ()
 
     def selects(self, partition: bytes, values: Sequence[Value]) -> bool:
-        """Say whether a partition is replaced."""
+        """Say whether a partition is selected; `values` are those of its columns."""
         if self.partitions is not None:
             return partition in self.partitions
         return any(all(values[position] == value for position, value in spec) for spec in self.specs)
 
     def may_select(self, columns: Sequence[Bounds], values_of: Callable[[bytes], Sequence[Value]]) -> bool:
-        """Say whether a partition inside these bounds, one per partition column, may be among the replaced ones."""
+        """Say whether a partition inside these bounds, one per partition column, may be selected."""
         if self.partitions is None:
             specs: Iterable[Spec] = self.specs
         else:
@@ -71,7 +71,7 @@ def overwrite_change(
 ) -> Change:
     """Delete the live files and index files of the replaced partitions and add the new ones.
 
-    The changelog of an overwrite is dropped. A table with real buckets keeps what waits in the postpone bucket.
+    The changelog of an overwrite is dropped. In a table with real buckets the files of the postpone bucket stay.
     """
     gone = [
         replace(e, kind=DELETE)
@@ -89,18 +89,18 @@ def overwrite_change(
 def upgrade_files(entries: tuple[ManifestEntry, ...], level: int, key_range: KeyRange) -> tuple[ManifestEntry, ...]:
     """Put new files on the deepest level, bucket by bucket, where they are all of level 0 and share no keys.
 
-    They replace all that was there, so they are as good as compacted. Deletes have no place on the deepest level, and
-    files in the postpone bucket have no order.
+    They replace everything in the bucket, so nothing is left to merge them with. Files with deletes stay on level 0,
+    because the deepest level holds none, and so do files of the postpone bucket, whose rows are in no order.
     """
     places: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:
         places.setdefault((entry.partition, entry.bucket), []).append(entry)
 
     def fit(place: tuple[bytes, int]) -> bool:
-        found = places[place]
-        if place[1] < 0 or any(e.file.level or e.file.delete_row_count for e in found):
+        files = places[place]
+        if place[1] < 0 or any(e.file.level or e.file.delete_row_count for e in files):
             return False
-        return overlapping_files([_on_level(e, level) for e in found], (), key_range) is None
+        return overlapping_files([_on_level(e, level) for e in files], (), key_range) is None
 
     fitting = {place for place in places if level > 0 and fit(place)}
     return tuple(_on_level(e, level) if (e.partition, e.bucket) in fitting else e for e in entries)
@@ -118,7 +118,7 @@ def files_outside(new: Change, selects: Callable[[bytes], bool]) -> tuple[Manife
 def _parse_spec(spec: Mapping[str, object], fields: Sequence[DataField], default_name: str, table: str) -> Spec:
     places = {field.name: position for position, field in enumerate(fields)}
     out: list[tuple[int, Value]] = []
-    for name, wanted in spec.items():
+    for name, given in spec.items():
         if name not in places:
             known = ", ".join(places) or "none: the table is not partitioned"
             raise InvalidInputError(
@@ -128,7 +128,7 @@ def _parse_spec(spec: Mapping[str, object], fields: Sequence[DataField], default
             )
         field = fields[places[name]]
         try:
-            out.append((places[name], _spec_value(wanted, field, default_name)))
+            out.append((places[name], _spec_value(given, field, default_name)))
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{table}: the partition column {name!r}: {error}", table=table, column=name
@@ -136,12 +136,12 @@ def _parse_spec(spec: Mapping[str, object], fields: Sequence[DataField], default
     return tuple(sorted(out, key=lambda pair: pair[0]))
 
 
-def _spec_value(wanted: object, field: DataField, default_name: str) -> Value:
-    if wanted is None or wanted == default_name:
+def _spec_value(given: object, field: DataField, default_name: str) -> Value:
+    if given is None or given == default_name:
         return None
-    if isinstance(wanted, str):
-        return cast_text(wanted, field.type)
-    return to_value(wanted, field.type)
+    if isinstance(given, str):
+        return cast_text(given, field.type)
+    return to_value(given, field.type)
 
 
 def _within(value: Value, bounds: Bounds) -> bool:

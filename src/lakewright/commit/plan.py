@@ -1,7 +1,7 @@
-"""What is to be committed, and what that means on top of one base snapshot. Reads metadata, writes nothing.
+"""What is to be committed, and what it changes on top of one base snapshot. Reads metadata, writes nothing.
 
-An `Intent` holds for every attempt. A `Plan` holds for one base: an overwrite looks up what it replaces, every check
-for conflicts runs against the live files of the base, and the index set is combined with that of the base.
+An `Intent` is the same for every attempt. A `Plan` is made for one base: an overwrite looks up what it replaces, every
+check for conflicts runs against the live files of the base, and the index files are combined with those of the base.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
-_BLAME_MAX = 50  # snapshots searched for the one that took a file away; only to name it in an error
+_BLAME_MAX = 50  # snapshots searched for the one that deleted a file, only to name it in an error
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDetails:
-    """What a snapshot says besides its files."""
+    """What a snapshot records besides its files."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     operation: str | None = None
@@ -51,10 +51,10 @@ class SnapshotDetails:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """What must be known of new rows with keys, so that those of the later commit have the higher numbers."""
+    """What decides whether new rows with keys need higher sequence numbers, so that the later commit wins."""
 
-    since: str | None  # the snapshot whose numbers all writers went on from; None: not known
-    fixed: frozenset[str] = frozenset()  # new files that other parts of the commit name: they cannot get other names
+    since: str | None  # the snapshot above whose numbers all writers began; None: not known
+    fixed: frozenset[str] = frozenset()  # new files that must keep their names, because index files name them
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,16 @@ class Intent:
     identifier: int
     kind: CommitKind
     change: Change
-    marker: str  # names the manifest of the new files, so that a replay of the same messages meets it
+    marker: str  # the uuid in the name of the manifest of new files, the same whenever the same messages are committed
     replaced: PartitionSelection | None = None  # of an overwrite: the partitions emptied at commit time
-    unchanged_since: int | None = None  # of an overwrite: refuse if they changed after this snapshot
-    check_live: bool = False  # of an append: it may not fit every base, so that it is checked like other changes
-    guards: tuple[Guard, ...] = ()  # what must be as it was when the change was planned
-    hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = frozenset()  # partition, and what its buckets build upon
+    unchanged_since: int | None = None  # of an overwrite: raise a conflict if they changed after this snapshot
+    check_live: bool = False  # of an append: compare it with live files, as other changes are
+    guards: tuple[Guard, ...] = ()  # where nobody may have written rows since the change was planned
+    hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = (
+        frozenset()
+    )  # partition, and the index files its buckets come from
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
-    once_since: int | None = None  # user and identifier alone tell the commit, and it is in no snapshot up to this one
+    once_since: int | None = None  # user and identifier alone identify it, and no snapshot up to this one is it
     details: SnapshotDetails = field(default_factory=SnapshotDetails)
 
     @property
@@ -120,14 +122,14 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
 
 
 def crosses_partitions(store: TableStore) -> bool:
-    """Say whether writers must know where every key of the table lives, which no index file tells."""
+    """Say whether a key may be in any partition: then writers read all keys, as no index file has them."""
     return store.schema.bucket_mode is BucketMode.KEY_DYNAMIC
 
 
 def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
-    """Refuse rows that were routed by the keys of a snapshot if somebody else has written rows since.
+    """Return a conflict if another user wrote rows since the snapshot whose keys the writer knew.
 
-    Two writers at the same time may put one key into two partitions. The bases of such tables name that snapshot.
+    Two writers at the same time may put one key into two partitions. `hash_bases` of such tables name that snapshot.
     """
     left = {names for _, names in intent.hash_bases}
     reason, seen = "another writer may have put keys into other partitions at the same time", 0
@@ -138,13 +140,13 @@ def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Con
         if snapshot.commit_user != intent.user and writes_rows(snapshot):
             return Conflict(f"{reason}, in snapshot {snapshot.id}", (), WRITE_AGAIN)
         seen = snapshot.id
-    # Who built upon an empty table must have seen all snapshots there ever were.
+    # A writer that began with an empty table must know every snapshot since the first.
     left -= {()} if seen == 1 or base is None else frozenset()
     return Conflict(f"{reason}: the snapshot it knew is gone", (), WRITE_AGAIN) if left else None
 
 
 def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
-    """Refuse new rows of an overwrite that leaves other partitions as they are: a key may live there already."""
+    """Return a conflict if an overwrite adds rows and keeps other partitions, which may have the same keys."""
     if intent.replaced is None or base is None or not any(e.kind == ADD for e in intent.change.entries):
         return None
     selects = partition_selector(store, intent.replaced)
@@ -172,18 +174,18 @@ def select_partitions(store: TableStore, partitions: Sequence[Mapping[str, objec
     return partitions_by_specs(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
 
 
-def partition_selector(store: TableStore, replaced: PartitionSelection) -> Callable[[bytes], bool]:
-    """Return the test whether a partition is replaced, decoding each partition once."""
+def partition_selector(store: TableStore, selection: PartitionSelection) -> Callable[[bytes], bool]:
+    """Return a function that says whether a partition is selected; it decodes each partition once."""
 
     @cache
     def selects(partition: bytes) -> bool:
-        return replaced.selects(partition, store.partition_values(partition))
+        return selection.selects(partition, store.partition_values(partition))
 
     return selects
 
 
 def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tuple[Change, list[ManifestEntry]]:
-    """Return the whole change, and the live files it was (or is to be) checked against."""
+    """Return the whole change, and the live files that it is compared with."""
     if intent.replaced is None:
         if base is None or intent.fits_every_base:
             return intent.change, []
@@ -222,7 +224,7 @@ def _index_on(
 
 
 def key_range_of(store: TableStore) -> KeyRange:
-    """Return what tells the first and the last key of a data file."""
+    """Return a function from a data file to its first and last key."""
     fields = store.schema.trimmed_primary_key_fields
     types, order = [field.type for field in fields], KeyOrder(fields)
 
@@ -274,11 +276,11 @@ def _refuse_unsafe(store: TableStore, intent: Intent, base: Snapshot | None, par
     safe = store.options.get(CoreOptions.COMMIT_STRICT_MODE_LAST_SAFE_SNAPSHOT)
     if safe is None or safe < 0 or base is None:
         return
-    feared = {CommitKind.COMPACT, CommitKind.OVERWRITE}
+    unsafe_kinds = {CommitKind.COMPACT, CommitKind.OVERWRITE}
     if intent.kind is CommitKind.OVERWRITE:
-        feared.add(CommitKind.APPEND)
+        unsafe_kinds.add(CommitKind.APPEND)
     for snapshot in takewhile(lambda s: s.id > safe, store.snapshots.walk_back(base.id)):
-        if snapshot.commit_user == intent.user or snapshot.commit_kind not in feared:
+        if snapshot.commit_user == intent.user or snapshot.commit_kind not in unsafe_kinds:
             continue
         entries = store.manifests.delta(snapshot)
         files = tuple(e.file.file_name for e in entries if e.partition in partitions and e.bucket >= 0)
@@ -323,5 +325,5 @@ def _who_deleted(store: TableStore, base: Snapshot | None, names: frozenset[str]
             if any(e.kind == DELETE and e.file.file_name in names for e in store.manifests.delta(snapshot)):
                 return snapshot
     except (LakewrightError, OSError):
-        return None  # the conflict is raised all the same, only without a culprit
+        return None  # the conflict is raised all the same, without naming a snapshot
     return None

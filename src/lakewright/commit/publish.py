@@ -1,7 +1,7 @@
-"""One snapshot in, one of three outcomes out: it is published, somebody else was first, or we do not know.
+"""One snapshot in, one of three outcomes out: it is published, another one was first, or the outcome is unknown.
 
-Invariant: `Published` is said only of a snapshot that stood in the table under its own uuid, `LostRace` only when the
-name is taken by another one. Everything else is `Unknown`: the snapshot may exist, so nothing of it may be deleted.
+Always holds: `Published` means that the snapshot file was created, or read back with its own uuid; `LostRace` that
+another snapshot has the id. Everything else is `Unknown`: the snapshot may exist, so nothing of it may be deleted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Outcome: TypeAlias = Published | LostRace | Unknown
 
 
 class Publisher(Protocol):
-    """Whoever decides the race for a snapshot id: the table's storage, or the server of a catalog."""
+    """What decides which of several writers gets a snapshot id: the table's storage, or the server of a catalog."""
 
     def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
         """Make a snapshot visible if it extends `base` (None: the table is empty) and nobody else did so first.
@@ -57,7 +57,7 @@ class SnapshotFiles:
     layout: Layout
 
     def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:  # noqa: ARG002 - the name says which base
-        """Put the snapshot file only where none exists, and look again on any doubt."""
+        """Create the snapshot file unless it exists, and read it back if the answer is not certain."""
         path = self.layout.snapshot_file(snapshot.id)
         try:
             created = self.storage.create(path, to_json(snapshot).encode())
@@ -70,15 +70,15 @@ class SnapshotFiles:
         return self._read_back(path, snapshot, FileNotFoundError(f"{path} was taken by somebody and is gone again"))
 
     def _read_back(self, path: str, snapshot: Snapshot, cause: OSError) -> Outcome:
-        """Tell by its uuid whose snapshot stands at the path."""
+        """Return the outcome by the uuid of the snapshot that is at the path."""
         try:
-            there = snapshot_from_json(self.storage.read(path), path=path)
+            published = snapshot_from_json(self.storage.read(path), path=path)
         except FileNotFoundError:
             if is_refusal(cause):
                 raise cause from None
             return Unknown(cause)
         except (OSError, CorruptTableError) as unreadable:
             return Unknown(unreadable)
-        if there.uuid is not None and there.uuid == snapshot.uuid:
+        if published.uuid is not None and published.uuid == snapshot.uuid:
             return Published(snapshot.id)
         return LostRace(snapshot.id)

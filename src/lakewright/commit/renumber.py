@@ -1,13 +1,13 @@
-"""Commit order wins: rows with keys whose sequence numbers came too late get higher ones before they are published.
+"""Sequence numbers in commit order: new files of a bucket in, copies with higher numbers out where they need them.
 
-Of two rows with one key the one with the higher sequence number counts. A writer numbers its rows above those it found
-in the bucket; if somebody else committed to the bucket since, both may have used the same numbers. So every attempt
-compares the lowest number of each bucket's new files with the highest that the base has, and where it is not above, the
-new files of that bucket (and their changelog) are written again, all shifted by one constant. Nothing else changes.
+Of two rows with one key the one with the higher sequence number is the latest. A writer numbers its rows above those
+that it found in the bucket; if another commit wrote to the bucket since, both may have used the same numbers. So every
+attempt compares the lowest number of each bucket's new files with the highest of the base. Where it is not higher, the
+new files of that bucket, and their changelog, are written again with a constant added to all numbers.
 
-Always holds: the original files are deleted only after a snapshot that names their copies in their stead is published,
-and a copy only when no snapshot names it or can still come to do so. The name of a copy tells what it is a copy of, so
-that a replay of the same messages finds the commit.
+Always holds: original files are deleted only after a snapshot that names their copies is published, and copies only
+when no snapshot names them or can still name them. The name of a copy contains that of its original, so that a replay
+of the same messages finds the commit.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from lakewright.spec.stats import NONE
 Place: TypeAlias = tuple[bytes, int]  # a partition and a bucket
 
 _DELTAS_MAX = 16  # beyond so many snapshots reading all live files of the buckets is cheaper
-# Room for those who commit while the copies are written: without it a slow commit could be overtaken again and again.
-# It differs from commit to commit, so that of several that were overtaken not all are overtaken by the next.
+# A gap for commits that are published while the copies are written: without it a slow commit might copy its files again
+# and again. It is random, so that of several commits that copy at the same time not all need another copy.
 _ROOM_BITS, _ROOM_BITS_MORE = 20, 12
 _CHUNK_BYTES = 64 << 20
 _THREADS = 4
@@ -58,8 +58,8 @@ class HighestNumbers:
         self._since = since  # what was added up to this snapshot is in `_highest`, or known to be low enough
         self._highest: dict[Place, int] = {}
 
-    def on(self, base: Snapshot) -> Mapping[Place, int]:
-        """Return the highest number of each bucket in a snapshot; buckets that cannot be too high may be missing."""
+    def in_snapshot(self, base: Snapshot) -> Mapping[Place, int]:
+        """Return the highest number of each bucket in a snapshot; a bucket may be missing if no number is too high."""
         between = self._between(base)
         try:
             deltas = [] if between is None else [self._delta(snapshot) for snapshot in between]
@@ -69,34 +69,34 @@ class HighestNumbers:
             self._highest = {}
             deltas = [self._store.manifests.live(base, keep=self._keep, keep_manifest=self._may_name)]
         for entries in deltas:
-            self._note(entries)
+            self._take_highest(entries)
         self._since = snapshot_name(base)
         return self._highest
 
     def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        # Compaction moves numbers and makes none, except where it gives rows their buckets.
+        # A compaction keeps sequence numbers, except where it moves rows out of the postpone bucket.
         if snapshot.commit_kind is CommitKind.COMPACT and self._store.options.bucket() != POSTPONE:
             return []
         return self._store.manifests.delta(snapshot, keep=self._keep)
 
     def _between(self, base: Snapshot) -> list[Snapshot] | None:
-        """Return the snapshots after the one that is known; None where it is too far away or gone."""
+        """Return the snapshots after the one whose numbers are known; None if they are too many or some expired."""
         if self._since is None:
             return None
-        found: list[Snapshot] = []
+        snapshots: list[Snapshot] = []
         for snapshot in self._back_from(base):
             if snapshot_name(snapshot) == self._since:
-                return found
-            if len(found) == _DELTAS_MAX:
+                return snapshots
+            if len(snapshots) == _DELTAS_MAX:
                 return None
-            found.append(snapshot)
-        return found if not self._since and found[-1].id == 1 else None
+            snapshots.append(snapshot)
+        return snapshots if not self._since and snapshots[-1].id == 1 else None
 
     def _back_from(self, base: Snapshot) -> Iterator[Snapshot]:
         yield base
         yield from self._store.snapshots.walk_back(base.id - 1)
 
-    def _note(self, entries: Sequence[ManifestEntry]) -> None:
+    def _take_highest(self, entries: Sequence[ManifestEntry]) -> None:
         for entry in entries:
             if entry.kind == ADD:
                 place, highest = (entry.partition, entry.bucket), entry.file.max_sequence_number
@@ -122,32 +122,33 @@ class _Copies:
 
 @dataclass(slots=True)
 class Renumbering:
-    """Keeps the new rows of one intent above those of every base it is planned on."""
+    """Copies new files of one intent as often as a base has sequence numbers that are too high."""
 
     store: TableStore
     intent: Intent
     random: Callable[[], float]
     new_uuid: Callable[[], str]
     _places: Mapping[Place, tuple[ManifestEntry, ...]] = field(init=False)
-    _floors: HighestNumbers | None = field(init=False)
+    _highest_numbers: HighestNumbers | None = field(init=False)
     _copies: dict[Place, _Copies] = field(default_factory=dict)
-    _made: dict[str, str] = field(default_factory=dict)  # every copy that is there: its path by its name
-    _named: dict[str, Change] = field(default_factory=dict)  # what was handed in for publishing, by snapshot
+    _made: dict[str, str] = field(default_factory=dict)  # the path of every copy that may exist, by its name
+    _named: dict[str, Change] = field(default_factory=dict)  # the change of each snapshot that may be published
 
     def __post_init__(self) -> None:
         numbering = self.intent.numbering
         self._places = {} if numbering is None else _by_place(self.intent.change.entries)
         since = None if numbering is None else numbering.since
-        self._floors = HighestNumbers(self.store, frozenset(self._places), since) if self._places else None
+        self._highest_numbers = HighestNumbers(self.store, frozenset(self._places), since) if self._places else None
 
     def apply(self, plan: Plan, *, keep: bool) -> Plan:
         """Return the plan with files whose numbers are above those of its base.
 
-        Copies that are overtaken are deleted at once, unless an attempt in doubt may name them (`keep`).
+        Copies whose numbers are too low by now are deleted at once, unless an attempt of unknown outcome may name them
+        (`keep`).
         """
-        if self._floors is None or plan.base is None:
+        if self._highest_numbers is None or plan.base is None:
             return plan
-        floors = self._floors.on(plan.base)
+        floors = self._highest_numbers.in_snapshot(plan.base)
         for place, entries in self._places.items():
             floor = floors.get(place)
             copies = self._copies.get(place)
@@ -164,15 +165,15 @@ class Renumbering:
         entries, changelog = self._substituted(plan.change.entries), self._substituted(plan.change.changelog)
         return replace(plan, change=replace(plan.change, entries=entries, changelog=changelog))
 
-    def note(self, snapshot: Snapshot, plan: Plan) -> None:
-        """Remember which files a snapshot names that is about to be handed in."""
+    def remember(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Remember which files a snapshot names, before it is published."""
         if self._made:
             self._named[snapshot_name(snapshot)] = plan.change
 
     def remove_unused_copies(self, published: Snapshot) -> None:
-        """Delete what a published snapshot made useless: copies that it does not name, and originals it has copies of.
+        """Delete copies that a published snapshot does not name, and originals of those that it names.
 
-        Where somebody else published the messages, only the copies are ours to delete.
+        If another process published the messages, the originals are its files, and only copies are deleted.
         """
         change = self._named.get(snapshot_name(published), Change())
         named = {e.file.file_name for e in (*change.entries, *change.changelog)}
@@ -189,7 +190,7 @@ class Renumbering:
 
     def _renumbered(self, place: Place, entries: Sequence[ManifestEntry], base: Snapshot, shift: int) -> _Copies:
         """Write the files of one bucket again, with higher numbers."""
-        self._check_free(entries, base)
+        self._check_renamable(entries, base)
         changelog = tuple(e for e in self.intent.change.changelog if (e.partition, e.bucket) == place)
         shift += int(2 ** (_ROOM_BITS + _ROOM_BITS_MORE * self.random()))
         originals = [(entry, False) for entry in entries] + [(entry, True) for entry in changelog]
@@ -205,7 +206,7 @@ class Renumbering:
             entry, is_changelog = original
             name = copy_name(entry.file.file_name, unique)
             path = self._path(entry, replace(entry.file, file_name=name))
-            self._made[name] = path  # before it exists: what is not there can be deleted all the same
+            self._made[name] = path  # before it exists: deleting a file that is missing does no harm
             source = self._path(entry, entry.file)
             size = _copy(self.store, entry.file, (source, path), shift=shift, changelog=is_changelog)
             return _shifted(replace(entry.file, file_name=name, file_size=size), shift)
@@ -218,7 +219,7 @@ class Renumbering:
         files = {entry.file.file_name: copy for (entry, _), copy in zip(originals, copies, strict=True)}
         return _Copies(min(copy.min_sequence_number for copy in copies), files)
 
-    def _check_free(self, entries: Sequence[ManifestEntry], base: Snapshot) -> None:
+    def _check_renamable(self, entries: Sequence[ManifestEntry], base: Snapshot) -> None:
         fixed = frozenset() if self.intent.numbering is None else self.intent.numbering.fixed
         named = tuple(e.file.file_name for e in entries if e.file.file_name in fixed)
         if named:
@@ -247,7 +248,7 @@ class Renumbering:
 def _by_place(entries: Sequence[ManifestEntry]) -> dict[Place, tuple[ManifestEntry, ...]]:
     places: dict[Place, tuple[ManifestEntry, ...]] = {}
     for entry in entries:
-        # What waits in the postpone bucket gets its numbers when it is distributed, and deeper levels count as older.
+        # Rows of the postpone bucket are numbered when they get real buckets, and deeper levels count as older.
         if entry.kind == ADD and entry.bucket >= 0 and entry.file.level == 0:
             place = (entry.partition, entry.bucket)
             places[place] = (*places.get(place, ()), entry)
@@ -272,7 +273,7 @@ def _copy(store: TableStore, file: DataFile, paths: tuple[str, str], *, shift: i
         writer = open_writer(file_format, store.storage.open_output(target), plan.fields, options)
         try:
             columns = [field.name.removeprefix(KEY_PREFIX) for field in plan.fields]
-            _pour(reader, writer, _Shift(store.name, file, columns, to_arrow_schema(plan.fields), shift))
+            _copy_rows(reader, writer, _Shift(store.name, file, columns, to_arrow_schema(plan.fields), shift))
         except BaseException:
             writer.discard()
             raise
@@ -317,7 +318,7 @@ class _Shift:
         )
 
 
-def _pour(reader: FileReader, writer: FileWriter, shift: _Shift) -> None:
+def _copy_rows(reader: FileReader, writer: FileWriter, shift: _Shift) -> None:
     """Move all rows from one file to another, in parts that make row groups of a good size."""
     count, held_bytes = 0, 0
     held: list[pa.RecordBatch] = []

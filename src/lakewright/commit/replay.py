@@ -1,19 +1,19 @@
-"""Was this commit published before? Replaying messages must be harmless, whoever replays them and whenever.
+"""Whether a commit was published before: an intent in, its snapshot or None out. Committing twice must do no harm.
 
-How a replay is told apart from a new commit, at the cost of one look at one name:
+How a replay is told apart from a new commit, at the cost of one request:
 
-- A batch commit derives its commit user from the write ids of its messages, a stream has a user of its own. User,
+- The commit user of a batch is made from the write ids of its messages; a stream has a user of its own. User,
   identifier and kind, together with the names of the files, identify a commit.
-- Where somebody may run the same work again and write other files (a job with an id, a batch of a stream), user and
-  identifier alone identify it. Whoever starts such work looks for it first; what was published since is looked at here,
-  before every attempt, so that of two drivers at work one commits and the other finds that commit.
-- The manifest of the new files (without any, that of the index) is named after the same facts, the marker, and is
-  written before the snapshot is published. Where no such manifest exists and the files are young, nobody has published
-  these messages. An append writes it at this point, so that one request both asks and answers.
-- Where it does exist, or where the files are so old that a manifest may have come and gone, the snapshots are searched.
+- Where the same work may run again and write other files (a job with an id, a batch of a stream), user and identifier
+  alone identify it. Who starts such work looks for it first. Snapshots published after that are searched here, before
+  every attempt, so that of two drivers at work one commits and the other finds that commit.
+- The manifest of the new files (without any, that of the index) has a name made from the same facts, the marker, and is
+  written before the snapshot is published. If there is no such manifest and the files are young, nobody has published
+  these messages. An append writes it at this point, so that one request both asks and writes.
+- If it exists, or if the files are so old that a manifest may have been deleted since, the snapshots are searched.
 
-Always holds: snapshots up to the base of an attempt were searched or cannot hold the commit; the others cannot have
-been there before the create-once of `base + 1` decides.
+Always holds: snapshots up to the base of an attempt were searched or cannot be the commit, and no later snapshot exists
+if the attempt succeeds, because it creates `base + 1`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CLOCK_SLACK_MILLIS = 26 * 60 * 60 * 1000  # creation times are wall clocks of a
 
 
 def batch_user(messages: Sequence[CommitMessage]) -> str | None:
-    """Return the commit user of a batch, the same whoever commits it; None where nothing identifies the batch."""
+    """Return the commit user of a batch, the same in every process; None if nothing identifies the batch."""
     identity = _write_ids(messages) or sorted(f.file_name for m in messages for f in written_files(m))
     return str(uuid.uuid5(_NAMESPACE, "\n".join(("user", *identity)))) if identity else None
 
@@ -53,7 +53,7 @@ def marker_of(messages: Sequence[CommitMessage], identifier: int, change: Change
 
 
 def is_marked(store: TableStore, change: Change, marker: str) -> bool:
-    """Say whether somebody got as far as writing the manifest of the new files, or of the new index files."""
+    """Say whether any process wrote the manifest of the new files, or of the new index files."""
     if not change.entries and not change.index:
         return False
     kind = "manifest" if change.entries else "index-manifest"
@@ -66,11 +66,11 @@ def is_published(store: TableStore, names: frozenset[str], partitions: frozenset
     oldest: Snapshot | None = None
     for oldest in store.snapshots.walk_back(store.snapshots.latest_id() or 0):
         index = [] if oldest.index_manifest is None else manifests.read_index(oldest.index_manifest)
-        found = {name for e in (*manifests.delta(oldest), *manifests.changelog(oldest)) for name in _files_of(e)}
-        if not names.isdisjoint(found | {e.file.file_name for e in index}):
+        added = {name for e in (*manifests.delta(oldest), *manifests.changelog(oldest)) for name in _files_of(e)}
+        if not names.isdisjoint(added | {e.file.file_name for e in index}):
             return True
         if oldest.time_millis < since_millis:
-            break  # by what the messages say; what is live is looked up all the same, because they may say anything
+            break  # messages may give wrong times, so the live files are read below all the same
     live = [] if oldest is None else live_files_in(store, oldest, PartitionSelection(partitions=partitions))
     return any(name in names for e in live for name in _files_of(e))
 
@@ -86,14 +86,15 @@ class CommitSearch:
     store: TableStore
     intent: Intent
     now_millis: int
-    claim: Callable[[], bool] | None = None  # writes the marker; True where it was not there. None: only look for it
-    tried: set[str] = field(default_factory=set)  # uuids of snapshots that were handed to the publisher
+    claim: Callable[[], bool] | None = None  # writes the marker, True if it did not exist; None: only look for it
+    tried: set[str] = field(default_factory=set)  # uuids of snapshots that were given to the publisher
     looked_up_to: int | None = None
 
     def find(self, base: Snapshot | None, seen: Sequence[Snapshot] = ()) -> Snapshot | None:
-        """Return the snapshot that holds the commit already, looking as far as a base; `seen` need not be read again.
+        """Return the snapshot that published the commit, if it is the base or an earlier one.
 
-        The base must have been read before the call: whoever publishes after that loses the race for the next id.
+        Snapshots in `seen` are not read again. The base must be read before the call: what is published after that
+        competes with this commit for the next id.
         """
         looked, self.looked_up_to = self.looked_up_to, 0 if base is None else base.id
         if base is None:
@@ -111,7 +112,7 @@ class CommitSearch:
         return None
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
-        """CommitSearch every snapshot that can hold the commit, if there is any reason to believe that one does."""
+        """Search every snapshot that may be the commit, unless the marker shows that none is."""
         created = [e.file.creation_time for e in self.intent.change.entries if e.kind == ADD]
         young = are_young(created, self.now_millis)
         if young and self.claim is not None:
@@ -126,9 +127,9 @@ class CommitSearch:
             oldest = snapshot
             if self._is_ours(snapshot) or (marked and self.holds(snapshot)):
                 return snapshot
-            found = ours & self._names_in(snapshot) if marked else frozenset()
-            if any(kind == ADD for kind, _, _ in found):
-                raise self._partly_committed(snapshot, found)
+            shared = ours & self._names_in(snapshot) if marked else frozenset()
+            if any(kind == ADD for kind, _, _ in shared):
+                raise self._partly_committed(snapshot, shared)
             if snapshot.time_millis < earliest_millis(created, self.now_millis):
                 return None
         if oldest.id > 1:
@@ -152,7 +153,7 @@ class CommitSearch:
         key = (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind)
         if key != (intent.user, intent.identifier, intent.kind):
             return False
-        # One batch write may be prepared and committed in several parts, all of one user: the files decide.
+        # One batch write may be committed in several parts under one user, so that the files decide.
         return self.holds(snapshot)
 
     def holds(self, snapshot: Snapshot) -> bool:
@@ -170,12 +171,12 @@ class CommitSearch:
     def _names_in(self, snapshot: Snapshot) -> frozenset[_Trace]:
         entries = self.store.manifests.delta(snapshot)
         gone = {e.file.file_name for e in entries if e.kind == DELETE}
-        # A compaction that upgrades a file names it again: it did not publish it, so only its levels tell.
+        # A compaction that upgrades a file names it again without having published it: only the levels differ.
         upgraded = gone & {e.file.file_name for e in entries if e.kind == ADD}
         return frozenset(trace for e in entries for trace in _traces(e)[e.file.file_name in upgraded :])
 
-    def _partly_committed(self, snapshot: Snapshot, found: frozenset[_Trace]) -> InvalidMessageError:
-        files = tuple(sorted({name for _, name, _ in found}))
+    def _partly_committed(self, snapshot: Snapshot, shared: frozenset[_Trace]) -> InvalidMessageError:
+        files = tuple(sorted({name for _, name, _ in shared}))
         return InvalidMessageError(
             f"{self.store.name}: {len(files)} of the new files were committed by snapshot {snapshot.id} already "
             f"({files[0]}, ...); commit only the messages that are new",
@@ -199,8 +200,8 @@ class CommitSearch:
 def _names(change: Change, *, adds_only: bool) -> frozenset[_Trace]:
     """Return the traces that a change leaves in the snapshot that publishes it.
 
-    An upgrade deletes and adds the same name, as do the commits that made the file and that take it away, so its level
-    must be asked for. Elsewhere the level is left out: an overwrite may choose it by options that change.
+    An upgrade deletes and adds the same name, as do the commits that make the file and that delete it, so its trace has
+    the level. Other traces leave the level out: an overwrite chooses it by options that may change.
     """
     gone = {e.file.file_name for e in change.entries if e.kind == DELETE}
     upgraded = gone & change.added_names
@@ -208,7 +209,7 @@ def _names(change: Change, *, adds_only: bool) -> frozenset[_Trace]:
 
 
 def _traces(entry: ManifestEntry) -> tuple[_Trace, _Trace]:
-    """Return what an entry says of a file, without and with its level; renumbered files count as what they were."""
+    """Return the traces of an entry, without and with its level; a renumbered file has the name of its original."""
     name = origin_name(entry.file.file_name)
     return (entry.kind, name, None), (entry.kind, name, entry.file.level)
 

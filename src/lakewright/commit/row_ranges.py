@@ -1,8 +1,8 @@
-"""Tables with data evolution: files that hold some columns of the same rows, and who may write beside whom.
+"""Changes of tables with data evolution, where several files hold columns of the same rows: a conflict or None out.
 
-Row ids tell which files belong together: all files of a group have exactly the same range of ids, and of a column the
-newest file counts. So a change fits if every range that it names is there as a whole, if it leaves no half groups, and
-if nobody changed the columns that it was made from. Plain functions from values to a conflict, or to None.
+Files with the same rows form a group: they have exactly the same range of row ids, and of each column the newest file
+counts. A change fits if every range that it names is that of a group, if no group is left with some of its files
+deleted, and if nobody changed the columns that it was made from. Nothing here reads files.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def range_conflict(
     change: Change, live: Collection[ManifestEntry], *, next_row_id: int, compacts: bool
 ) -> Conflict | None:
     """Return why a change would break the groups of files, given the live files of its partitions."""
-    there = {e.identity: e.file for e in live}
-    ranges = {found for e in live if (found := range_of(e.file)) is not None}
-    rewritten = [found for e in change.entries if e.kind == DELETE and (found := range_of(e.file)) is not None]
+    live_files = {e.identity: e.file for e in live}
+    ranges = {rows for e in live if (rows := range_of(e.file)) is not None}
+    rewritten = [rows for e in change.entries if e.kind == DELETE and (rows := range_of(e.file)) is not None]
     for entry in change.entries:
         if entry.kind == DELETE:
-            conflict = _deleted_otherwise(entry, there)
+            conflict = _changed_since_read(entry, live_files)
         elif _within(range_of(entry.file), rewritten):
             conflict = None
         else:
@@ -62,46 +62,48 @@ def range_conflict(
     gone = {e.identity for e in change.entries if e.kind == DELETE}
     added = [e.file for e in change.entries if e.kind == ADD]
     left = [e.file for e in live if e.identity not in gone]
-    torn = _torn_group(left, added) or _half_group(left, added, [there[i] for i in gone if i in there])
-    return torn or _written_twice(added)
+    broken = _overlapping_groups(left, added) or _half_group(
+        left, added, [live_files[i] for i in gone if i in live_files]
+    )
+    return broken or _written_twice(added)
 
 
-def _deleted_otherwise(entry: ManifestEntry, there: dict[FileIdentity, DataFile]) -> Conflict | None:
-    file = there.get(entry.identity, entry.file)
+def _changed_since_read(entry: ManifestEntry, live_files: dict[FileIdentity, DataFile]) -> Conflict | None:
+    file = live_files.get(entry.identity, entry.file)
     if (file.first_row_id, file.row_count) == (entry.file.first_row_id, entry.file.row_count):
         return None
     return Conflict(f"{file.file_name} holds other rows than those to delete", (file.file_name,))
 
 
 def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compacts: bool) -> Conflict | None:
-    """Refuse new columns of rows that are not there: a range as a whole, or for a compaction several without gaps."""
-    wanted = range_of(file)
-    if wanted is None or wanted in ranges:
+    """Return a conflict if a file has columns of rows that are no group, or for a compaction no groups side by side."""
+    rows = range_of(file)
+    if rows is None or rows in ranges:
         return None
     names = (file.file_name,)
-    if wanted[1] > next_row_id:
+    if rows[1] > next_row_id:
         return Conflict(f"{file.file_name} holds columns of rows that do not exist: the table was rolled back", names)
-    if compacts and _covered(wanted, ranges):
+    if compacts and _covered(rows, ranges):
         return None
-    return Conflict(f"{file.file_name} holds columns of rows {_shown(wanted)}, which were rewritten", names)
+    return Conflict(f"{file.file_name} holds columns of rows {_shown(rows)}, which were rewritten", names)
 
 
-def _within(wanted: Range | None, rewritten: Iterable[Range]) -> bool:
-    """Say whether the rows of a new file are some of those whose files the same change takes away."""
-    return wanted is not None and any(first <= wanted[0] and wanted[1] <= end for first, end in rewritten)
+def _within(rows: Range | None, rewritten: Iterable[Range]) -> bool:
+    """Say whether the rows of a new file are among those whose files the same change deletes."""
+    return rows is not None and any(first <= rows[0] and rows[1] <= end for first, end in rewritten)
 
 
-def _covered(wanted: Range, ranges: Iterable[Range]) -> bool:
-    reached = wanted[0]
+def _covered(rows: Range, ranges: Iterable[Range]) -> bool:
+    reached = rows[0]
     for first, end in sorted(ranges):
         if first > reached:
             break
         reached = max(reached, end)
-    return reached >= wanted[1]
+    return reached >= rows[1]
 
 
-def _torn_group(left: Iterable[DataFile], added: Iterable[DataFile]) -> Conflict | None:
-    """Refuse a change after which two files share some rows, but not all."""
+def _overlapping_groups(left: Iterable[DataFile], added: Iterable[DataFile]) -> Conflict | None:
+    """Return a conflict if two files would share some rows, but not all."""
     named = sorted((r, file.file_name) for file in (*left, *added) if (r := range_of(file)) is not None)
     for (one, name), (other, other_name) in pairwise(named):
         if one != other and other[0] < one[1]:
@@ -110,7 +112,7 @@ def _torn_group(left: Iterable[DataFile], added: Iterable[DataFile]) -> Conflict
 
 
 def _half_group(left: Iterable[DataFile], added: Iterable[DataFile], gone: Iterable[DataFile]) -> Conflict | None:
-    """Refuse to take some files of a group away and to leave others, unless a new file takes their place."""
+    """Return a conflict if only some files of a group would be deleted, and no new file has its rows."""
     kept = {range_of(file) for file in added}
     lost = {r for file in gone if (r := range_of(file)) is not None and r not in kept}
     names = tuple(file.file_name for file in left if range_of(file) in lost)
@@ -118,7 +120,7 @@ def _half_group(left: Iterable[DataFile], added: Iterable[DataFile], gone: Itera
 
 
 def _written_twice(added: Iterable[DataFile]) -> Conflict | None:
-    """Refuse two new files with one column of the same rows: they are of one age, and one would hide the other."""
+    """Return a conflict if two new files have one column of the same rows: neither would be the newest."""
     seen: dict[Range, list[DataFile]] = {}
     for file in added:
         rows = range_of(file)
@@ -142,9 +144,9 @@ def touched_rows(
     read_ids: frozenset[int],
     next_row_id: int,
 ) -> Rows:
-    """Return the rows that a change gives new columns, rewrites or deletes, each with the columns that count.
+    """Return the rows that a change writes columns of, rewrites or deletes, each with the columns that it depends on.
 
-    Rewriting counts for all columns. Deleting rows, by a vector that grew, counts for the columns that chose them.
+    A rewrite depends on all columns. Deleting rows, by a vector that grew, depends on the columns that chose the rows.
     """
     out: list[tuple[Range, frozenset[int] | None]] = []
     for entry in change.entries:
@@ -165,7 +167,7 @@ def touched_rows(
 
 
 def overtaken_rows(rows: Rows, entries: Iterable[ManifestEntry], columns_of: ColumnsOf) -> Conflict | None:
-    """Refuse to go on if another commit gave rows of the change new values in the columns that count."""
+    """Return a conflict if another commit wrote columns that the change depends on, of the same rows."""
     names = []
     for entry in entries:
         written = range_of(entry.file) if entry.kind == ADD else None
@@ -180,7 +182,7 @@ def overtaken_rows(rows: Rows, entries: Iterable[ManifestEntry], columns_of: Col
 
 
 def _overlapping(rows: Rows, written: Range) -> Iterable[tuple[Range, frozenset[int] | None]]:
-    # The ranges of a change are whole groups, which share all their rows or none: ends are in order like firsts.
+    # The ranges of a change are those of groups, which do not overlap: their ends are in the same order as their starts.
     start = bisect_left(rows.columns, written[0], key=lambda pair: pair[0][1] - 1)
     for place in range(start, len(rows.columns)):
         if rows.columns[place][0][0] >= written[1]:

@@ -1,10 +1,11 @@
-"""One intent in, one published snapshot out: the bounded loop that every commit goes through.
+"""One intent in, one published snapshot out: the loop of attempts of every commit.
 
-    look for a commit that landed -> plan on the newest snapshot -> renumber rows if need be -> write metadata
+    look whether it is published already -> plan on the newest snapshot -> renumber rows if need be -> write metadata
     -> check that the table is still the same -> publish -> wait and try again
 
-Always holds: metadata of an attempt is deleted only when the attempt is known to have lost. While any attempt is in
-doubt the loop ends in success or in `CommitUnknownError`, never in an error that says nothing was published.
+Always holds: metadata of an attempt is deleted only when the attempt is known to have lost the race. While the outcome
+of an attempt is unknown, the loop ends in success or in `CommitUnknownError`, never in an error that says that nothing
+was published.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
 
-ATTEMPTS_MAX = 10_000  # of a commit that only adds files and waits for its turn; a bound, not a goal
-_DOUBLINGS_MAX = 4  # those who wait for their turn do not back off far: each race they lose is another's success
+ATTEMPTS_MAX = 10_000  # the loop has an end, also for commits that only add files and are retried without limit
+_DOUBLINGS_MAX = 4  # appends do not wait much longer after each lost race, as some append succeeds in every race
 _DOUBLINGS_LIMIT = 40  # keeps the powers of two small
 _JITTER = 0.2
-_PATIENCE = 2  # with the time of an attempt: how long those who wait for their turn stay away at most
+_PATIENCE = 2  # an append waits at most this many times as long as its attempt took
 
 
 @dataclass(slots=True)
@@ -42,8 +43,8 @@ class CommitRun:
     sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
     search: CommitSearch = field(init=False)
     drafts: Drafts = field(init=False)
-    doubts: list[Draft] = field(default_factory=list)  # drafts that may be, or may still become, visible
-    cause: Exception | None = None  # of the last doubt
+    doubts: list[Draft] = field(default_factory=list)  # drafts of unknown outcome: they may be visible, or become so
+    cause: Exception | None = None  # why the last outcome is unknown
 
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.store, self.intent, self.environment)
@@ -57,7 +58,7 @@ class CommitRun:
         try:
             return self._publish()
         except CommitUnknownError:
-            if not self.search.tried:  # the doubt is about somebody else's attempt, so what we wrote is of no use
+            if not self.search.tried:  # what is unknown is another process's attempt; nothing names our files
                 self.drafts.discard_rest(keep_marker=True)
             raise
         except Exception as error:
@@ -67,7 +68,7 @@ class CommitRun:
                 raise self._not_published(f"storage failed before anything was published: {error}") from error
             self.drafts.discard_rest()
             with suppress(OSError):
-                self.store.check_same_table()  # what goes wrong in another table than ours says nothing of ours
+                self.store.check_same_table()  # in a table that replaced this one, any error is misleading
             raise
 
     def _publish(self) -> Snapshot:
@@ -78,11 +79,11 @@ class CommitRun:
         winner_id: int | None = None
         for attempt in range(ATTEMPTS_MAX):
             began = environment.clock()
-            # A lost reply may hide a commit that landed, so look before trying again.
+            # The snapshot may exist although the reply was lost, so look before trying again.
             newer = [] if winner_id is None else list(self.store.snapshots.walk_on(winner_id))
             base = newer[-1] if newer else self.store.snapshots.latest()
-            if (landed := self.search.find(base, newer)) is not None:
-                return self._landed(landed)
+            if (existing := self.search.find(base, newer)) is not None:
+                return self._finish_published(existing)
             self._drop_lost_drafts(base)
             if attempt == 0:
                 check_written(self.store, self.files)
@@ -123,8 +124,8 @@ class CommitRun:
     def _take_back_if_replaced(self, draft: Draft) -> None:
         """Remove the snapshot if the table was dropped and made again between the check and the publishing.
 
-        Only where a look costs next to nothing: on object stores a drop takes longer than the two requests are apart.
-        Whoever has built upon the snapshot meanwhile keeps it.
+        This is checked on file systems, where reading one file costs next to nothing; on object stores a drop takes
+        longer than the time between the two requests. If another snapshot was made on top of it, it stays.
         """
         if not self.store.storage.renames_atomically:
             return
@@ -133,26 +134,26 @@ class CommitRun:
                 self.store.check_same_table()
         except TableNotExistException:
             snapshots, snapshot = self.store.snapshots, draft.snapshot
-            there = snapshots.find(snapshot.id)
-            if there is not None and there.uuid == snapshot.uuid and not snapshots.exists(snapshot.id + 1):
+            current = snapshots.find(snapshot.id)
+            if current is not None and current.uuid == snapshot.uuid and not snapshots.exists(snapshot.id + 1):
                 self.store.storage.delete(self.store.layout.snapshot_file(snapshot.id))
                 self.drafts.discard(draft)
             raise
 
-    def _landed(self, landed: Snapshot) -> Snapshot:
-        """Tidy up after a commit that an earlier attempt, or somebody with the same messages, has published."""
-        self._drop_lost_drafts(landed, published=True)
-        self.store.snapshots.write_latest_hint(landed.id)
-        if landed.uuid not in self.search.tried:
-            # The manifest of new files stays: it tells whoever comes next that the messages were committed. Where
-            # somebody did the same work with other files they were not, so it goes.
-            ours = self.intent.once_since is None or self.search.holds(landed)
+    def _finish_published(self, existing: Snapshot) -> Snapshot:
+        """Clean up if an earlier attempt, or another process with the same messages, published the commit."""
+        self._drop_lost_drafts(existing, published=True)
+        self.store.snapshots.write_latest_hint(existing.id)
+        if existing.uuid not in self.search.tried:
+            # The marker stays: it shows later replays that the messages were committed. If another process did the same
+            # job with other files, they were not, and the marker is deleted.
+            ours = self.intent.once_since is None or self.search.holds(existing)
             self.drafts.discard_rest(keep_marker=ours)
-        self.drafts.remove_unused_copies(landed)
-        return landed
+        self.drafts.remove_unused_copies(existing)
+        return existing
 
     def _drop_lost_drafts(self, newest: Snapshot | None, *, published: bool = False) -> None:
-        """Forget the doubtful drafts whose place was taken by others."""
+        """Discard drafts of unknown outcome whose snapshot id another commit has got."""
         taken = 0 if newest is None else newest.id
         for draft in [d for d in self.doubts if d.snapshot.id <= taken]:
             self.doubts.remove(draft)
@@ -167,7 +168,7 @@ class CommitRun:
         shortest = options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
         longest = options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
         if self.intent.only_adds:
-            # Where an attempt takes long, a wait that is short beside it would not spread the crowd.
+            # Where an attempt takes long, a wait that is short beside it would not keep writers apart.
             wait = max(shortest << min(attempt, _DOUBLINGS_MAX), _PATIENCE * took_millis)
             return min(wait, longest) * self.environment.random() / 1000
         wait = min(shortest << min(attempt, _DOUBLINGS_LIMIT), longest)
@@ -186,9 +187,9 @@ class CommitRun:
 
     def _not_published(self, why: str) -> CommitContentionError:
         intent = self.intent
-        # The marker stays: whoever holds the same messages may have met it and published them under another name, and
-        # without it the next try would not look for that. Nothing else names it, so orphan removal takes it in time.
-        # Where nobody else holds them, it goes with the rest.
+        # The marker stays: another process with the same messages may have found it and published them under another
+        # name, and without it the next try would not look for that. Nothing names it, so the removal of orphans deletes
+        # it in time. If nobody else has the messages, it is deleted with the rest.
         self.drafts.discard_rest(keep_marker=not self.sole)
         again = "run it again" if self.sole else "commit the same messages again"
         return CommitContentionError(

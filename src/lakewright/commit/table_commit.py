@@ -1,8 +1,8 @@
 """The commit objects that users hold: messages in, one snapshot and a small result out.
 
-A batch commit is for messages that are committed once; a stream commit belongs to one user who commits again and again
-under growing identifiers. Whatever is done after publishing (callbacks) can warn, but never makes a published commit
-look like a failed one.
+A batch commit is for messages that are committed once. A stream commit belongs to one commit user, who commits again
+and again under growing identifiers. What follows a published commit (a compaction, callbacks) may warn, but it never
+raises: a published commit does not look like a failed one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class CommitResult:
     """What a commit brought into the table."""
 
     snapshot_id: int | None  # None: there was nothing to commit
-    rows: int  # in its data files; with a primary key those that replace or delete others too
+    rows: int  # in the new data files; with a primary key also rows that replace or delete others
     files: int
     bytes: int
     seconds: float
     partitions: int
-    replayed: bool = False  # an earlier run, or another process, had committed the same job already
+    replayed: bool = False  # an earlier run or another process committed the same job before
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class WriteResult(CommitResult):
 
 @dataclass(frozen=True, slots=True)
 class CommitContext:
-    """What a callback learns about a commit."""
+    """What a callback is given: the published snapshot, and the messages that made it."""
 
     table: str
     snapshot: Snapshot
@@ -60,15 +60,16 @@ class CommitContext:
 
 
 class CommitCallback(Protocol):
-    """An object that wants to hear of commits."""
+    """An object whose `call` runs after every commit."""
 
     def call(self, context: CommitContext) -> None:
-        """Hear of one commit after it was published."""
+        """Do something about a commit that was published."""
 
 
 Callback: TypeAlias = CommitCallback | Callable[[CommitContext], None]
 Place: TypeAlias = tuple[bytes, int]  # a partition and a bucket
-# Messages that lost a race for dynamic buckets, and how often they did: the same rows in other files; None: impossible.
+# Messages that conflict over dynamic buckets, and how often they did so far, in; messages with the same rows in other
+# files out, or None where that is impossible.
 Reroute: TypeAlias = Callable[[Sequence[CommitMessage], int], Sequence[CommitMessage] | None]
 AfterCommit: TypeAlias = Callable[[Snapshot, frozenset[Place]], None]  # the snapshot, and the places it touched
 
@@ -76,7 +77,7 @@ AfterCommit: TypeAlias = Callable[[Snapshot, frozenset[Place]], None]  # the sna
 class TableCommit:
     """Publishes what writers prepared. Close it, or use it as a context manager.
 
-    `after_commit` is work that belongs to a commit but follows it, such as compacting the buckets it touched.
+    `after_commit` runs after each published commit: it compacts the buckets that the commit touched.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class TableCommit:
         self._closed = False
 
     def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
-        """Delete the files of messages that will not be committed; what may be published is left alone."""
+        """Delete the files of messages that will not be committed. Files that may be published are kept."""
         self._committer.abort(_messages(commit_messages))
 
     def add_commit_callback(self, callback: Callback) -> None:
@@ -104,7 +105,7 @@ class TableCommit:
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """Refuse further commits."""
+        """Let further calls of `commit` raise InvalidInputError."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -136,7 +137,7 @@ class TableCommit:
         return result
 
     def _follow_up(self, snapshot: Snapshot, messages: Sequence[CommitMessage], identifier: int) -> None:
-        """Do what follows a commit: first the work on its buckets, then whoever wants to hear of it."""
+        """Do what follows a commit: first compact its buckets, then call the callbacks."""
         after = self._after_commit
         if after is not None:
             places = frozenset((m.partition_bytes, m.bucket) for m in messages if not m.is_empty)
@@ -150,7 +151,7 @@ class TableCommit:
     def _guarded(self, snapshot: Snapshot, what: str, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens after it
+        except Exception as error:  # noqa: BLE001 - the commit is published, whatever fails after it
             warnings.warn(
                 f"{self._store.name}: snapshot {snapshot.id} is published, but {what} failed: {error!r}",
                 LakewrightWarning,
@@ -192,7 +193,11 @@ class BatchTableCommit(TableCommit):
     def commit(
         self, commit_messages: Sequence[CommitMessage], snapshot_properties: Mapping[str, str] | None = None
     ) -> CommitResult:
-        """Publish the messages in one snapshot; where there is nothing to commit, none is made."""
+        """Publish the messages as one snapshot, and return what it brought; no snapshot if there is nothing to commit.
+
+        Raises CommitConflictError if the table changed in a way that the messages do not fit, CommitContentionError if
+        other writers were always faster, and CommitUnknownError if the storage did not say whether the snapshot exists.
+        """
         if self._overwrite is not None:
             return self._replace(commit_messages, self._overwrite, snapshot_properties)
         self._check_open()
@@ -215,7 +220,7 @@ class BatchTableCommit(TableCommit):
         try:
             fresh = self._reroute(messages, lost) if lost <= REROUTES_MAX else None
         finally:
-            delete_written(self._store, files_of(self._store, messages))  # nobody else knows of them
+            delete_written(self._store, files_of(self._store, messages))  # nobody else has the messages
         if fresh is None:
             raise error
         return tuple(fresh)
@@ -267,7 +272,7 @@ class StreamTableCommit(TableCommit):
         commit_identifier: int,
         snapshot_properties: Mapping[str, str] | None = None,
     ) -> CommitResult:
-        """Publish the messages of one identifier; an empty one makes a snapshot too, which records progress."""
+        """Publish the messages of one identifier; without messages the snapshot records that the stream got so far."""
         self._check_open()
         started, messages, identifier = time.monotonic(), _messages(commit_messages), _identifier(commit_identifier)
         snapshot = self._committer.commit(
@@ -292,11 +297,11 @@ class StreamTableCommit(TableCommit):
         return self._finish(snapshot, messages, identifier, started)
 
     def filter_and_commit(self, commit_messages: Mapping[int, Sequence[CommitMessage]]) -> int:
-        """Commit, in the order of the identifiers, what this user has not committed yet; return how many that were."""
+        """Commit what this user has not committed yet, in the order of the identifiers; return how many there were."""
         self._check_open()
         if not isinstance(commit_messages, Mapping):
             raise arguments.wrong("commit_messages", "a dict from identifiers to messages", commit_messages)
-        given = {_identifier(identifier): _messages(found) for identifier, found in commit_messages.items()}
+        given = {_identifier(identifier): _messages(messages) for identifier, messages in commit_messages.items()}
         pending = self._committer.filter_committed(given)
         for identifier in pending:
             self.commit(given[identifier], identifier)
@@ -304,8 +309,8 @@ class StreamTableCommit(TableCommit):
 
 
 def _messages(given: object) -> tuple[CommitMessage, ...]:
-    wanted = "commit messages, as prepare_commit() returns them"
-    return arguments.instances("commit_messages", given, CommitMessage, wanted)
+    expected = "commit messages, as prepare_commit() returns them"
+    return arguments.instances("commit_messages", given, CommitMessage, expected)
 
 
 def _identifier(given: object) -> int:

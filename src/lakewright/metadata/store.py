@@ -22,6 +22,7 @@ from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
 from lakewright.metadata.snapshots import Snapshots
+from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import TableSchema
@@ -202,6 +203,8 @@ class TableStore:
 
     def partition_directory(self, partition: bytes) -> str:
         """Return the partition part of a data file's path, such as `dt=2026-01-01/hour=7`; empty without partitions."""
+        if partition == EMPTY_ROW and not self.schema.partition_keys:
+            return ""
         options = self.options
         return partition_text(
             self.partition_values(partition),

@@ -144,7 +144,7 @@ def _index_row(file: IndexFile) -> bytes:
 
 
 def _index_file(row: bytes) -> IndexFile:
-    kind, name, size, rows, ranges, external, whole = decode_body(row, _INDEX_TYPES)
+    kind, name, size, rows, ranges, external, index = decode_body(row, _INDEX_TYPES)
     _no_nulls((kind, name, size, rows), "index file")
     return IndexFile(
         cast("str", kind),
@@ -153,7 +153,7 @@ def _index_file(row: bytes) -> IndexFile:
         cast("int", rows),
         None if ranges is None else tuple(_range(r) for r in cast("Sequence[NestedValue]", ranges)),
         cast("str | None", external),
-        None if whole is None else _global_index(cast("Sequence[NestedValue]", whole)),
+        None if index is None else _global_index(cast("Sequence[NestedValue]", index)),
     )
 
 

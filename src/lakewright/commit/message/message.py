@@ -1,4 +1,4 @@
-"""Commit messages: what one writer did to one bucket, on its way to the one who commits.
+"""Commit messages: what one writer did to one bucket, on its way to the committer.
 
 Messages cross processes and machines as bytes, never as pickled objects: a frame of magic, version, length and SHA-256
 around a body in which every field is known and checked. A message that is foreign, cut, altered, too long or hostile is
@@ -50,8 +50,8 @@ class CommitMessage(FileChanges):
     attempt: str = ""  # which try of which task of the job
     partition_types: tuple[str, ...] = ()  # the types of the partition columns; empty where they are not known
     rows_in: int | None = None  # how many rows the writer was given
-    base_snapshot: str | None = None  # whose sequence numbers the writer went on from, by `snapshot_name`
-    hash_base: tuple[str, ...] | None = None  # dynamic buckets: the partition's HASH files built upon, sorted
+    base_snapshot: str | None = None  # the snapshot above whose sequence numbers the writer began, by `snapshot_name`
+    hash_base: tuple[str, ...] | None = None  # dynamic buckets: the HASH files that the writer read, sorted
     planned_on: str | None = None  # the snapshot of `check_from_snapshot`, by `snapshot_name`; None: not known
     unchanged: str | None = None  # where nobody may have written rows since then: one of `SCOPES`; None: anywhere
     reads: tuple[str, ...] = ()  # the columns that decided which rows change, and to what
@@ -82,7 +82,7 @@ class CommitMessage(FileChanges):
 
     @classmethod
     def deserialize(cls, data: bytes) -> CommitMessage:
-        """Read a message, which must be whole, unaltered and harmless."""
+        """Read a message; raise InvalidMessageError unless it is complete, unaltered and names no paths."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise arguments.wrong("a commit message", "bytes, as serialize() returns them", data)
         data = bytes(data)
@@ -137,9 +137,9 @@ def _deserialize(data: bytes) -> CommitMessage:
 
 
 def snapshot_name(snapshot: Snapshot | None) -> str:
-    """Return what tells a snapshot from every other, also after a rollback; the empty text where there is none.
+    """Return a text that no other snapshot has, also after a rollback; the empty text if there is no snapshot.
 
-    Ids are given again after a rollback and not everybody writes uuids, but manifest lists have unique names.
+    Ids are used again after a rollback and not every writer gives uuids, but manifest lists have unique names.
     """
     return "" if snapshot is None else snapshot.delta_manifest_list
 
@@ -189,7 +189,7 @@ def _added_index_files(message: FileChanges) -> Iterator[IndexFile]:
 
 
 def _checked(message: CommitMessage) -> CommitMessage:
-    """Return the message once all its names are single names and its rows can be read."""
+    """Return the message after checking that its names are single names and its partition can be read."""
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
             _check_name(name)

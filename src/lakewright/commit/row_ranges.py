@@ -182,7 +182,7 @@ def overtaken_rows(rows: Rows, entries: Iterable[ManifestEntry], columns_of: Col
 
 
 def _overlapping(rows: Rows, written: Range) -> Iterable[tuple[Range, frozenset[int] | None]]:
-    # The ranges of a change are those of groups, which do not overlap: their ends are in the same order as their starts.
+    # The ranges of a change are those of groups, which do not overlap: their ends are in the order of their starts.
     start = bisect_left(rows.columns, written[0], key=lambda pair: pair[0][1] - 1)
     for place in range(start, len(rows.columns)):
         if rows.columns[place][0][0] >= written[1]:

@@ -1,16 +1,16 @@
 """Groups of rows in, finished data files out, within one memory budget over all partitions and buckets.
 
-Rows wait in memory until they make a worthwhile row group, which is then written into the open file of their bucket.
-Over budget, what waits goes to the local disk and comes back when its bucket has enough, or at the end: many
-partitions cost disk, not memory, and do not become many small files.
+Rows stay in memory until there are enough of one bucket for a row group, which is then written into the bucket's open
+file. Over the budget, rows in memory are moved to the local disk and read back when their bucket has enough, or at the
+end. So many partitions cost disk, not memory, and do not make many small files.
 
-Always holds: the rows of a bucket lie in its files in the order in which they came, whatever the number of threads.
-Every bucket has a lane with one open file. Threads take row groups from the lane in their order and encode them side by
-side; the bytes then wait until those before them are in the file. Closing files, which is waiting for a disk or a
-store, is done by other threads.
+Always holds: the rows of a bucket are in its files in order of arrival, whatever the number of threads. Every bucket
+has a lane with one open file. Threads take row groups from the lane in order and encode them at the same time; encoded
+bytes are written once those before them are in the file. Other threads close files, which is mostly waiting for the
+storage.
 
-`held` counts what the buffer really keeps alive: a batch counts in full until the last of its slices is gone, and bytes
-that are encoded count until they are in their file.
+`held` is the memory that the buffer keeps: a batch counts in full until its last slice is gone, and encoded bytes count
+until they are in their file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from lakewright.write.buckets.routing import Group
 from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
-ROW_GROUP_BYTES = 24 << 20  # in memory; a bucket with this much is written at once
-_ROW_GROUP_BYTES_MIN = 4 << 20  # with more buckets than one, row groups may be smaller, but not tiny
-_SPILLED_BYTES = 48 << 20  # a bucket with this much, on disk and in memory, is written
+ROW_GROUP_BYTES = 24 << 20  # a bucket with so many bytes of rows in memory is written at once
+_ROW_GROUP_BYTES_MIN = 4 << 20  # with several buckets row groups may be smaller, but not smaller than this
+_SPILLED_BYTES = 48 << 20  # a bucket with so many bytes on disk and in memory is written
 _CLOSERS = 8  # threads that close files
-_CLOSING_MAX = 16  # files that wait to be closed keep what their store buffers; beyond these, encoders close their own
-OPEN_FILES_MAX = 64  # an open file keeps its encoder and what its store buffers: one or two megabytes, or more
+_CLOSING_MAX = 16  # files that wait to be closed keep buffers of their storage; beyond these, encoders close their own
+OPEN_FILES_MAX = 64  # an open file keeps its encoder and a buffer of its storage: one or two megabytes, or more
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class BufferLimits:
 
 @dataclass(frozen=True, slots=True)
 class FinishedFiles:
-    """What a buffer made of the rows of one bucket."""
+    """The files that a buffer wrote for one bucket."""
 
     files: tuple[FinishedFile, ...]
     changelog: tuple[FinishedFile, ...] = ()
 
 
 class Buffer(Protocol):
-    """Where routed rows wait until they are files. What `finish` returned is the buffer's own until `forget`."""
+    """Takes routed rows and writes them into files. The files that `finish` returned belong to it until `forget`."""
 
     @property
     def held_bytes(self) -> int:
@@ -68,27 +68,27 @@ class Buffer(Protocol):
         """Take over the groups of one batch, and empty the list."""
 
     def flush_all(self) -> None:
-        """Write what waits and close its files, because nothing is expected to follow; what follows gets new files."""
+        """Write all rows and close all files, because few more are expected; rows that follow get new files."""
 
     def finish(self) -> dict[Place, FinishedFiles]:
         """Write everything and close every file."""
 
     def forget(self) -> None:
-        """Start afresh: the finished files belong to somebody else now."""
+        """Begin again without files: the finished ones belong to whoever has the commit messages."""
 
     def discard(self) -> list[FinishedFile]:
-        """Stop, give up open files, and return the finished ones, which nobody will name any more."""
+        """Stop, discard open files, and return the finished ones, which the caller deletes."""
 
     def close(self) -> None:
-        """Let the threads go."""
+        """End the threads."""
 
     def raise_failure(self) -> None:
-        """Raise what a thread ran into since the last call."""
+        """Raise the error of a thread, if one failed."""
 
 
 @dataclass(slots=True)
-class _Parent:
-    """One batch whose slices wait in buckets: it stays in memory until the last of them is gone."""
+class _Batch:
+    """One batch whose slices are in buckets: it stays in memory until its last slice is gone."""
 
     bytes: int
     slices: int
@@ -98,7 +98,7 @@ class _Parent:
 class _Slice:
     rows: pa.Table
     bytes: int
-    parent: _Parent
+    batch: _Batch
 
 
 @dataclass(slots=True)
@@ -114,17 +114,17 @@ class _Work:
 
 @dataclass(slots=True)
 class _Lane:
-    """The files of one bucket and the work that waits for them. A None in the queue closes the open file."""
+    """The files of one bucket, and the queue of rows to write to them. A None in the queue closes the open file."""
 
     file: RollingFile
     queue: deque[_Work | None] = field(default_factory=deque)
-    threads: int = 0  # at work here
+    threads: int = 0  # that work on the lane
     taking: bool = False  # one of them takes rows from the queue
     appending: bool = False  # one of them writes to the file
     closing: bool = False
     taken: int = 0  # how many pieces were taken from the queue
     appended: int = 0  # how many of them are in the file
-    encoded: dict[int, Piece] = field(default_factory=dict)  # by number, those that wait for others before them
+    encoded: dict[int, Piece] = field(default_factory=dict)  # by number, pieces that cannot be appended yet
     open: bool = False
     used: int = 0
 
@@ -139,7 +139,7 @@ class _Bucket:
 
 
 class WriteBuffer:
-    """All rows of one writer that are not yet in a finished file."""
+    """The buffer of append tables: rows of one writer that are not in a finished file yet."""
 
     def __init__(self, new_rolling_file: Callable[[Place], RollingFile], limits: BufferLimits) -> None:
         self._new_rolling_file = new_rolling_file
@@ -150,7 +150,7 @@ class WriteBuffer:
         self._pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # encoders, closers
         self._changed = threading.Condition()
         self._held = 0
-        self._running = 0  # threads at work on a lane, or about to be
+        self._running = 0  # threads that work on a lane, or are submitted for it
         self._closing = 0  # files that the closers have to close
         self._open = 0
         self._tick = 0
@@ -162,23 +162,23 @@ class WriteBuffer:
         return self._held
 
     def add(self, groups: list[Group]) -> None:
-        """Take over the groups of one batch; write where there is enough for a row group, spill what is too much."""
+        """Take the groups of one batch; write buckets that have enough for a row group, spill if memory is short."""
         self.raise_failure()
-        parent = _Parent(0, len(groups))
+        batch = _Batch(0, len(groups))
         places = []
         for group in groups:
             size = group.rows.nbytes
-            parent.bytes += size
+            batch.bytes += size
             place = (group.partition, group.bucket)
             bucket = self._buckets.get(place)
             if bucket is None:
                 bucket = self._buckets[place] = _Bucket(_Lane(self._new_rolling_file(place)))
-            bucket.slices.append(_Slice(group.rows, size, parent))
+            bucket.slices.append(_Slice(group.rows, size, batch))
             bucket.bytes += size
             places.append(place)
-        groups.clear()  # or the caller would keep the rows alive that are written and spilled below
+        groups.clear()  # otherwise the caller's list keeps the rows in memory that are written and spilled below
         with self._changed:
-            self._held += parent.bytes
+            self._held += batch.bytes
         enough = self._row_group_bytes()
         for place in places:
             bucket = self._buckets[place]
@@ -188,7 +188,7 @@ class WriteBuffer:
             self._shrink()
 
     def flush_all(self) -> None:
-        """Write what waits and close its files; what follows gets new ones."""
+        """Write all rows and close all files; rows that follow get new files."""
         self.raise_failure()
         for place in sorted(self._buckets, key=lambda place: -self._buckets[place].bytes):
             self._flush(place, close=True)
@@ -198,7 +198,7 @@ class WriteBuffer:
     def finish(self) -> dict[Place, FinishedFiles]:
         """Write everything, close every file and return the finished files by bucket. `forget` hands them over."""
         self.raise_failure()
-        # One bucket with one piece of work is not worth a thread.
+        # A single bucket whose rows are all in memory is not worth a thread.
         self._inline = self._inline or (self._pools is None and len(self._buckets) == 1)
         for place in sorted(self._buckets, key=lambda place: -self._buckets[place].bytes):
             self._flush(place, close=True)
@@ -209,22 +209,22 @@ class WriteBuffer:
         return {place: written for place, written in out.items() if written.files}
 
     def forget(self) -> None:
-        """Start afresh: the finished files belong to somebody else now."""
+        """Begin again without files: the finished ones belong to whoever has the commit messages."""
         self._buckets = {}
         self._inline = self._limits.threads == 1
 
     def discard(self) -> list[FinishedFile]:
-        """Stop all work, give up open files, and return the finished ones, which nobody will name any more."""
+        """Stop all work, discard open files, and return the finished ones, which the caller deletes."""
         lanes = [bucket.lane for bucket in self._buckets.values()]
         with self._changed:
             for lane in lanes:
                 self._drop(lane)
         for bucket in self._buckets.values():
-            _forget_spilled(bucket.spilled)
+            _release_spilled(bucket.spilled)
         self._wait(lambda: self._running == 0)
         finished = []
         for lane in lanes:
-            with suppress(OSError):  # an orphan at worst
+            with suppress(OSError):  # what cannot be deleted is found by the removal of orphans
                 lane.file.discard()
             finished.extend(lane.file.files)
         self._buckets = {}
@@ -232,20 +232,20 @@ class WriteBuffer:
         return finished
 
     def close(self) -> None:
-        """Let the threads go."""
+        """End the threads."""
         for pool in self._pools or ():
             pool.shutdown(wait=True)
         self._pools = None
 
     def raise_failure(self) -> None:
-        """Raise what a thread ran into."""
+        """Raise the error of a thread, if one failed."""
         if self._failure is not None:
             raise self._failure
 
     # ---- deciding what to write --------------------------------------------------------------------------------------
 
     def _row_group_bytes(self) -> int:
-        """Return how much of a bucket is worth a row group: less where a few buckets have to share the memory."""
+        """Return how many bytes of a bucket are written as a row group: fewer where some buckets share the memory."""
         count = len(self._buckets)
         if count > self._limits.open_files_max:
             return ROW_GROUP_BYTES
@@ -253,7 +253,7 @@ class WriteBuffer:
         return max(least, min(ROW_GROUP_BYTES, self._budget // (2 * count)))
 
     def _shrink(self) -> None:
-        """Bring the held bytes under the budget: wait for the threads, spill what waits, or both."""
+        """Bring the held bytes under the budget: wait for the threads, spill rows that no thread has, or both."""
         waiting = sum(bucket.bytes for bucket in self._buckets.values())
         if 2 * waiting < self._held:
             self._wait(lambda: self._held <= self._budget or self._running == 0)
@@ -264,7 +264,7 @@ class WriteBuffer:
         self.raise_failure()
 
     def _evict(self) -> None:
-        """Move everything that waits out of memory."""
+        """Spill all rows that no thread has; where spilling is forbidden, write them."""
         places = [place for place, bucket in self._buckets.items() if bucket.slices]
         if not self._limits.spillable:
             for place in places:
@@ -283,7 +283,7 @@ class WriteBuffer:
             bucket.slices, bucket.bytes = [], 0
 
     def _flush(self, place: Place, *, close: bool = False) -> None:
-        """Hand what waits in a bucket to its lane."""
+        """Put the rows of a bucket into the queue of its lane."""
         bucket = self._buckets[place]
         if bucket.slices or bucket.spilled:
             work = _Work(bucket.spilled, bucket.spilled_bytes, bucket.slices)
@@ -295,7 +295,7 @@ class WriteBuffer:
             self._close_file(bucket.lane)
 
     def _use(self, lane: _Lane) -> None:
-        """Count the file of a lane as open; where too many are, the one that was not used for longest is closed."""
+        """Count the file of a lane as open; if there are too many, close the one that was unused for longest."""
         if not lane.open:
             if self._open >= self._limits.open_files_max:
                 lanes = (bucket.lane for bucket in self._buckets.values())
@@ -311,12 +311,12 @@ class WriteBuffer:
             self._open -= 1
             self._submit(lane, None)
 
-    # ---- doing it ----------------------------------------------------------------------------------------------------
+    # ---- encoding and writing ----------------------------------------------------------------------------------------
 
     def _submit(self, lane: _Lane, work: _Work | None) -> None:
         with self._changed:
             lane.queue.append(work)
-            # Whoever is at work on the lane also closes its file.
+            # The threads that work on the lane also close its file.
             if work is None and lane.threads:
                 return
             starts = self._join(lane)
@@ -325,7 +325,7 @@ class WriteBuffer:
             self.raise_failure()
 
     def _join(self, lane: _Lane) -> bool:
-        """Have one more thread work on a lane, unless all do already; the caller holds the lock."""
+        """Let one more thread work on a lane, unless it has the most it may have; the caller holds the lock."""
         if lane.threads >= (1 if self._inline else self._limits.threads) or lane.closing:
             return False
         lane.threads += 1
@@ -343,7 +343,7 @@ class WriteBuffer:
         return self._pools[closer]
 
     def _drain(self, lane: _Lane) -> None:
-        """Work on a lane as long as there is something to do. Never raises: the caller's thread does, later."""
+        """Work on a lane until nothing is left to do. Errors are kept, and raised in the caller's thread later."""
         while True:
             with self._changed:
                 step = self._next_step(lane)
@@ -362,7 +362,7 @@ class WriteBuffer:
             self._failure = self._failure or error
 
     def _next_step(self, lane: _Lane) -> Callable[[_Lane], None] | None:
-        """Return what one more thread can do for a lane now, and mark it as begun; the caller holds the lock."""
+        """Return the next step that a thread can take for a lane, and mark it as begun; the caller holds the lock."""
         if self._failure is not None:
             self._drop(lane)
             return None
@@ -397,7 +397,7 @@ class WriteBuffer:
                 number = lane.taken
                 lane.taken += 1
                 lane.taking = False
-                if lane.queue:  # those who saw that somebody was taking have left
+                if lane.queue:  # threads that found `taking` set have ended
                     self._join(lane)
         encoded = piece.encode()
         with self._changed:
@@ -405,10 +405,10 @@ class WriteBuffer:
             self._held += encoded.nbytes
             work.taken -= 1
             if work.taken == 0 and work.rows is None:
-                self._forget(work)
+                self._release_work(work)
 
     def _take(self, lane: _Lane) -> tuple[_Work, Piece]:
-        """Read the rows of the next work, if nobody has, and take as many of them as go into one file together."""
+        """Take as many rows from the head of the queue as go into one file together, reading spilled ones back."""
         work = lane.queue[0]
         if work is None:
             raise LakewrightError("a thread took rows where the file was to be closed")
@@ -458,24 +458,24 @@ class WriteBuffer:
             self._changed.notify_all()
 
     def _drop(self, lane: _Lane) -> None:
-        """Let go of everything that waits in a lane; the caller holds the lock."""
+        """Empty the queue of a lane, and release what it spilled; the caller holds the lock."""
         for work in lane.queue:
             if work is not None and work.rows is None and not work.taken:
-                _forget_spilled(work.spilled)
+                _release_spilled(work.spilled)
         lane.queue.clear()
 
-    def _forget(self, work: _Work) -> None:
-        """Let go of the rows of some work that is encoded; the caller holds the lock."""
+    def _release_work(self, work: _Work) -> None:
+        """Release the rows of a queue item once all are encoded; the caller holds the lock."""
         self._held -= work.spilled_bytes
         self._release(work.slices)
-        _forget_spilled(work.spilled)
+        _release_spilled(work.spilled)
 
     def _release(self, slices: Iterable[_Slice]) -> None:
-        """Count slices that are gone; the caller holds the lock."""
+        """Subtract batches from `held` whose last slices these are; the caller holds the lock."""
         for one in slices:
-            one.parent.slices -= 1
-            if one.parent.slices == 0:
-                self._held -= one.parent.bytes
+            one.batch.slices -= 1
+            if one.batch.slices == 0:
+                self._held -= one.batch.bytes
         self._changed.notify_all()
 
     def _wait(self, done: Callable[[], bool]) -> None:
@@ -483,7 +483,7 @@ class WriteBuffer:
             self._changed.wait_for(done)
 
 
-def _forget_spilled(spilled: list[tuple[Spill, int]]) -> None:
+def _release_spilled(spilled: list[tuple[Spill, int]]) -> None:
     for spill, _ in spilled:
         spill.release()
 

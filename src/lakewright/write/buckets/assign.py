@@ -1,9 +1,9 @@
-"""Dynamic buckets as plain computation: hashes of keys in, bucket numbers out, and what the buckets hold afterwards.
+"""Dynamic buckets: hashes of keys in, bucket numbers out, and the hashes that each bucket has afterwards.
 
-A key stays in the bucket it once got. New keys fill the first bucket that has room, then a bucket with the smallest
-number that is not in use. Several workers may assign at the same time if every key always goes to the same one
-(`channels_of`), and each fills only buckets of its own (`Assigner`). All work is on whole arrays: Python code runs per
-bucket, never per row.
+A key stays in its bucket. New keys go into the first bucket with free space, then into a new bucket with the smallest
+free number. Several writers may assign buckets at the same time if every key always goes to the same writer
+(`channels_of`) and each writer adds keys only to buckets of its own (`Assigner`). Nothing here reads or writes files.
+Python code runs per bucket, never per row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.options import CoreOptions
 
 BUCKETS_MAX = 32767  # as many as the format has, numbered from 0
-_OVERLAY_MIN = 1 << 16  # so many new hashes are kept apart before they are merged with those that were there
+_OVERLAY_MIN = 1 << 16  # so many new hashes are kept in an array of their own before they are merged into the large one
 
 Hashes: TypeAlias = npt.NDArray[np.int32]
 Buckets: TypeAlias = npt.NDArray[np.int32]
@@ -28,17 +28,17 @@ _Pairs: TypeAlias = npt.NDArray[np.int64]  # a hash in the high half, a bucket o
 
 @dataclass(frozen=True, slots=True)
 class Assigner:
-    """One of several workers that give buckets to new keys: those whose number modulo `count` is its own."""
+    """One of several writers that give buckets to new keys: it uses buckets whose number modulo `count` is its own."""
 
     number: int = 0
     count: int = 1
 
     def owns(self, bucket: int) -> bool:
-        """Say whether the worker may put new keys into a bucket."""
+        """Say whether the writer may put new keys into a bucket."""
         return bucket % self.count == self.number
 
     def check(self, hashes: Hashes) -> None:
-        """Refuse keys that belong to another worker: it may have put them into another bucket."""
+        """Raise InvalidInputError for keys of another writer, which may have put them into another bucket."""
         if self.count > 1 and not bool((_remainders(hashes, self.count) == self.number).all()):
             raise InvalidInputError(
                 f"assigner {self.number} of {self.count} got keys of another; route rows by `channels_of` first"
@@ -46,9 +46,9 @@ class Assigner:
 
 
 def channels_of(partition_hash: int, hashes: Hashes, *, channels: int, assigners: int) -> npt.NDArray[np.int32]:
-    """Return which of some channels takes each key of a partition, so that equal keys always go the same way.
+    """Return the channel (the number of a writer) of each key of a partition; equal keys get the same channel.
 
-    `assigners` of the channels serve one partition, each with the number |hash mod assigners| there.
+    Each partition has as many channels as `assigners`; a key gets the one with the number |hash mod assigners|.
 
     >>> channels_of(-7, np.array([5, -5, 4], np.int32), channels=4, assigners=2)
     array([0, 0, 3], dtype=int32)
@@ -64,7 +64,7 @@ def _remainders(hashes: Hashes, count: int) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True)
 class BucketLimits:
-    """How many keys a bucket takes, how many buckets a partition may have, and who is asking."""
+    """How many keys a bucket takes, how many buckets a partition may have, and which of them the writer may fill."""
 
     keys: int
     buckets: int = BUCKETS_MAX
@@ -73,8 +73,8 @@ class BucketLimits:
     @classmethod
     def of_options(cls, options: CoreOptions, assigner: Assigner) -> BucketLimits:
         """Read the limits from a table's options."""
-        wished = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
-        buckets = min(wished, BUCKETS_MAX) if wished > 0 else BUCKETS_MAX
+        given = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+        buckets = min(given, BUCKETS_MAX) if given > 0 else BUCKETS_MAX
         if not 0 <= assigner.number < assigner.count <= buckets:
             raise InvalidInputError(
                 f"there is no assigner {assigner.number} of {assigner.count} where a partition has at most {buckets} "
@@ -84,7 +84,7 @@ class BucketLimits:
 
 
 class BucketFill:
-    """How full the buckets of one partition are."""
+    """How many keys each bucket of one partition has."""
 
     def __init__(self, limits: BucketLimits, counts: Mapping[int, int]) -> None:
         self._limits = limits
@@ -97,24 +97,24 @@ class BucketFill:
         for bucket in self._open_buckets():
             if done == len(out):
                 break
-            there = self.counts.get(bucket, 0)
-            take = min(self._limits.keys - there, len(out) - done)
+            count = self.counts.get(bucket, 0)
+            take = min(self._limits.keys - count, len(out) - done)
             out[done : done + take] = bucket
-            self.counts[bucket] = there + take
+            self.counts[bucket] = count + take
             done += take
         if done < len(out):
             out[done:] = self._overfilled(hashes[done:])
         return out
 
     def _open_buckets(self) -> Iterator[int]:
-        """Yield the buckets with room, in the order in which they are filled."""
-        assigner, there = self._limits.assigner, sorted(self.counts)
-        yield from (b for b in there if assigner.owns(b) and self.counts[b] < self._limits.keys)
-        taken = frozenset(there)
+        """Yield the buckets with free space, in the order in which they are filled."""
+        assigner, numbers = self._limits.assigner, sorted(self.counts)
+        yield from (b for b in numbers if assigner.owns(b) and self.counts[b] < self._limits.keys)
+        taken = frozenset(numbers)
         yield from (b for b in range(assigner.number, self._limits.buckets, assigner.count) if b not in taken)
 
     def _overfilled(self, hashes: Hashes) -> Buckets:
-        """Return buckets for keys that no bucket has room for: the hash decides among those there are."""
+        """Return buckets for keys when all buckets are full: the hash of a key picks one of them."""
         owned = np.array([b for b in sorted(self.counts) if self._limits.assigner.owns(b)], np.int32)
         chosen: Buckets = owned[hashes.view(np.uint32) % np.uint32(len(owned))]
         for bucket, more in zip(*np.unique(chosen, return_counts=True), strict=True):
@@ -128,10 +128,10 @@ class KeyHashes:
     def __init__(self, known: Mapping[int, Hashes], limits: BucketLimits) -> None:
         self._limits = limits
         self._fill = BucketFill(limits, {bucket: len(hashes) for bucket, hashes in known.items()})
-        # Sorted by hash. New hashes wait in a small array of their own, which is cheap to keep sorted.
+        # Sorted by hash. New hashes go into a small array of their own, which is cheap to keep sorted.
         self._base = np.sort(np.concatenate([_NO_PAIRS, *(_pairs(h, b) for b, h in known.items())]))
         self._overlay = _NO_PAIRS
-        self._held = {bucket: [hashes] for bucket, hashes in known.items()}  # in parts, as they came
+        self._held = {bucket: [hashes] for bucket, hashes in known.items()}  # in parts, in order of arrival
         self._grown: set[int] = set()
 
     def assign(self, hashes: Hashes) -> Buckets:
@@ -145,14 +145,14 @@ class KeyHashes:
         else:
             first = np.concatenate(([True], first))
             group, distinct, firsts = np.cumsum(first) - 1, values[first], positions[first]
-        found = _look_up(self._base, distinct)
+        known = _look_up(self._base, distinct)
         if len(self._overlay):
-            found = np.where(found < 0, _look_up(self._overlay, distinct), found)
-        new = np.flatnonzero(found < 0)
+            known = np.where(known < 0, _look_up(self._overlay, distinct), known)
+        new = np.flatnonzero(known < 0)
         if len(new):
-            found[new] = self._add(hashes, distinct[new], firsts[new])
+            known[new] = self._add(hashes, distinct[new], firsts[new])
         buckets = np.empty(len(hashes), np.int32)
-        buckets[positions] = found if group is None else found[group]
+        buckets[positions] = known if group is None else known[group]
         return buckets
 
     def grown(self) -> dict[int, Hashes]:
@@ -162,7 +162,7 @@ class KeyHashes:
         return {bucket: self._held[bucket][0] for bucket in sorted(self._grown)}
 
     def mark_written(self) -> None:
-        """Take what has grown so far as written."""
+        """Forget which buckets got new hashes, because their index files are written."""
         self._grown.clear()
 
     def _add(

@@ -1,11 +1,11 @@
-"""The router of tables whose primary key does not name the partition: a key lives in one partition at a time.
+"""The router of tables whose primary key lacks partition columns: rows in, groups out; a key has one partition.
 
-Before the first row is routed, the keys of the newest snapshot are read into memory, each with its partition and its
-bucket; nothing of that is kept on disk. A row whose key lives in another partition moves it there, follows it, or is
-dropped, as the merge engine demands (see `write.buckets.partition_moves`).
+Before the first row is routed, all keys of the newest snapshot are read into memory, with their partitions and buckets.
+If a row names another partition than its key has, the merge engine decides: the key moves to the row's partition, the
+row goes to the key's partition, or the row is dropped (see `write.buckets.partition_moves`).
 
 Two writers at the same time could put one key into two partitions. So every message names the snapshot whose keys its
-writer knew, and the committer refuses it if somebody else has written since.
+writer knew, and the committer raises a conflict if another writer has written since.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Piece: TypeAlias = tuple[Place, pa.RecordBatch]
 
 
 class CrossPartitionRouter:
-    """Puts each key into the bucket it has, in whichever partition that is, and new keys where there is room."""
+    """Puts each key into the bucket that it has, in any partition, and new keys into a bucket with free space."""
 
     def __init__(self, task: WriteTask) -> None:
         store = task.store
@@ -70,33 +70,33 @@ class CrossPartitionRouter:
         self._place_of = np.empty(0, np.int32)  # by slot of the index
         self._places = _Places()
         self._fill: dict[int, BucketFill] = {}  # by partition
-        self._base: str | None = None  # the snapshot whose keys are known, with what this writer added
+        self._base: str | None = None  # the snapshot whose keys are known, besides those that this writer added
         self._touched: set[Place] = set()  # since `finish`
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
-        """Return the rows grouped by partition and bucket, with the deletes that take keys out of old partitions."""
+        """Return the rows grouped by partition and bucket, with deletes for keys that move to another partition."""
         refuse_chosen_bucket(self._store.name, bucket)
         if rows.num_rows == 0:
             return []
         if not self._touched:
-            self._look()
+            self._read_newest()
         local, partitions = number_partitions(rows, self._routing)
         named = np.array([self._places.partition(row) for row in partitions], np.int64)[local]
-        found = self._order.sorted(rows)
-        order, new = found.order, found.new
+        by_key = self._order.sorted(rows)
+        order, new = by_key.order, by_key.new
         slots = self._slots(rows.select(self._order.names).take(pa.array(order[new])))
         key_of = np.cumsum(new) - 1  # of each sorted row, the number of its key
-        there = self._place_of[slots].astype(np.int64)[key_of]
+        current = self._place_of[slots].astype(np.int64)[key_of]
         kinds = rows.column(VALUE_KIND.name).to_numpy()
-        arrivals = SortedRows(new, kinds[order], named[order], self._places.partitions_of(there))
-        moves = plan_moves(arrivals, self._moving, deletes_remove=self._deletes_remove)
-        places = self._give_buckets(moves, arrivals, order, there)
-        before = np.where(new, there, np.concatenate(([NOWHERE], places[:-1])))
-        self._count(moves, arrivals, places, before)
+        sorted_rows = SortedRows(new, kinds[order], named[order], self._places.partitions_of(current))
+        moves = plan_moves(sorted_rows, self._moving, deletes_remove=self._deletes_remove)
+        places = self._give_buckets(moves, sorted_rows, order, current)
+        before = np.where(new, current, np.concatenate(([NOWHERE], places[:-1])))
+        self._count(moves, sorted_rows, places, before)
         self._place_of[slots] = np.where(moves.gone, NOWHERE, places[moves.ends])
         kept = np.flatnonzero(~moves.dropped)
         left = np.flatnonzero(moves.leaves_old)
-        # A delete of the old row stands before the new row; the rows else come as they arrived.
+        # The delete of an old row comes before the new row; otherwise rows stay in order of arrival.
         sources = np.concatenate((order[left], order[kept]))
         final = np.argsort(sources, kind="stable")
         kinds = np.concatenate((np.full(len(left), DELETE, np.int8), kinds[order[kept]]))
@@ -110,21 +110,21 @@ class CrossPartitionRouter:
         return None
 
     def finish(self) -> Mapping[Place, IndexChange]:
-        """Return the snapshot that the buckets were chosen by: where a key is, is known from the rows alone."""
+        """Return the snapshot whose keys decided the buckets; there are no index files, as the rows have the keys."""
         known = None if self._base is None else (self._base,) if self._base else ()
         changes = {place: IndexChange(hash_base=known) for place in self._touched}
         self._touched = set()
         return changes
 
     def _slots(self, keys: pa.Table) -> Longs:
-        """Return the slots of keys; those of new keys are nowhere yet."""
+        """Return the slots of keys; the slots of new keys have no place yet."""
         slots = self._index.slots(keys)
         if len(self._index) > len(self._place_of):
-            room = np.full(len(self._index), NOWHERE, np.int32)  # as much again, so that growing is rare
-            self._place_of = np.concatenate((self._place_of, room))
+            more = np.full(len(self._index), NOWHERE, np.int32)  # doubled, so that growing is rare
+            self._place_of = np.concatenate((self._place_of, more))
         return slots
 
-    def _give_buckets(self, moves: Moves, rows: SortedRows, order: Longs, there: Longs) -> Longs:
+    def _give_buckets(self, moves: Moves, rows: SortedRows, order: Longs, current: Longs) -> Longs:
         """Return where each row goes, after giving buckets to new keys, and to keys that move, in order of arrival."""
         at = np.flatnonzero(moves.gets_bucket)
         at = at[np.lexsort((order[at], rows.partitions[at]))]
@@ -134,11 +134,13 @@ class CrossPartitionRouter:
                 number = int(rows.partitions[group[0]])
                 fill = self._fill.setdefault(number, BucketFill(self._limits, {}))
                 given[group] = self._places.numbers(number, fill.place(group.astype(np.int32)))
-        return np.where(moves.source == NOWHERE, there, given[moves.source])
+        return np.where(moves.source == NOWHERE, current, given[moves.source])
 
     def _count(self, moves: Moves, rows: SortedRows, places: Longs, before: Longs) -> None:
-        """Take keys that went away out of the count of their buckets."""
-        lost = moves.gets_bucket & ((rows.kinds & 1) == 1)  # a retract of a key that nobody knew, and nobody will know
+        """Subtract keys that left their buckets from the counts of these buckets."""
+        lost = moves.gets_bucket & (
+            (rows.kinds & 1) == 1
+        )  # a delete of a key that the table lacks leaves no key behind
         if self._moving is MovePolicy.STAY and not self._deletes_remove:
             lost = np.zeros_like(lost)
         gone = np.concatenate((before[moves.leaves_old], places[moves.removes], places[lost]))
@@ -149,7 +151,7 @@ class CrossPartitionRouter:
     def _grouped(
         self, rows: pa.Table, sources: Longs, kinds: npt.NDArray[np.int8], places: Longs, named: Longs
     ) -> list[Group]:
-        """Return rows, some perhaps twice or not at all, in the partitions and buckets they go to."""
+        """Return the rows at some positions, which may repeat or lack some, grouped by partition and bucket."""
         numbers = self._places.partitions_of(places)
         if len(sources) != len(named) or bool((sources != np.arange(len(named))).any()):
             rows = rows.take(pa.array(sources))
@@ -160,7 +162,7 @@ class CrossPartitionRouter:
         return place_rows(rows, self._routing, (numbers, self._places.rows), self._places.buckets_of(places))
 
     def _in_partitions(self, rows: pa.Table, numbers: Longs) -> pa.Table:
-        """Return rows with the columns of the partitions that they go to."""
+        """Return rows with the partition columns set to the partitions that they go to."""
         values = [self._store.partition_values(row) for row in self._places.rows]
         for column, field in zip(zip(*values, strict=True), self._routing.partition_fields, strict=True):
             at = rows.column_names.index(field.name)
@@ -168,10 +170,10 @@ class CrossPartitionRouter:
             rows = rows.set_column(at, rows.schema.field(at), distinct.take(pa.array(numbers)))
         return rows
 
-    # ---- what is there already ---------------------------------------------------------------------------------------
+    # ---- keys of the table -------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Get to know the newest snapshot when the first rows of a commit arrive; an overwrite starts from nothing."""
+    def _read_newest(self) -> None:
+        """Read the keys of the newest snapshot when the first rows of a commit arrive; an overwrite needs none."""
         if self._task.overwrite:
             return
         newest = self._store.snapshots.latest()
@@ -182,7 +184,7 @@ class CrossPartitionRouter:
             self._base = snapshot_name(newest)
 
     def _knows(self, newest: Snapshot) -> bool:
-        """Say whether nobody but this writer has written rows up to a snapshot since the last one it knew."""
+        """Say whether only this writer has written rows since the last snapshot that it read."""
         first = 0
         for snapshot in self._store.snapshots.walk_back(newest.id):
             if snapshot_name(snapshot) == self._base:
@@ -192,20 +194,20 @@ class CrossPartitionRouter:
                 self._task.stem in entry.file.file_name for entry in self._store.manifests.delta(snapshot)
             ):
                 return False
-        return first == 1 and not self._base  # it began with an empty table and has seen all snapshots
+        return first == 1 and not self._base  # it began with an empty table, and all snapshots are its own
 
     def _load(self, snapshot: Snapshot | None) -> None:
         """Read the keys of a snapshot."""
         counts: dict[int, dict[int, int]] = {}
-        found: list[npt.NDArray[np.int32]] = [self._place_of]
+        places: list[npt.NDArray[np.int32]] = [self._place_of]
         for (partition, bucket), batch in _live_keys(self._store, snapshot, self._order.names):
             number = self._places.partition(partition)
             place = self._places.numbers(number, np.array([bucket], np.int32))[0]
             self._index.load(pa.Table.from_batches([batch]))
-            found.append(np.full(batch.num_rows, place, np.int32))
+            places.append(np.full(batch.num_rows, place, np.int32))
             buckets = counts.setdefault(number, {})
             buckets[bucket] = buckets.get(bucket, 0) + batch.num_rows
-        self._place_of = np.concatenate(found)
+        self._place_of = np.concatenate(places)
         self._fill = {number: BucketFill(self._limits, buckets) for number, buckets in counts.items()}
 
 
@@ -250,7 +252,7 @@ class _Places:
 
 
 def _deletes_remove(options: CoreOptions, engine: MergeEngine) -> bool:
-    """Say whether a delete takes a row out of the table, rather than values out of a row."""
+    """Say whether a delete removes a row from the table, rather than values from a row."""
     match engine:
         case MergeEngine.DEDUPLICATE:
             return True
@@ -266,7 +268,7 @@ def _live_keys(store: TableStore, snapshot: Snapshot | None, names: tuple[str, .
     """Yield the key columns of all live rows of a snapshot, level 0 included, with where they are."""
     if snapshot is None:
         return
-    # A batch read may leave level 0 to a later compaction, but its keys are taken all the same.
+    # A batch read may skip level 0 until it is compacted, but keys of level 0 are needed too.
     merging = store.with_schema(store.schema.with_options({CoreOptions.DELETION_VECTORS_MERGE_ON_READ.key(): "true"}))
     index = store.manifests.read_index(snapshot.index_manifest) if snapshot.index_manifest else []
     live = [entry for entry in store.manifests.live(snapshot) if entry.bucket >= 0]

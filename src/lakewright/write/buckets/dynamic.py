@@ -1,9 +1,9 @@
 """The router of dynamic buckets: rows in, groups and index files out.
 
-Where a key is, is written in index files: for each bucket the hashes of its keys. A partition's files are read when
-its first row arrives, and a bucket that got new keys gets a new file with all of its hashes when the writer prepares.
-Two writers that build upon the same files could put one key into two buckets, so every message names the files that
-its writer built upon, and the committer refuses it if others are there by then.
+Index files say in which bucket a key is: each holds the hashes of the keys of one bucket. The files of a partition are
+read when its first row arrives. A bucket that got new keys gets a new file with all of its hashes when the writer
+prepares its messages. Two writers that read the same files could put one key into two buckets, so every message names
+the files that its writer read, and the committer raises a conflict if the partition has other files by then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lakewright.write.buckets.routing import (
 )
 from lakewright.write.task import Place, WriteTask
 
-_THREADS = 8  # index files are small, so what counts is the time until the store answers
+_THREADS = 8  # index files are small, so most of the time is spent waiting for the storage
 
 Names = tuple[str, ...]  # of the index files of a partition, sorted
 
@@ -49,23 +49,23 @@ class _Partition:
 
     keys: KeyHashes
     files: dict[int, str]  # the index file of each bucket, once everything prepared so far is committed
-    earlier: set[Names] = field(default_factory=set)  # the files before what was prepared and may not be committed yet
-    base: Names | None = None  # the files that the rows since the last prepare build upon; None: nothing, an overwrite
+    earlier: set[Names] = field(default_factory=set)  # the files before those of messages that may not be committed yet
+    base: Names | None = None  # the files that were read for the rows since the last prepare; None in an overwrite
 
     @property
     def names(self) -> Names:
         return tuple(sorted(self.files.values()))
 
-    def still_knows(self, there: Names) -> bool:
-        """Say whether the files that are there are this writer's last word, or what it was before its own commits."""
-        if there == self.names:
+    def still_knows(self, current: Names) -> bool:
+        """Say whether the files of the table are those that this writer made last, or those before its own commits."""
+        if current == self.names:
             self.earlier.clear()
             return True
-        return there in self.earlier
+        return current in self.earlier
 
 
 class DynamicRouter:
-    """Puts each key into the bucket it has, and new keys where there is room."""
+    """Puts each key into the bucket that it has, and new keys into a bucket with free space."""
 
     def __init__(self, task: WriteTask, assigner: Assigner | None = None) -> None:
         store = task.store
@@ -95,7 +95,7 @@ class DynamicRouter:
         return None
 
     def finish(self) -> Mapping[Place, IndexChange]:
-        """Write the index files of buckets that got new keys, and say what they build upon."""
+        """Write the index files of buckets that got new keys, and return them with the files that were read."""
         grown = {
             (partition, bucket): hashes
             for partition in self._touched
@@ -115,7 +115,7 @@ class DynamicRouter:
         self._touched = {}
         self._index = None
         if self._assigner.count > 1:
-            self._partitions = {}  # what the other assigners add is known once it is committed
+            self._partitions = {}  # keys of the other assigners are known once they are committed
         return changes
 
     def _buckets(self, numbers: np.ndarray, partitions: Sequence[bytes], hashes: Hashes) -> Buckets:
@@ -132,15 +132,15 @@ class DynamicRouter:
         return out
 
     def _partition(self, partition: bytes) -> _Partition:
-        """Return what is known of a partition, which is looked at again when the first row since `finish` arrives."""
+        """Return what is known of a partition; its files are looked up again for the first row since `finish`."""
         state = self._partitions.get(partition)
         if state is not None and partition in self._touched:
             return state
         if self._index is None:
             self._index = HashFiles([], self._store, None) if self._task.overwrite else HashFiles.newest(self._store)
         entries = self._index.of_partition(partition)
-        there = tuple(sorted(entry.file.file_name for entry in entries))
-        if state is None or not (self._task.overwrite or state.still_knows(there)):
+        current = tuple(sorted(entry.file.file_name for entry in entries))
+        if state is None or not (self._task.overwrite or state.still_knows(current)):
             known = self._index.read(entries)
             state = _Partition(KeyHashes(known, self._limits), {e.bucket: e.file.file_name for e in entries})
             self._partitions[partition] = state
@@ -168,7 +168,7 @@ class HashFiles:
 
     @classmethod
     def newest(cls, store: TableStore) -> HashFiles:
-        """Return those of the newest snapshot."""
+        """Return the index files of the newest snapshot."""
         snapshot = store.snapshots.latest()
         if snapshot is None or snapshot.index_manifest is None:
             return cls([], store, None)
@@ -209,7 +209,7 @@ class HashFiles:
 
 
 def _threads(store: TableStore, files: int) -> int:
-    """Return how many files to work on at once; a writer with one thread does everything in a fixed order."""
+    """Return how many files to read or write at a time; a writer with one thread works in a fixed order."""
     return min(_THREADS if store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS) > 1 else 1, files)
 
 

@@ -1,8 +1,8 @@
-"""Keys in, small numbers out: every key of a table has a slot, the same one whenever it is asked for.
+"""Keys in, slots out: every key of a table gets a number (its slot), always the same one.
 
-The index holds the keys themselves, so two keys never share a slot. They are found by the hash of their row: pairs of
-a hash and a slot, sorted, which an array of keys is looked up in at once. Keys with the same hash are told apart by
-comparing them. Nothing here runs per row in Python.
+The index holds the keys themselves, so two keys never share a slot. Keys are looked up by their hashes, in sorted pairs
+of a hash and a slot, for a whole array of keys at a time. Keys with equal hashes are compared. No Python code runs per
+row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _LOW = np.int64(0xFFFFFFFF)
 _NOTHING: Slots = np.empty(0, np.int64)
-_RECENT_MIN = 1 << 16  # so many new keys are kept apart before they are merged with those that were there
+_RECENT_MIN = 1 << 16  # so many new keys are kept in an array of their own before they are merged into the large one
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
@@ -50,18 +50,18 @@ class KeyIndex:
         """Return the slots of keys, each given once; keys that are new get the next slots."""
         self._sort_loaded()
         hashes, plain = self._hashes(keys), self._plain(keys)
-        found = self._found(self._base, hashes, plain)
-        left = np.flatnonzero(found < 0)
+        slots = self._look_up(self._base, hashes, plain)
+        left = np.flatnonzero(slots < 0)
         if len(left) and len(self._recent):
-            found[left] = self._found(self._recent, hashes[left], plain.take(pa.array(left)))
-            left = left[found[left] < 0]
+            slots[left] = self._look_up(self._recent, hashes[left], plain.take(pa.array(left)))
+            left = left[slots[left] < 0]
         if len(left):
-            new = self._add(plain if len(left) == len(found) else plain.take(pa.array(left)), hashes[left])
-            found[left] = new & _LOW
+            new = self._add(plain if len(left) == len(slots) else plain.take(pa.array(left)), hashes[left])
+            slots[left] = new & _LOW
             self._recent = _merged(self._recent, np.sort(new))
             if len(self._recent) > max(_RECENT_MIN, len(self._base) // 8):
                 self._base, self._recent = _merged(self._base, self._recent), _NOTHING
-        return found
+        return slots
 
     def _hashes(self, keys: pa.Table) -> Slots:
         """Return the hash of each key, in the high half of a number."""
@@ -69,7 +69,7 @@ class KeyIndex:
         return row_hashes([keys.column(field.name) for field in self._fields], types).astype(np.int64) << 32
 
     def _plain(self, keys: pa.Table) -> pa.Table:
-        """Return the columns of the key; of floats the bits, for 0.0 and -0.0 are two keys."""
+        """Return the columns of the key, floats as their bits, because 0.0 and -0.0 are different keys."""
         columns = [keys.column(field.name).combine_chunks() for field in self._fields]
         columns = [column.view(_BITS[column.type]) if column.type in _BITS else column for column in columns]
         return pa.table(columns, names=[field.name for field in self._fields])
@@ -79,43 +79,43 @@ class KeyIndex:
         pairs = hashes | np.arange(self._size, self._size + len(hashes), dtype=np.int64)
         self._size += len(hashes)
         self._keys.append(plain)
-        # Like carries of a counter: a table is joined to the one before it once it is as large.
+        # A table is joined to the one before it once it is as large, so that there are few tables and few copies.
         while len(self._keys) > 1 and len(self._keys[-1]) >= len(self._keys[-2]):
             last = self._keys.pop()
             self._keys[-1] = pa.concat_tables([self._keys[-1], last]).combine_chunks()
         return pairs
 
     def _sort_loaded(self) -> None:
-        """Sort what was loaded."""
+        """Merge the pairs of loaded keys into the sorted ones."""
         if self._loaded:
             self._base = np.sort(np.concatenate([self._base, *self._loaded]))
             self._loaded = []
 
-    def _found(self, pairs: Slots, hashes: Slots, plain: pa.Table) -> Slots:
-        """Return the slots of keys among some pairs, -1 where a key is not there."""
-        found = np.full(len(hashes), -1, np.int64)
+    def _look_up(self, pairs: Slots, hashes: Slots, plain: pa.Table) -> Slots:
+        """Return the slots of keys among some pairs, -1 for keys that have none among them."""
+        out = np.full(len(hashes), -1, np.int64)
         rows = np.arange(len(hashes))
         at = np.searchsorted(pairs, hashes)
         # Each turn looks at the next of the pairs with a key's hash; more than one is rare.
         while len(rows):
             inside = at < len(pairs)
             rows, at = rows[inside], at[inside]
-            met = pairs[at] & ~_LOW == hashes[rows]
-            rows, at = rows[met], at[met]
+            equal = pairs[at] & ~_LOW == hashes[rows]
+            rows, at = rows[equal], at[equal]
             slots = pairs[at] & _LOW
             same = self._same(slots, plain, rows)
-            found[rows[same]] = slots[same]
+            out[rows[same]] = slots[same]
             rows, at = rows[~same], at[~same] + 1
-        return found
+        return out
 
     def _same(self, slots: Slots, plain: pa.Table, rows: Slots) -> _Flags:
         """Say where the key of a slot is the key of a row."""
         same = np.ones(len(rows), np.bool_)
         if len(rows) == 0:
             return same
-        there = pa.concat_tables(self._keys).take(pa.array(slots))
-        here = plain if len(rows) == len(plain) else plain.take(pa.array(rows))
-        for left, right in zip(there.columns, here.columns, strict=True):
+        known = pa.concat_tables(self._keys).take(pa.array(slots))
+        given = plain if len(rows) == len(plain) else plain.take(pa.array(rows))
+        for left, right in zip(known.columns, given.columns, strict=True):
             equal = pc.fill_null(pc.equal(left, right), pc.and_(pc.is_null(left), pc.is_null(right)))
             same &= equal.to_numpy()
         return same

@@ -1,8 +1,8 @@
-"""Keys that may live in any partition: a batch of rows in, where each of them goes out. Pure computation.
+"""Keys that may be in any partition: a batch of rows in, the partition that each row goes to out. Reads no files.
 
-Rows of one key are looked at in the order in which they arrived. The first of them finds the key where the table has
-it, each later one where the row before left it. What happens to a row whose key lives in another partition depends on
-the merge engine (`MovePolicy`). One pass over whole arrays decides for all rows, however often a key occurs.
+Rows of one key are handled in order of arrival. For the first of them the key is where the table has it, for each later
+one where the row before it put it. `MovePolicy`, which follows from the merge engine, says what becomes of a row that
+names another partition than its key has. All rows are decided together on arrays, however often a key occurs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOWHERE = -1
 
 
 class MovePolicy(Enum):
-    """What becomes of a row whose key lives in another partition."""
+    """What becomes of a row that names another partition than its key has."""
 
     MOVE = "the old row is deleted, the new one goes to its own partition"
     STAY = "the new row goes to the partition of the old one"
@@ -37,7 +37,7 @@ class SortedRows:
     new: Flags  # where a new key begins
     kinds: npt.NDArray[np.int8]
     partitions: Longs  # that the row itself names, by number
-    homes: Longs  # where the table has the key of the row: the number of a partition, or NOWHERE
+    homes: Longs  # the partition in which the table has the row's key, by number, or NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Moves:
 
     gets_bucket: Flags  # the row's key gets a bucket in the row's own partition
     source: Longs  # the row whose new bucket this row goes to; NOWHERE: it goes where the table has the key
-    leaves_old: Flags  # the key is to be deleted from where the row before left it
-    removes: Flags  # the row takes its key out of the table
+    leaves_old: Flags  # the key must be deleted in the partition that the row before put it into
+    removes: Flags  # the row removes its key from the table
     dropped: Flags
     ends: Longs  # the last row of each key
     gone: Flags  # of each key, whether the table is without it in the end
@@ -60,28 +60,28 @@ def plan_moves(rows: SortedRows, moving: MovePolicy, *, deletes_remove: bool) ->
     first = _filled(np.where(rows.new, positions, NOWHERE))  # the first row of each row's key
     adds = (rows.kinds == INSERT) | (rows.kinds == UPDATE_AFTER)
     removes = (rows.kinds == DELETE) & deletes_remove
-    # What is taken from a key that nobody knows counts for rows to come: from then on the key is where it was taken.
+    # A delete of a key that the table lacks counts for later rows: from then on the key has that row's partition.
     lasts = np.ones_like(adds) if moving is MovePolicy.STAY and not deletes_remove else adds
-    # The last row before this one, of the same key, after which we know for certain whether the key is there.
+    # The last row before this one, of the same key, that decides whether the table has the key.
     event = _before(np.where(lasts | removes, positions, NOWHERE), first)
     seen = event != NOWHERE
-    there = np.where(seen, lasts[event], rows.homes != NOWHERE)
+    exists = np.where(seen, lasts[event], rows.homes != NOWHERE)
     if moving is MovePolicy.MOVE:
         lives_in = np.where(seen, rows.partitions[event], rows.homes)
-        gets_bucket = adds & ~(there & (lives_in == rows.partitions))
+        gets_bucket = adds & ~(exists & (lives_in == rows.partitions))
     else:
-        gets_bucket = adds & ~there
-    # A retract of a key that nobody knows has to go somewhere.
+        gets_bucket = adds & ~exists
+    # A delete of a key that the table lacks goes to the partition that it names.
     gets_bucket |= rows.new & ~adds & (rows.homes == NOWHERE)
     source = _since(np.where(gets_bucket, positions, NOWHERE), first)
     dropped = np.zeros(count, np.bool_)
     if moving is MovePolicy.DROP:
         home = np.where(source == NOWHERE, rows.homes, rows.partitions[source])
-        dropped = adds & there & (home != rows.partitions)
+        dropped = adds & exists & (home != rows.partitions)
     ends = np.flatnonzero(np.append(rows.new[1:], [True] * min(1, count)))
     last = _since(np.where(lasts | removes, positions, NOWHERE), first)[ends]
     gone = np.where(last == NOWHERE, rows.homes[ends] == NOWHERE, removes[last])
-    return Moves(gets_bucket, source, gets_bucket & adds & there, removes & there, dropped, ends, gone)
+    return Moves(gets_bucket, source, gets_bucket & adds & exists, removes & exists, dropped, ends, gone)
 
 
 def _filled(positions: Longs) -> Longs:

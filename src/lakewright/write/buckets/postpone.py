@@ -1,12 +1,12 @@
-"""Tables that postpone their buckets: rows in, files of rows that wait for a bucket out; or files of real buckets.
+"""The routers of tables with postponed buckets: rows in, groups of the postpone bucket or of real buckets out.
 
-Rows that wait lie in the bucket -2 of their partition as they arrived, neither sorted nor merged, with their kinds, and
-no batch read sees them; a later job distributes them. It takes the files of one writer in order, and tells writers by
-the names of their files:
+Rows of the postpone bucket (-2) of a partition are stored in order of arrival with their kinds, neither sorted nor
+merged, and no batch read shows them. A later job moves them into real buckets (`compact.postpone`). It reads the files
+of each writer in their order, and knows the writer of a file by its name:
 
     <prefix>-u-<user>-s-<writer number>-w-<anything that makes the name unique>
 
-A batch write may also go straight to real buckets. Then each partition has the number of buckets it was begun with.
+A batch write may also write to real buckets at once. Then a partition keeps the number of buckets that it began with.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _USER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def postpone_plan(task: WriteTask) -> FilePlan:
-    """Return the plan of files whose rows wait for their bucket: Avro, which is quick to append to, if it can be."""
+    """Return the plan of files of the postpone bucket: in Avro, which is quick to write, if it has the column types."""
     schema = task.store.schema
     options = schema.core_options
     writer = f"-u-{_user(task.write_id)}-s-{task.number}-w-"
@@ -51,7 +51,7 @@ def postpone_plan(task: WriteTask) -> FilePlan:
 
 
 def _user(write_id: str) -> str:
-    """Return the name of a write as part of a file name that others take apart."""
+    """Return the id of a write in the form that other implementations expect inside the name of a file."""
     return write_id if _USER.fullmatch(write_id) else str(uuid.uuid5(uuid.NAMESPACE_OID, write_id))
 
 
@@ -65,7 +65,7 @@ def _fits_avro(plan: FilePlan) -> bool:
 
 
 class PostponeRouter:
-    """Puts all rows of a partition into the bucket of rows that wait."""
+    """Puts all rows of a partition into its postpone bucket."""
 
     def __init__(self, task: WriteTask) -> None:
         self._routing = Routing(task.store.name, task.store.schema.partition_fields)
@@ -76,7 +76,7 @@ class PostponeRouter:
         return route(rows.add_column(0, SEQUENCE_NUMBER.name, numbers), self._routing, bucket=POSTPONE)
 
     def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - no partition has any
-        """Return what stands for buckets that are not decided yet."""
+        """Return the number that stands for postponed buckets."""
         return POSTPONE
 
     def finish(self) -> Mapping[Place, IndexChange]:
@@ -85,7 +85,7 @@ class PostponeRouter:
 
 
 class RealBucketsRouter:
-    """Puts rows into the real buckets that a partition has, or begins with."""
+    """Puts rows into real buckets: as many as the partition has, or as its first rows need."""
 
     def __init__(self, task: WriteTask) -> None:
         store = task.store
@@ -99,7 +99,7 @@ class RealBucketsRouter:
             store.schema.partition_fields,
             store.schema.bucket_fields,
             1,
-            "default",  # as rows that waited are distributed, whatever 'bucket-function.type' says
+            "default",  # as rows of the postpone bucket are moved, whatever 'bucket-function.type' says
         )
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
@@ -122,9 +122,9 @@ class RealBucketsRouter:
         return self._counts.get(partition)
 
     def finish(self) -> Mapping[Place, IndexChange]:
-        """Return nothing: where a row is follows from the row."""
+        """Return nothing: the bucket of a row follows from its values, without an index."""
         return {}
 
     def _first_count(self, size: float) -> int:
-        """Return how many buckets a new partition gets, whose first rows have so many bytes."""
+        """Return the number of buckets of a new partition, given the bytes of its first rows."""
         return max(1, self._default or int(-(-size // self._bucket_bytes)))

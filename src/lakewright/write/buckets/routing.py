@@ -1,12 +1,12 @@
-"""Aligned tables in, contiguous groups of one (partition, bucket) each out.
+"""Rows in, groups of rows out, one group for each partition and bucket.
 
-A `Router` is how the rows of one table find their buckets; each bucket mode has its own. The one of this module takes
-buckets from a hash of some columns, or puts all rows of a partition into one.
+A `Router` decides which rows go to which bucket; each bucket mode has its own. The router of this module takes the
+bucket from a hash of some columns, or puts all rows of a partition into one bucket.
 
-Every row lands in exactly one group, and rows keep their order inside a group. All work is on whole columns: partition
-columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers with one `take` brings
-the rows together; partition columns, which then are runs of one value, are filled in. Python code runs per distinct
-partition, never per row.
+Always holds: every row is in exactly one group, and rows keep their order inside a group. All work is on whole columns:
+partition columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers with one `take`
+brings the rows of a group together; partition columns, which then are runs of one value, are filled in. Python code
+runs per distinct partition, never per row.
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """What a bucket mode adds to the message of one bucket."""
+    """The index files that a router adds to the message of one bucket, and those that it read."""
 
     new_index_files: tuple[IndexFile, ...] = ()
-    hash_base: tuple[str, ...] | None = None  # the HASH files of the partition that these were built upon, sorted
+    hash_base: tuple[str, ...] | None = None  # the HASH files of the partition that were read, sorted
 
 
 class Router(Protocol):
-    """How the rows of one writer find their buckets. It is fed in the order in which the rows arrived.
+    """Decides which rows of one writer go to which bucket. It is given the rows in order of arrival.
 
-    The rows of a table with a primary key come with a first column `_VALUE_KIND`, and the groups have it too. A router
-    may add rows (the delete that takes a key out of its old partition) or drop some, but every group holds its rows in
-    the order in which they count.
+    The rows of a table with a primary key have a first column `_VALUE_KIND`, and so do the groups. A router may add
+    rows (the delete of a key in its old partition) or drop some, but every group has its rows in the order in which
+    they take effect.
     """
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
-        """Return the rows grouped by partition and bucket; `bucket` overrides the table's own way to find it."""
+        """Return the rows grouped by partition and bucket; with `bucket` all rows go to that one."""
 
     def total_buckets(self, partition: bytes) -> int | None:
         """Return the bucket count that the files of a partition are recorded with; None where it is not fixed."""
 
     def finish(self) -> Mapping[Place, IndexChange]:
-        """Return what the messages must say of what was routed since the last call.
+        """Return the index changes of the rows that were routed since the last call, for the messages.
 
-        It is called after all rows of a commit are in files, and everything that it wrote belongs to the caller then;
-        if it raises, it leaves nothing behind. A bucket without rows may be named here: it gets a message of its own.
+        It is called after all rows of a commit are in files. Files that it wrote belong to the caller; if it raises, it
+        deletes them. A bucket without rows may be named here: it gets a message of its own.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """What decides where rows go: the partition columns, the bucket keys, the bucket function and the bucket count.
+    """What decides the groups of rows: partition columns, bucket keys, bucket function and bucket count.
 
-    `buckets` is -1 where rows have no bucket of their own: they all go to bucket 0.
+    `buckets` is -1 in tables without buckets: all rows go to bucket 0.
     """
 
     table: str
@@ -121,12 +121,12 @@ class HashRouter:
         return self._buckets
 
     def finish(self) -> Mapping[Place, IndexChange]:
-        """Return nothing: where a row is follows from the row."""
+        """Return nothing: the bucket of a row follows from its values, without an index."""
         return {}
 
 
 def refuse_chosen_bucket(table: str, bucket: int | None) -> None:
-    """Raise where somebody chose a bucket of a table whose buckets are dynamic."""
+    """Raise InvalidInputError if the caller chose a bucket, although buckets are dynamic."""
     if bucket is not None:
         raise InvalidInputError(
             f"table {table}: its buckets are dynamic, so nobody may choose bucket {bucket} for a row; write without "
@@ -204,7 +204,7 @@ def _partition_codes(table: pa.Table, routing: Routing) -> Codes:
     """Return a number for the partition of each row: equal partitions have equal numbers."""
     codes: Codes | None = None
     for part in routing.partition_fields:
-        encoded = _encode(_whole(table.column(part.name)), part)
+        encoded = _encode(_as_array(table.column(part.name)), part)
         indices: Codes = encoded.indices.to_numpy(zero_copy_only=False)
         size = max(1, len(encoded.dictionary))
         codes = indices if codes is None else _dense_if_over(codes, _CODES_MAX // size) * size + indices
@@ -255,7 +255,7 @@ def _buckets(table: pa.Table, routing: Routing) -> Codes:
     if not routing.bucket_fields:  # all rows have the same key, which is empty
         bucket = bucket_of((), (), function=routing.function, buckets=routing.buckets)
         return np.full(table.num_rows, bucket, dtype=np.int64)
-    columns = [_whole(table.column(key.name)) for key in routing.bucket_fields]
+    columns = [_as_array(table.column(key.name)) for key in routing.bucket_fields]
     types = [key.type for key in routing.bucket_fields]
     return bucket_ids(columns, types, function=routing.function, buckets=routing.buckets).astype(np.int64)
 
@@ -264,7 +264,7 @@ def _is_float(part: DataField) -> bool:
     return isinstance(part.type, AtomicType) and part.type.root in {"FLOAT", "DOUBLE"}
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _as_array(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
@@ -279,7 +279,7 @@ def _groups(grouped: pa.Table, bounds: Codes, partitions: Sequence[bytes], bucke
 
 
 def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Table, Codes | None, Codes]:
-    """Bring equal codes side by side: the table, the order taken (None: as it was), and the bounds of the runs."""
+    """Return the table with equal codes side by side, the order taken (None: as it was), and the bounds of the runs."""
     if bool((codes[1:] >= codes[:-1]).all()):
         return table, None, run_bounds(codes)
     order = stable_order(codes)
@@ -289,7 +289,7 @@ def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Tab
     taken = gather(table.drop_columns(constant), order)
     ends, firsts = pa.array(bounds[1:], pa.int32()), pa.array(order[bounds[:-1]])
     columns = [
-        pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, _whole(table.column(name)).take(firsts)))
+        pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, _as_array(table.column(name)).take(firsts)))
         if name in constant
         else taken.column(name)
         for name in table.column_names

@@ -1,8 +1,8 @@
 """The filesystem catalog: databases and tables are directories, a table exists while it has a schema file.
 
-Creating a table is one atomic create of `schema-0`. Dropping one first moves its directory out of sight where the store
-can rename at once, so that nobody meets half a table; on object stores the schema goes first, and a drop that was cut
-short is finished by dropping again.
+Creating a table is one atomic create of `schema-0`. Dropping one first renames its directory if the storage can rename
+in one step, so that nobody opens a table that is half deleted; on object stores the schema is deleted first, and an
+interrupted drop is finished by dropping again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class FileSystemCatalog:
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a database."""
+        """Create a database."""
         check_name("database", name)
         arguments.flag("ignore_if_exists", ignore_if_exists)
         if properties is not None and arguments.text_map("properties", properties):
@@ -149,12 +149,12 @@ class FileSystemCatalog:
         schema: Schema | pa.Schema,
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
-        """Make a table. It is there, whole, or it is not: the table is its schema file.
+        """Create a table, by creating its schema file in one step.
 
         An Arrow schema stands for a table of these columns without keys and options.
         """
         name = self._plain(identifier)
-        wanted = _schema(schema)
+        declared = _schema(schema)
         arguments.flag("ignore_if_exists", ignore_if_exists)
         self._require_database(name.get_database_name())
         layout = self._layout(name)
@@ -169,14 +169,16 @@ class FileSystemCatalog:
                 table=name.get_full_name(),
             )
         with naming(name.get_full_name()):
-            made = new_table_schema(self._with_defaults(wanted), time_millis=_now())
-            check_merging(made)
-        if not Schemas(self.storage, layout).create(made):
+            new_schema = new_table_schema(self._with_defaults(declared), time_millis=_now())
+            check_merging(new_schema)
+        if not Schemas(self.storage, layout).create(new_schema):
             if ignore_if_exists:
                 return
             raise _table_exists(name)
-        if _now() == made.time_millis:
-            time.sleep(0.001)  # a table is known by the time it was made: the next one at this place has a later one
+        if _now() == new_schema.time_millis:
+            time.sleep(
+                0.001
+            )  # a table is identified by its creation time, so the next table at this path must get a later one
 
     def get_table(self, identifier: str | Identifier) -> FileStoreTable:
         """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`.
@@ -235,11 +237,11 @@ class FileSystemCatalog:
         `SchemaChange.update_column_type` for how to ask for a change that loses values.
         """
         name = _identifier(identifier)
-        wanted = arguments.instances("changes", changes, SchemaChange, "changes that SchemaChange makes")
+        checked = arguments.instances("changes", changes, SchemaChange, "changes that SchemaChange makes")
         if arguments.flag("ignore_if_not_exists", ignore_if_not_exists) and not self._exists(self._layout(name)):
             return
         with naming(name.get_full_name()):
-            alter(self._table(name).store, list(wanted), time_millis=_now())
+            alter(self._table(name).store, list(checked), time_millis=_now())
 
     # Partitions, tags, branches.
 
@@ -301,7 +303,7 @@ class FileSystemCatalog:
         table = self._table(_identifier(identifier))
         return branches(self.storage, table.store.layout)
 
-    # How names become places.
+    # From names to directories.
 
     def _layout(self, name: Identifier) -> Layout:
         check_name("table", name.get_table_name())
@@ -337,7 +339,7 @@ class FileSystemCatalog:
         return Schema(schema.fields, schema.partition_keys, schema.primary_keys, options, schema.comment)
 
     def _check_own(self, name: Identifier) -> None:
-        """Refuse to move or remove a table of a database that is a link: it belongs to another warehouse."""
+        """Refuse to move or remove a table whose database is a link: it belongs to another warehouse."""
         if not self._has_database(name.get_database_name()):
             raise InvalidInputError(
                 f"{name.get_full_name()} is reached through a symbolic link; open a catalog on the directory that its "
@@ -375,7 +377,7 @@ class FileSystemCatalog:
 
 
 class CatalogFactory:
-    """Makes catalogs from Paimon's option keys."""
+    """Creates catalogs from Paimon's option keys."""
 
     @staticmethod
     def create(catalog_options: Mapping[str, object]) -> FileSystemCatalog:
@@ -402,11 +404,11 @@ def _identifier(identifier: object) -> Identifier:
 
 
 def _schema(schema: object) -> Schema:
-    """Return the schema of a table to be made, which may be given as an Arrow schema."""
+    """Return the schema of a new table, which may be given as an Arrow schema."""
     if isinstance(schema, pa.Schema):
         return Schema.from_pyarrow_schema(schema)
-    wanted = "a Schema (Schema.from_pyarrow_schema makes one of Arrow columns) or a pyarrow schema"
-    return arguments.instance("schema", schema, Schema, wanted)
+    expected = "a Schema (Schema.from_pyarrow_schema makes one of Arrow columns) or a pyarrow schema"
+    return arguments.instance("schema", schema, Schema, expected)
 
 
 def _table_exists(name: Identifier) -> TableAlreadyExistException:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PagedList(Generic[T]):
-    """One page of a listing; the token asks for the next page, None says that this was the last."""
+    """One page of a listing; the token gets the next page, None: this is the last one."""
 
     elements: list[T]
     next_page_token: str | None = None
@@ -24,7 +24,7 @@ class PagedList(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What the newest snapshot holds of one partition."""
+    """One partition in the newest snapshot: its size and counts."""
 
     spec: Mapping[str, str]
     record_count: int
@@ -43,8 +43,8 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
     max_results = arguments.optional(arguments.positive, "max_results", max_results)
     token = arguments.optional(arguments.text, "page_token", token)
     pattern = arguments.optional(arguments.text, "the pattern of names", pattern)
-    wanted = None if pattern is None else re.compile(".*".join(map(re.escape, pattern.split("%"))), re.DOTALL)
-    kept = [n for n in names if (token is None or n > token) and (wanted is None or wanted.fullmatch(n))]
+    like = None if pattern is None else re.compile(".*".join(map(re.escape, pattern.split("%"))), re.DOTALL)
+    kept = [n for n in names if (token is None or n > token) and (like is None or like.fullmatch(n))]
     if max_results is None or len(kept) <= max_results:
         return PagedList(kept)
     return PagedList(kept[:max_results], kept[max_results - 1])

@@ -1,4 +1,4 @@
-"""From a place to a table: what a catalog does once it knows where the table lies, and what `open_table` does alone."""
+"""Opening tables: a path, or a storage and a layout, in; a table with its newest schema out. Catalogs use it too."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileS
 
 
 def opened(table: FileStoreTable | Path) -> FileStoreTable:
-    """Return a table that is given as such, or by its path, with its newest schema."""
+    """Return a table, given as itself or by its path, with its newest schema."""
     return open_table(table) if isinstance(table, str | os.PathLike) else _table(table).refreshed()
 
 
 def readable(table: ReadableTable | Path) -> ReadableTable:
-    """Return a table to read, which may be a system table, that is given as such or by its path."""
+    """Return a table to read, given as itself or by its path; it may be a system table."""
     if isinstance(table, str | os.PathLike):
         return open_table(table)
     return table if isinstance(table, SystemTable | AuditLog) else _table(table)
 
 
 def read_builder(table: ReadableTable | Path, request: ReadRequest) -> ReadBuilder | SystemReadBuilder:
-    """Return the read of a table, a system table or a path that a request describes."""
+    """Return the read builder that a request describes, of a table, a system table or a path."""
     source = readable(table)
     if isinstance(source, SystemTable):
         return source.read_builder(request)
@@ -74,8 +74,8 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
         if branch not in known:
             raise BranchNotExistException(f"{name}: there is no branch {branch} (branches: {known})", branch=branch)
         layout = layout.for_branch(branch)
-    found = Schemas(storage, layout).opened()
-    if found is None:
+    opened_schema = Schemas(storage, layout).opened()
+    if opened_schema is None:
         raise TableNotExistException(f"there is no table at {layout.root}: it has no schema file", table=name)
-    schema, origin = found
+    schema, origin = opened_schema
     return FileStoreTable(identifier, TableStore(name, storage, placed(layout, schema), schema, origin))

@@ -228,7 +228,7 @@ class SystemTable(TableView):
 
 @dataclass(frozen=True, slots=True)
 class AuditLog(TableView):
-    """The rows of a table behind a column `rowkind`; with `incremental-between` also those that went away."""
+    """The rows of a table with a first column `rowkind`; with `incremental-between` deleted rows too."""
 
     table: FileStoreTable
     kind_column: ClassVar[str] = "rowkind"
@@ -317,7 +317,7 @@ class SystemReadBuilder:
 
     def to_arrow(self, splits: Sequence[SystemReadBuilder] | None = None, parallelism: int | None = None) -> pa.Table:
         """Return the rows."""
-        del splits, parallelism  # there is one split, and it is cheap
+        del splits, parallelism  # there is only one split
         rows = self.source.to_arrow()
         if self.predicate is not None:
             rows = rows.filter(self.predicate.to_arrow(rows.schema))
@@ -416,21 +416,21 @@ def _file_row(table: FileStoreTable, entry: ManifestEntry) -> tuple[object, ...]
 
 
 def _stats(table: FileStoreTable, file: DataFile) -> dict[DataField, ColumnStats | None]:
-    """Return what is known of each column of today, in the type that the file has it in; one that it lacks is null."""
+    """Return the statistics of each current column, in the type that the file has; a column that it lacks is null."""
     written = table.store.schemas.get(file.schema_id).fields
     by_id = {field.id: field for field in written}
-    found: dict[DataField, ColumnStats | None] = {}
+    stats: dict[DataField, ColumnStats | None] = {}
     for field in table.fields:
         stored = by_id.get(field.id)
         if stored is None:
-            found[field] = ColumnStats(None, None, file.row_count, all_null=True)
+            stats[field] = ColumnStats(None, None, file.row_count, all_null=True)
         else:
-            found[replace(stored, name=field.name)] = field_stats(file, stored.name, written)
-    return found
+            stats[replace(stored, name=field.name)] = field_stats(file, stored.name, written)
+    return stats
 
 
 def _key_text(key: bytes, types: Sequence[DataType]) -> str | None:
-    """Return a key as Java shows it, such as `[1, a]`; None for tables without a primary key."""
+    """Return a key in Java's text form, such as `[1, a]`; None for tables without a primary key."""
     if not types or key == EMPTY_ROW:
         return None
     values = zip(decode_row(key, types), types, strict=True)

@@ -1,4 +1,4 @@
-"""What a command is, and the arguments that commands share."""
+"""Commands of the command line, and the arguments that they share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAREHOUSE = "LAKEWRIGHT_WAREHOUSE"  # the variable that stands for --warehouse
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: how it is called, and what it does."""
+    """One command: its name, its arguments, and the function that runs it."""
 
     name: str
     help: str
@@ -32,7 +32,7 @@ class Command:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Read `key=value`."""
+    """Parse `key=value`."""
     key, sign, value = text.partition("=")
     if not sign or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not key=value")
@@ -40,11 +40,11 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def names(text: str) -> list[str]:
-    """Read `a,b`."""
-    found = [name.strip() for name in text.split(",")]
-    if not all(found):
+    """Parse `a,b`."""
+    parsed = [name.strip() for name in text.split(",")]
+    if not all(parsed):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as a,b")
-    return found
+    return parsed
 
 
 def common() -> argparse.ArgumentParser:
@@ -72,18 +72,18 @@ def one_table(parser: argparse.ArgumentParser) -> None:
 
 
 def catalog_of(args: argparse.Namespace) -> FileSystemCatalog | None:
-    """Return the catalog that the arguments name, None where they name none."""
+    """Return the catalog that the arguments name; None: they name none."""
     options = dict(args.catalog_option)
     warehouse = args.warehouse or os.environ.get(WAREHOUSE) or options.get("warehouse")
     return CatalogFactory.create({**options, "warehouse": warehouse}) if warehouse else None
 
 
 def need_catalog(args: argparse.Namespace) -> FileSystemCatalog:
-    """Return the catalog; an error says how to name one, or that nothing is at the place that was named."""
+    """Return the catalog; raise an error if the arguments name none, or if its warehouse does not exist."""
     catalog = catalog_of(args)
     if catalog is None:
         raise InvalidInputError(f"give --warehouse, or set ${WAREHOUSE}: the directory of the databases")
-    if not _is_there(catalog):
+    if not _exists(catalog):
         raise NotFoundError(
             f"there is no warehouse {catalog.warehouse}: check the path (--warehouse or ${WAREHOUSE})",
             warehouse=catalog.warehouse,
@@ -91,23 +91,23 @@ def need_catalog(args: argparse.Namespace) -> FileSystemCatalog:
     return catalog
 
 
-def _is_there(catalog: FileSystemCatalog) -> bool:
-    """Say whether a warehouse exists: a directory, or on an object store a prefix of at least one object."""
+def _exists(catalog: FileSystemCatalog) -> bool:
+    """Return whether a warehouse exists: a directory, or on an object store a prefix of at least one object."""
     if "://" not in catalog.warehouse:
         return Path(catalog.warehouse).is_dir()
-    found = (catalog.storage.list_directories(catalog.warehouse), catalog.storage.list(catalog.warehouse))
-    return any(True for listing in found for _ in listing)
+    listings = (catalog.storage.list_directories(catalog.warehouse), catalog.storage.list(catalog.warehouse))
+    return any(True for listing in listings for _ in listing)
 
 
 def table_of(args: argparse.Namespace) -> FileStoreTable:
     """Return the table that the argument `table` names: a path, or `db.t` of the catalog."""
-    found = table_or_view_of(args)
-    if not isinstance(found, FileStoreTable):
+    table = table_or_view_of(args)
+    if not isinstance(table, FileStoreTable):
         raise InvalidInputError(
-            f"{found.name} is a system table, which can only be described and read; name the table itself",
-            table=found.name,
+            f"{table.name} is a system table, which can only be described and read; name the table itself",
+            table=table.name,
         )
-    return found
+    return table
 
 
 def table_or_view_of(args: argparse.Namespace) -> FileStoreTable | SystemTable | AuditLog:

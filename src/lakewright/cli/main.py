@@ -1,7 +1,7 @@
 """`lakewright`: arguments in, one command run, an exit code out.
 
-0: done, also when it had been done before. 1: refused, nothing was changed, or as the message says. 2: the call is not
-understood. 130 and 143: stopped by Ctrl-C and by a signal to end. A new command is one more entry in `COMMANDS`.
+0: done, now or by an earlier run. 1: failed; nothing was changed unless the message says so. 2: wrong arguments.
+130 and 143: stopped by Ctrl-C and by SIGTERM. A new command is one more entry in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args.command.run(args, output)
         except BrokenPipeError:
-            # Whoever read our output has closed it, as `head` does; Python would complain once more when it ends.
+            # The reader of the output, such as `head`, has closed it; without this Python reports it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except KeyboardInterrupt:
             fail("interrupted")
@@ -47,13 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001 - a user of a command gets one line; --debug shows the rest
             if args.debug:
                 traceback.print_exc()
-            fail(_said(error))
+            fail(_error_text(error))
             return REFUSED
     return OK
 
 
-def _said(error: Exception) -> str:
-    """Return what a user should read of an error."""
+def _error_text(error: Exception) -> str:
+    """Return an error as a message for the user."""
     if isinstance(error, LakewrightError | OSError):
         return str(error)
     return f"{type(error).__name__}: {error}; this is a defect of lakewright, run again with --debug to see where"
@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _ended_by_signal() -> Iterator[None]:
-    """Let a signal to end be an exception, so that a write in flight cleans up behind itself."""
+    """Raise SystemExit on SIGTERM, so that a running write removes its files."""
 
     def end(_signal: int, _frame: FrameType | None) -> NoReturn:
         fail("told to end")

@@ -1,7 +1,7 @@
-"""What a command says: results on stdout, as text or JSON, and everything else on stderr.
+"""The output of commands: results go to stdout, as text or JSON, and everything else to stderr.
 
-A script can rely on stdout: it holds the result and nothing else, one JSON value where JSON was asked for. `rich` makes
-tables nicer in a terminal; without it they are plain.
+A script can rely on stdout: it holds the result and nothing else, with `--json` one JSON value. In a terminal tables
+are formatted by `rich` if it is installed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Output:
     quiet: bool = False
 
     def say(self, line: str) -> None:
-        """Tell a person what is going on."""
+        """Write a line about progress to stderr, unless the command is quiet."""
         if not self.quiet:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
 
     def result(self, value: Row, text: str) -> None:
-        """Hand over what the command was called for."""
+        """Write the result of the command."""
         sys.stdout.write(f"{_json(value) if self.as_json else text}\n")
         sys.stdout.flush()
 
     def table(self, rows: Sequence[Row], *, empty: str) -> None:
-        """Hand over a list of things with the same keys; `empty` is said where there are none."""
+        """Write a result of several rows with the same keys; without rows, write the line `empty` to stderr."""
         if self.as_json:
             sys.stdout.write(f"{_json(rows)}\n")
         elif not rows:
@@ -53,7 +53,7 @@ class Output:
 
 
 def fail(message: str) -> None:
-    """Say in one line why a command did not do what it was told to."""
+    """Write why a command failed to stderr, in one line."""
     sys.stderr.write(f"lakewright: {' '.join(message.split())}\n")
 
 

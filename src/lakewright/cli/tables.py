@@ -1,4 +1,4 @@
-"""What there is: tables of a warehouse, a table's columns and options, its snapshots. No engine is needed."""
+"""Commands that show tables of a warehouse, a table's columns and options, its snapshots. No engine is needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _tables(args: argparse.Namespace, output: Output) -> None:
 
 
 def _overview(catalog: FileSystemCatalog, database: str, name: str) -> dict[str, object]:
-    """Describe one table in a row; one that cannot be read has an error there, so that the others are still listed."""
+    """Return one table as a row; one that cannot be read has an error in it, so that the others are still listed."""
     row: dict[str, object] = dict.fromkeys(("table", "primary_keys", "partition_keys", "snapshot", "written", "error"))
     row["table"] = f"{database}.{name}"
     try:
@@ -57,7 +57,7 @@ def _describe(args: argparse.Namespace, output: Output) -> None:
 
 
 def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
-    """Return what describes a table besides its columns, and its options."""
+    """Return the facts about a table besides its columns, and its options."""
     newest = table.snapshot()
     facts: dict[str, object] = {
         "table": table.name,
@@ -89,8 +89,8 @@ def _snapshots_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _snapshots(args: argparse.Namespace, output: Output) -> None:
     table = table_of(args)
-    found = itertools.islice(_newest_first(table), max(args.limit, 0))
-    output.table([_snapshot_row(one) for one in found], empty=f"{table.name} has no snapshot: nothing was written yet")
+    newest = itertools.islice(_newest_first(table), max(args.limit, 0))
+    output.table([_snapshot_row(one) for one in newest], empty=f"{table.name} has no snapshot: nothing was written yet")
 
 
 def _newest_first(table: FileStoreTable) -> Iterator[Snapshot]:

@@ -1,4 +1,4 @@
-"""Keeping a table healthy: compaction, expiry of snapshots, removal of orphans. No engine is needed."""
+"""Commands of upkeep: compaction, expiry of snapshots, removal of orphans. No engine is needed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Changes of a table's schema that look at its rows first: a store and changes in, the new schema out.
+"""Schema changes that depend on the rows: a store and changes in, the new schema out.
 
 The rows of the newest snapshot are checked before the new schema file is created, once more if a write came in between,
-and again afterwards: a schema and a snapshot are two files, and no step of the format creates both. A write that slips
-in is therefore told of by a warning; its values are in its files, and read as they were once the type is changed back.
+and again afterwards: a schema and a snapshot are two files, and the format has no step that creates both. If a write
+came in between after all, a warning says so; its values are in its files, and can be read again once the type is
+changed back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ROUNDS_MAX = 3
 
 
 def alter(store: TableStore, changes: Sequence[SchemaChange] | Wanted, *, time_millis: int) -> TableSchema:
-    """Apply changes to the newest schema and return it; refuse those that would change stored values unasked.
+    """Apply changes to the newest schema and return it; refuse those that would change stored values.
 
     Changes may be a function of the newest schema, as for `Schemas.evolve`.
     """
@@ -32,32 +33,32 @@ def alter(store: TableStore, changes: Sequence[SchemaChange] | Wanted, *, time_m
     def check(old: TableSchema, new: TableSchema) -> None:
         check_merging_kept(old, new)
         asked = without_lossy(changes(old) if callable(changes) else changes)
-        kept = apply_changes(old, asked, has_snapshot=has_snapshot, time_millis=time_millis)
-        seen = store.with_schema(old)
-        checked[:] = [(_checked_rows(seen, kept), seen, kept)]
+        new_schema = apply_changes(old, asked, has_snapshot=has_snapshot, time_millis=time_millis)
+        old_store = store.with_schema(old)
+        checked[:] = [(_checked_rows(old_store, new_schema), old_store, new_schema)]
 
     evolved = store.schemas.evolve(changes, has_snapshot=has_snapshot, time_millis=time_millis, check=check)
-    for snapshot_id, seen, kept in checked:
-        if seen.snapshots.latest_id() != snapshot_id:
-            _warn_of_misfits(seen, kept)
+    for snapshot_id, old_store, new_schema in checked:
+        if old_store.snapshots.latest_id() != snapshot_id:
+            _warn_of_misfits(old_store, new_schema)
     return evolved
 
 
-def _checked_rows(store: TableStore, wanted: TableSchema) -> int | None:
-    """Refuse what does not fit the newest rows; return the id of the snapshot that they are of."""
+def _checked_rows(store: TableStore, new_schema: TableSchema) -> int | None:
+    """Check that the newest rows fit a schema; return the id of their snapshot."""
     snapshot_id: int | None = None
     for _ in range(_ROUNDS_MAX):
         newest = store.snapshots.latest()
         if newest is None or newest.id == snapshot_id:
             break
-        check_values_fit(store, newest, wanted)
+        check_values_fit(store, newest, new_schema)
         snapshot_id = newest.id
     return snapshot_id
 
 
-def _warn_of_misfits(store: TableStore, wanted: TableSchema) -> None:
+def _warn_of_misfits(store: TableStore, new_schema: TableSchema) -> None:
     try:
-        _checked_rows(store, wanted)
+        _checked_rows(store, new_schema)
     except InvalidInputError as error:
         warnings.warn(
             f"{store.name}: a write came in while the schema was changed: {error}; or change the type back",

@@ -1,14 +1,14 @@
-"""Snapshot expiry: old snapshots go away, and with them the files that nothing else names.
+"""Snapshot expiry: retention in; old snapshots, and the files that nothing else names, are removed.
 
-At least `retain_min` snapshots stay, those beyond `retain_max` go, and in between a snapshot goes once its successor is
-old enough. A time that the caller names (`older_than`) protects whatever is younger, also beyond `retain_max`: who says
-"older than a week" does not expect to lose what was written today. The time of the table's options does not.
-Tags, other branches and consumers protect what they need, and the result says which of them do.
+At least `retain_min` snapshots stay, those beyond `retain_max` expire, and in between a snapshot expires once its
+successor is old enough. A time that the caller gives (`older_than`) keeps every younger snapshot, even beyond
+`retain_max`: a caller who says "older than a week" does not expect to lose what was written today. The time of the
+table's options does not. Tags, other branches and consumers keep what they need, and the result lists those that do.
 
-Always holds: if anything that stays cannot be read, nothing is deleted. The snapshot files go first, oldest first, so a
-reader of a snapshot that is going finds that it expired, and never a snapshot with holes; whoever is interrupted leaves
-files that the removal of orphans finds. Paths are built from names, lie in the table, and are reached without a link.
-Nothing expires by itself: a commit never does this, whatever the options say.
+Always holds: if anything that stays cannot be read, nothing is deleted. The snapshot files are deleted first, oldest
+first, so a reader of an expiring snapshot finds that it expired, and never a snapshot without some of its files; an
+interrupted expiry leaves files that the removal of orphans finds. Paths are built from names, lie in the table, and are
+reached without a link. Expiry runs only when it is called: a commit never does this, whatever the options say.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.spec.units import MAX_INT
 
 _THREADS = 16
-_FEW = 8  # below this starting threads costs more than it saves
+_THREADED_MIN = 8  # below this starting threads costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much of the past stays: counts of snapshots, and the time before which one is old."""
+    """How many snapshots stay: counts, and the time before which a snapshot is old."""
 
     count_min: int
     count_max: int
-    old_millis: int  # a snapshot is old when its successor was there before this time (epoch milliseconds)
-    limit: int = MAX_INT  # how many go in one run
+    old_millis: int  # a snapshot is old if its successor was published before this time (epoch milliseconds)
+    limit: int = MAX_INT  # how many expire in one run
 
     @classmethod
     def of_options(
@@ -57,7 +57,7 @@ class Retention:
         older_than: int | None = None,
         max_deletes: int | None = None,
     ) -> Retention:
-        """Read what the table's options say, except where an argument says otherwise."""
+        """Read the table's options; arguments take precedence over them."""
         get = options.get
         count_min = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MIN) if retain_min is None else retain_min
         count_max = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MAX) if retain_max is None else retain_max
@@ -77,7 +77,7 @@ class Retention:
         return cls(count_min, MAX_INT, older_than, max_deletes)
 
     def of_changelogs(self, options: CoreOptions, now_millis: int) -> Retention | None:
-        """Return how much of the changelog stays where that is more than of the snapshots, else None."""
+        """Return the retention of changelogs if it is longer than that of snapshots, else None."""
         count_min = options.get(CoreOptions.CHANGELOG_NUM_RETAINED_MIN)
         count_max = options.get(CoreOptions.CHANGELOG_NUM_RETAINED_MAX)
         kept_millis = options.get(CoreOptions.CHANGELOG_TIME_RETAINED)
@@ -101,19 +101,19 @@ class ExpireResult:
     index_files: int = 0
     metadata_files: int = 0  # manifests, manifest lists, index manifests and statistics
     dry_run: bool = False
-    left: int = 0  # snapshots that are too many or old enough, and stay because of a limit or a consumer
-    held_by: tuple[str, ...] = ()  # what keeps more snapshots, or their files, from going, in words
+    left: int = 0  # snapshots beyond the retention that stay because of a limit or a consumer
+    held_by: tuple[str, ...] = ()  # why more snapshots, or their files, stay, in words
 
     @property
     def files(self) -> int:
-        """How many files they are, besides the snapshots themselves."""
+        """How many files were removed, besides the snapshots themselves."""
         return self.data_files + self.changelog_files + self.index_files + self.metadata_files
 
 
 def expire_snapshots(
     store: TableStore, retention: Retention | None = None, *, dry_run: bool = False, now_millis: int | None = None
 ) -> ExpireResult:
-    """Remove the snapshots that need not stay (by default as the table's options say), and the files only they name."""
+    """Remove expired snapshots (by default as the table's options say), and the files that only they name."""
     now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
     retention = retention or Retention.of_options(store.options, now)
     changelogs = retention.of_changelogs(store.options, now)
@@ -122,40 +122,40 @@ def expire_snapshots(
     if not ids:
         return ExpireResult(dry_run=dry_run)
     times = _times(store, ids)
-    consumers = {} if _ignores_consumers(store, changelogs) else _waiting(store, now, dry_run=dry_run)
+    consumers = {} if _ignores_consumers(store, changelogs) else _next_snapshots(store, now, dry_run=dry_run)
     kept_id = _first_kept(ids, retention, min(consumers.values(), default=None), times)
     place = bisect_left(ids, kept_id)
-    going = _read_all(store, ids[:place])
-    doomed = _Doomed(store)
-    if going:
-        doomed.gather(
-            going,
+    expiring = _read_all(store, ids[:place])
+    files = _FilesToDelete(store)
+    if expiring:
+        files.add_snapshots(
+            expiring,
             [store.snapshots.get(kept_id), *_read_all(store, ids[place + 1 :])],
             keep_changelogs=changelogs is not None,
         )
     if changelogs is not None:
-        doomed.gather_changelogs(_old_changelogs(store, changelogs, going, ids[-1]))
-    doomed.spare_new()
-    doomed.check()
+        files.add_changelogs(_old_changelogs(store, changelogs, expiring, ids[-1]))
+    files.keep_referenced()
+    files.check()
     left, held_by = _held_back(ids, kept_id, retention, consumers, times)
     result = replace(
-        doomed.counts(),
-        snapshot_ids=tuple(snapshot.id for snapshot in going),
+        files.counts(),
+        snapshot_ids=tuple(snapshot.id for snapshot in expiring),
         dry_run=dry_run,
         left=left,
-        held_by=(*held_by, *doomed.sparers()),
+        held_by=(*held_by, *files.keepers()),
     )
     if dry_run:
         return result
-    store.check_same_table()  # the numbers of snapshots are the same in every table
-    _remove_snapshots(store, going, kept_id, keep_changelogs=changelogs is not None)
-    doomed.spare_new()  # somebody may have given a name to a snapshot while it was still there
-    doomed.delete()
+    store.check_same_table()  # another table at this path would have snapshots with the same ids
+    _remove_snapshots(store, expiring, kept_id, keep_changelogs=changelogs is not None)
+    files.keep_referenced()  # somebody may have tagged a snapshot before its file was deleted
+    files.delete()
     return result
 
 
 def _read_all(store: TableStore, ids: Sequence[int]) -> list[Snapshot]:
-    """Return some snapshots; another expiry may have taken some of them away in the meantime."""
+    """Return some snapshots, without those that another expiry has removed meanwhile."""
 
     def read(snapshot_id: int) -> Snapshot | None:
         try:
@@ -163,16 +163,16 @@ def _read_all(store: TableStore, ids: Sequence[int]) -> list[Snapshot]:
         except NotFoundError:
             return None
 
-    if len(ids) <= _FEW:
-        found = [read(snapshot_id) for snapshot_id in ids]
+    if len(ids) <= _THREADED_MIN:
+        snapshots = [read(snapshot_id) for snapshot_id in ids]
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(read, ids))
-    return [snapshot for snapshot in found if snapshot is not None]
+            snapshots = list(pool.map(read, ids))
+    return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
 def _times(store: TableStore, ids: Sequence[int]) -> Callable[[int], int]:
-    """Return what tells the time of the first snapshot from an id on."""
+    """Return a function that returns the time of the first snapshot whose id is at least the given one."""
 
     @cache
     def time_of(snapshot_id: int) -> int:
@@ -181,26 +181,30 @@ def _times(store: TableStore, ids: Sequence[int]) -> Callable[[int], int]:
     return time_of
 
 
-def _first_kept(ids: Sequence[int], retention: Retention, wanted: int | None, time_of: Callable[[int], int]) -> int:
+def _first_kept(
+    ids: Sequence[int], retention: Retention, consumer_next: int | None, time_of: Callable[[int], int]
+) -> int:
     """Return the oldest of some ids that stays."""
     earliest, latest = ids[0], ids[-1]
     first = max(latest - retention.count_max + 1, earliest)
-    end = min(latest - retention.count_min + 1, earliest + retention.limit, latest if wanted is None else wanted)
+    end = min(
+        latest - retention.count_min + 1, earliest + retention.limit, latest if consumer_next is None else consumer_next
+    )
     end = next((i for i in range(first, end) if retention.old_millis <= time_of(i + 1)), end)
     return ids[min(bisect_left(ids, end), len(ids) - 1)]
 
 
 def _ignores_consumers(store: TableStore, changelogs: Retention | None) -> bool:
-    """Say whether consumers are content with changelogs, which outlive the snapshots."""
+    """Return whether consumers read changelogs only, which stay longer than the snapshots."""
     return changelogs is not None and store.options.get(CoreOptions.CONSUMER_CHANGELOG_ONLY)
 
 
-def _waiting(store: TableStore, now: int, *, dry_run: bool) -> dict[str, int]:
-    """Return the snapshot that each consumer reads next; consumers that went silent are forgotten."""
+def _next_snapshots(store: TableStore, now: int, *, dry_run: bool) -> dict[str, int]:
+    """Return the snapshot that each consumer reads next; consumers beyond their expiration time are deleted."""
     consumers = Consumers(store.storage, store.layout)
-    patience = store.options.get(CoreOptions.CONSUMER_EXPIRATION_TIME)
-    if patience is not None and not dry_run:
-        consumers.expire(older_than_millis=now - patience)
+    expiration = store.options.get(CoreOptions.CONSUMER_EXPIRATION_TIME)
+    if expiration is not None and not dry_run:
+        consumers.expire(older_than_millis=now - expiration)
     return consumers.all()
 
 
@@ -211,7 +215,7 @@ def _held_back(
     consumers: Mapping[str, int],
     time_of: Callable[[int], int],
 ) -> tuple[int, list[str]]:
-    """Return how many more snapshots the numbers and the age let go, and what keeps the oldest one that stays."""
+    """Return how many more snapshots are beyond counts and age, and why the oldest one that stays does not expire."""
     free_id = _first_kept(ids, replace(retention, limit=MAX_INT), None, time_of)
     left = bisect_left(ids, free_id) - bisect_left(ids, kept_id)
     reasons = [
@@ -229,97 +233,99 @@ def _held_back(
 
 
 def _old_changelogs(
-    store: TableStore, retention: Retention, going: Sequence[Snapshot], latest_id: int
+    store: TableStore, retention: Retention, expiring: Sequence[Snapshot], latest_id: int
 ) -> list[Snapshot]:
-    """Return the long-lived changelogs that need not stay, oldest first, of those that are there already."""
+    """Return the existing long-lived changelogs that expire, oldest first."""
     changelogs = Changelogs(store.storage, store.layout)
-    there = {i: found for i in changelogs.ids() if (found := changelogs.find(i)) is not None}
-    ids = sorted(there)
+    existing = {i: found for i in changelogs.ids() if (found := changelogs.find(i)) is not None}
+    ids = sorted(existing)
     if not ids:
         return []
-    wanted = Consumers(store.storage, store.layout).min_next_snapshot()
-    known = {**there, **{snapshot.id: snapshot for snapshot in going}}
+    consumer_next = Consumers(store.storage, store.layout).min_next_snapshot()
+    known = {**existing, **{snapshot.id: snapshot for snapshot in expiring}}
     order = sorted(known)
 
     def time_of(snapshot_id: int) -> int:
         place = bisect_left(order, snapshot_id)
         return known[order[place]].time_millis if place < len(order) else retention.old_millis
 
-    kept = _first_kept([*ids, latest_id], retention, wanted, time_of)
-    return [there[i] for i in ids if i < kept]
+    kept = _first_kept([*ids, latest_id], retention, consumer_next, time_of)
+    return [existing[i] for i in ids if i < kept]
 
 
-def _remove_snapshots(store: TableStore, going: Sequence[Snapshot], kept_id: int, *, keep_changelogs: bool) -> None:
-    for snapshot in going:
+def _remove_snapshots(store: TableStore, expiring: Sequence[Snapshot], kept_id: int, *, keep_changelogs: bool) -> None:
+    for snapshot in expiring:
         if keep_changelogs:
             store.storage.create(store.layout.changelog_file(snapshot.id), to_json(snapshot).encode())
         store.storage.delete(store.layout.snapshot_file(snapshot.id))
-    if going:
-        # Synced, and with it the directory: a power cut must not bring back a snapshot whose files are gone.
+    if expiring:
+        # This syncs the directory too: a power cut must not bring back a snapshot whose files are deleted.
         store.storage.replace(store.layout.earliest_hint, b"%d" % kept_id)
 
 
 @dataclass(slots=True)
-class _Doomed:
-    """The files that go, by path, with the name under which something that stays would name them."""
+class _FilesToDelete:
+    """The files to delete, by path, with the names by which remaining snapshots would refer to them."""
 
     store: TableStore
     data: dict[str, str] = field(default_factory=dict)
     changelog: dict[str, str] = field(default_factory=dict)
     index: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
-    _spared: set[str] = field(default_factory=set)  # names that something needs which stays
-    _seen: set[tuple[str, str, int]] = field(default_factory=set)  # tags and snapshots of branches looked at
-    _sparers: dict[str, None] = field(default_factory=dict)  # the tags and branches that keep some of the files
+    _needed: set[str] = field(default_factory=set)  # names of files that something remaining refers to
+    _seen: set[tuple[str, str, int]] = field(default_factory=set)  # tags and snapshots of branches that were read
+    _keepers: dict[str, None] = field(default_factory=dict)  # the tags and branches that keep some of the files
 
-    def gather(self, going: Sequence[Snapshot], staying: Sequence[Snapshot], *, keep_changelogs: bool) -> None:
-        """Note what only the snapshots that go need, both oldest first."""
-        oldest = staying[0]
-        for snapshot in (*going[1:], oldest):
-            # What a snapshot took away was needed only by those before it, unless a later one brought it back.
-            self._follow(self._delta(snapshot, must=snapshot is oldest))
-        for snapshot in going:
+    def add_snapshots(
+        self, expiring: Sequence[Snapshot], remaining: Sequence[Snapshot], *, keep_changelogs: bool
+    ) -> None:
+        """Add the files that only expiring snapshots need; both lists are oldest first."""
+        oldest = remaining[0]
+        for snapshot in (*expiring[1:], oldest):
+            # Files that a snapshot removed are needed only by earlier ones, unless a later one restored them.
+            self._add_removed(self._delta(snapshot, must=snapshot is oldest))
+        for snapshot in expiring:
             self._add_metadata(snapshot, keep_changelogs=keep_changelogs)
-        _note_metadata(self.store, oldest, self._spared)
-        for snapshot in staying[1:]:
-            self._spare_returned(snapshot)
+        _add_metadata_names(self.store, oldest, self._needed)
+        for snapshot in remaining[1:]:
+            self._keep_restored(snapshot)
 
-    def gather_changelogs(self, going: Sequence[Snapshot]) -> None:
-        """Note long-lived changelogs with their files."""
-        for snapshot in going:
+    def add_changelogs(self, expiring: Sequence[Snapshot]) -> None:
+        """Add long-lived changelogs with their files."""
+        for snapshot in expiring:
             self._add_changelog(snapshot)
             path = self.store.layout.changelog_file(snapshot.id)
             self.metadata[path] = path
 
-    def spare_new(self) -> None:
-        """Keep whatever tags and other branches need, of those that were not looked at before."""
+    def keep_referenced(self) -> None:
+        """Keep the files that tags and other branches need, of those that were not read before."""
         if not any(self._groups()):
             return
         for layout in branch_layouts(self.store):
             for tag in Tags(self.store.storage, layout).all():
-                self._spare_once((layout.branch, tag.name, tag.snapshot.id), tag.snapshot)
+                self._keep_snapshot((layout.branch, tag.name, tag.snapshot.id), tag.snapshot)
             snapshots = Snapshots(self.store.storage, layout)
             for snapshot_id in [] if layout.branch == self.store.layout.branch else snapshots.ids():
-                self._spare_once((layout.branch, "", snapshot_id), snapshots.get(snapshot_id))
+                self._keep_snapshot((layout.branch, "", snapshot_id), snapshots.get(snapshot_id))
         for group in self._groups():
-            for path in [path for path, name in group.items() if name in self._spared]:
+            for path in [path for path, name in group.items() if name in self._needed]:
                 del group[path]
 
-    def sparers(self) -> tuple[str, ...]:
+    def keepers(self) -> tuple[str, ...]:
         """Return the tags and branches that keep files which nothing else needs, in words."""
-        return tuple(self._sparers)
+        return tuple(self._keepers)
 
     def check(self) -> None:
-        """Refuse to go on if a file lies outside the table."""
+        """Raise CorruptTableError if a file lies outside the table."""
         for path in (path for group in self._groups() for path in group):
             check_inside(self.store, path)
 
     def counts(self) -> ExpireResult:
-        """Return how many files go."""
+        """Return how many files will be deleted."""
         return ExpireResult((), len(self.data), len(self.changelog), len(self.index), len(self.metadata))
 
     def delete(self) -> None:
-        """Delete the files. What cannot be deleted is left to the removal of orphans."""
+        """Delete the files. One that cannot be deleted is left to the removal of orphans."""
         paths = [path for group in self._groups() for path in group]
         owned = cache(lambda directory: is_own(self.store, directory))
 
@@ -328,7 +334,7 @@ class _Doomed:
                 if owned(path.rpartition("/")[0]):
                     self.store.storage.delete(path)
 
-        if len(paths) <= _FEW:
+        if len(paths) <= _THREADED_MIN:
             for path in paths:
                 delete(path)
             return
@@ -344,10 +350,10 @@ class _Doomed:
         except (CorruptTableError, NotFoundError):
             if must:
                 raise
-            return []  # another expiry was here before: what it left behind are orphans
+            return []  # another expiry removed it already; the files that it left are orphans
 
-    def _follow(self, delta: Sequence[ManifestEntry]) -> None:
-        """Note the files that a snapshot took away, and forget those that it has: an upgrade deletes and adds one."""
+    def _add_removed(self, delta: Sequence[ManifestEntry]) -> None:
+        """Add the files that a snapshot removed, but not those that it also adds, as an upgrade of a level does."""
         for entry in delta:
             if entry.kind != ADD:
                 self.data.update(dict.fromkeys(self._paths(entry), entry.file.file_name))
@@ -356,18 +362,18 @@ class _Doomed:
                 for path in self._paths(entry):
                     self.data.pop(path, None)
 
-    def _spare_returned(self, snapshot: Snapshot) -> None:
-        """Keep what a snapshot brought back: a rollback may be a new snapshot with files and indexes of an old one."""
+    def _keep_restored(self, snapshot: Snapshot) -> None:
+        """Keep what a snapshot restored: a rollback may be a new snapshot with files and indexes of an old one."""
         layout = self.store.layout
         index, statistics = snapshot.index_manifest, snapshot.statistics
-        if index is not None and layout.manifest_file(index) in self.metadata and index not in self._spared:
-            self._spared.add(index)
-            self._spared.update(entry.file.file_name for entry in self.store.manifests.read_index(index))
+        if index is not None and layout.manifest_file(index) in self.metadata and index not in self._needed:
+            self._needed.add(index)
+            self._needed.update(entry.file.file_name for entry in self.store.manifests.read_index(index))
         if statistics is not None:
-            self._spared.add(statistics)
+            self._needed.add(statistics)
         if snapshot.commit_kind is CommitKind.OVERWRITE:
             delta = self.store.manifests.delta(snapshot)
-            self._spared.update(entry.file.file_name for entry in delta if entry.kind == ADD)
+            self._needed.update(entry.file.file_name for entry in delta if entry.kind == ADD)
 
     def _add_metadata(self, snapshot: Snapshot, *, keep_changelogs: bool) -> None:
         manifests, layout = self.store.manifests, self.store.layout
@@ -401,7 +407,7 @@ class _Doomed:
             self.metadata[self.store.layout.manifest_file(name)] = name
 
     def _paths(self, entry: ManifestEntry) -> Iterator[str]:
-        """Yield the paths of a data file and its side files; files outside the table are not ours to delete."""
+        """Yield the paths of a data file and its extra files; files outside the table are never deleted."""
         if entry.file.external_path is not None:
             return
         place = self.store.partition_directory(entry.partition)
@@ -409,23 +415,23 @@ class _Doomed:
         for name in entry.file.extra_files:
             yield self.store.layout.extra_file(place, entry.bucket, entry.file, name)
 
-    def _spare_once(self, key: tuple[str, str, int], snapshot: Snapshot) -> None:
+    def _keep_snapshot(self, key: tuple[str, str, int], snapshot: Snapshot) -> None:
         if key in self._seen:
             return
         self._seen.add(key)
         needed: set[str] = set()
-        _note_metadata(self.store, snapshot, needed)
+        _add_metadata_names(self.store, snapshot, needed)
         for entry in (*self.store.manifests.live(snapshot), *self.store.manifests.changelog(snapshot)):
             needed.add(entry.file.file_name)
-        self._spared |= needed
+        self._needed |= needed
         if any(name in needed for group in self._groups() for name in group.values()):
             branch, tag, snapshot_id = key
             what = f"tag {tag!r}" if tag else f"branch {branch!r}"
-            self._sparers[f"{what} keeps files of snapshot {snapshot_id}"] = None
+            self._keepers[f"{what} keeps files of snapshot {snapshot_id}"] = None
 
 
-def _note_metadata(store: TableStore, snapshot: Snapshot, names: set[str]) -> None:
-    """Note the names of all metadata and index files that a snapshot needs. What cannot be read is an error."""
+def _add_metadata_names(store: TableStore, snapshot: Snapshot, names: set[str]) -> None:
+    """Add the names of all metadata and index files that a snapshot needs. A file that cannot be read is an error."""
     manifests = store.manifests
     names.update((snapshot.base_manifest_list, snapshot.delta_manifest_list))
     names.update(file.file_name for file in manifests.files_of(snapshot))

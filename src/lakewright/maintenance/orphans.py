@@ -1,9 +1,9 @@
-"""Files that no snapshot names: left by writers that died, by attempts that lost, by jobs that were aborted.
+"""Orphans: files that no snapshot names, left by writers that died, attempts that lost a race and jobs that failed.
 
-What is in use is the union over every snapshot, tag and kept changelog of every branch, because branches share
-manifests and data. Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only
-files inside the table are deleted, found by listing the table's own directories, none of them through a link; and only
-files older than a limit, because the files of a writer at work look like orphans until it commits.
+A file is in use if a snapshot, tag or kept changelog of any branch names it, because branches share manifests and data.
+Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only files inside the
+table are deleted, found by listing the table's own directories without following links; and only files older than a
+limit, because the files of a running writer look like orphans until it commits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HINTS = frozenset({"LATEST", "EARLIEST"})
 
 @dataclass(frozen=True, slots=True)
 class OrphanResult:
-    """What a search for orphans found, or what a removal removed."""
+    """The orphans that were found, or removed."""
 
     paths: tuple[str, ...]
     bytes: int
@@ -36,7 +36,7 @@ class OrphanResult:
 
     @property
     def count(self) -> int:
-        """How many files they are."""
+        """How many files there are."""
         return len(self.paths)
 
 
@@ -57,7 +57,7 @@ def remove_orphans(
             table=store.name,
         )
     store.check_same_table()
-    # List first and read the snapshots afterwards: what a commit publishes in between is then seen as used.
+    # List first and read the snapshots afterwards, so that files of a commit in between are seen as used.
     candidates = [info for info in _candidates(store) if info.modified_millis < limit]
     used = _used_names(store) if candidates else frozenset()
     orphans = [info for info in candidates if _name(info.path) not in used]
@@ -87,7 +87,7 @@ def _list(store: TableStore, directory: str) -> Iterator[FileInfo]:
 
 
 def is_own(store: TableStore, directory: str) -> bool:
-    """Say whether a directory is reached from the table's without a link: listings show real directories only."""
+    """Return whether a directory is reached from the table's without a link: listings show real directories only."""
     root = store.layout.root.rstrip("/")
     while directory.rstrip("/") != root:
         parent = directory.rstrip("/").rpartition("/")[0]
@@ -102,7 +102,7 @@ def _data_files(store: TableStore, directory: str, levels: int) -> Iterator[File
     for inner in store.storage.list_directories(directory):
         name = _name(inner)
         if levels:
-            if "=" in name:  # what else stands beside the partitions is metadata, and named without one
+            if "=" in name:  # directories of metadata lie beside those of partitions, and have no '='
                 yield from _data_files(store, inner, levels - 1)
         elif name.startswith("bucket-"):
             yield from store.storage.list(inner)
@@ -165,7 +165,7 @@ def _add_snapshot(store: TableStore, snapshot: Snapshot, used: set[str], read: s
 
 
 def _add_changelog(store: TableStore, snapshot: Snapshot, used: set[str], read: set[str]) -> None:
-    """Note what a changelog needs. A kept changelog has lost its other lists, so they are not asked for."""
+    """Add the files of a changelog. The other manifest lists of a kept changelog are deleted, so they are not read."""
     if snapshot.changelog_manifest_list is not None:
         used.add(snapshot.changelog_manifest_list)
         _add_manifests(store, store.manifests.read_list(snapshot.changelog_manifest_list), used, read)
@@ -177,7 +177,7 @@ def _add_manifests(store: TableStore, files: Iterable[ManifestFile], used: set[s
             continue
         read.add(manifest.file_name)
         used.add(manifest.file_name)
-        # Deleted files count as used too: an older snapshot that is read later may name them all the same.
+        # Entries that delete a file count as used too: an older snapshot that is read later may still need the file.
         for entry in store.manifests.read(manifest):
             used.update(_names_of(entry))
 
@@ -187,7 +187,7 @@ def _names_of(entry: ManifestEntry) -> tuple[str, ...]:
 
 
 def check_inside(store: TableStore, path: str) -> None:
-    """Refuse to touch a file that does not lie in the table's own directory."""
+    """Raise CorruptTableError if a file does not lie in the table's own directory."""
     root = store.layout.root.rstrip("/") + "/"
     if not path.startswith(root) or ".." in path.split("/"):
         raise CorruptTableError(f"{store.name}: {path} lies outside the table; nothing was deleted", path=path)

@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo`, `make test`. The environments are made here, from the project's own files.
+# Everything a newcomer needs: `make demo`, `make quick`, `make test`. The environments are made here, from the project's own files.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ SPARKS := 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test lint types unit interop-java interop-s3 soak coverage release house clean
+.PHONY: demo test quick lint types unit interop-java interop-s3 soak coverage release house clean
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -30,14 +30,22 @@ types: $(VENV)/.made
 unit: $(VENV)/.made $(PEERS)/.made
 	$(BIN)/python -m pytest -n auto
 
+# The inner loop, for every few minutes of work: all tests but those of engines, peers, processes and long properties.
+QUICK := --ignore=tests/spark --ignore=tests/ray --ignore=tests/interop -m 'not (spark or ray or peers or s3 or processes or long)'
+quick: $(VENV)/.made
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=quick $(QUICK)
+
 interop-java: $(VENV)/.made target/java/.made
 	$(BIN)/python -m pytest tests/interop/java
 
 interop-s3: $(VENV)/.made target/minio/bin/minio
-	$(BIN)/python -m pytest -s tests/interop/s3
+	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/s3
 
-soak: $(VENV)/.made
-	$(BIN)/python -m pytest -s tests/soak
+# Every test at its full size: all examples of the properties, all combinations; then processes killed at random for minutes.
+soak: $(VENV)/.made $(PEERS)/.made
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=soak
+	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
 
 # Two workers on loopback that get the library from the driver; some are killed.
 spark-cluster: $(VENV)/.made

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
-from support.s3 import S3Server, running_s3
+# Why the tests of a folder are slow. They share an engine or a server, so xdist gives each folder to one process.
+_MARKS = {"tests/spark": "spark", "tests/ray": "ray", "tests/interop": "peers"}
 
-# Tests that share an engine or a server run in one process; everything else goes where there is room.
-_TOGETHER = ("tests/spark", "tests/ray", "tests/interop")
+# How much of a long proof runs, in per cent of what `make soak` runs (see `support.effort`), for `make quick`,
+# `make test` and `make soak`. A busy machine is no failure: nothing here is judged by how long it takes.
+for _name, _percent in (("quick", 10), ("test", 25), ("soak", 100)):
+    settings.register_profile(_name, deadline=None, max_examples=_percent)
+settings.load_profile("test")  # `--hypothesis-profile` on the command line replaces it
 
-# A busy machine is no failure: nothing here is judged by how long it takes.
-settings.register_profile("suite", deadline=None)
-settings.load_profile("suite")
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow folders, and those that ask for the S3 emulator."""
+    for item in items:
+        folder = _folder_of(item.nodeid)
+        if folder is not None:
+            item.add_marker(_MARKS[folder])
+        if "s3_server" in getattr(item, "fixturenames", ()):
+            item.add_marker("s3")
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """Run one S3 emulator for all tests that ask for it."""
-    with running_s3() as server:
+def s3_server() -> Iterator[object]:
+    """Run one S3 emulator for all tests that ask for it; its modules take seconds to import, so only they do."""
+    with importlib.import_module("support.s3").running_s3() as server:
         yield server
 
 
@@ -29,7 +41,12 @@ class FoldersTogether(LoadGroupScheduling):  # type: ignore[misc] # xdist has no
     """Gives all tests of some folders to one process, and the others one by one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in _TOGETHER if nodeid.startswith(f"{folder}/")), nodeid)
+        return _folder_of(nodeid) or nodeid
+
+
+def _folder_of(nodeid: str) -> str | None:
+    """Return the folder of an engine or of the peers that a test lies in."""
+    return next((folder for folder in _MARKS if nodeid.startswith(f"{folder}/")), None)
 
 
 @pytest.hookimpl(optionalhook=True)

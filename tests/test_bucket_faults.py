@@ -8,6 +8,8 @@ import pytest
 import lakewright as lw
 from lakewright.testing.enumerator import Action, Operation, enumerate_faults
 
+pytestmark = pytest.mark.long
+
 FIELDS = [
     lw.DataField(0, "p", lw.AtomicType("INT")),
     lw.DataField(1, "k", lw.AtomicType("INT")),

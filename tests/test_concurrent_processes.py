@@ -1,4 +1,4 @@
-"""Eight processes append at once: every commit is acknowledged, visible, and there once."""
+"""Processes append at once, eight of them in `make soak`: every commit is acknowledged, visible, and there once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from support.append_races import race_appends, token_table
 from support.s3 import S3Server
 
 
+@pytest.mark.processes
 def test_local_disk(tmp_path: Path) -> None:
     race_appends({"warehouse": str(tmp_path / "warehouse")}, tmp_path)
 
 
-@pytest.mark.s3
+@pytest.mark.processes
 def test_s3(tmp_path: Path, s3_server: S3Server) -> None:
     race_appends({**s3_server.options, "warehouse": f"s3://{s3_server.make_bucket()}/race"}, tmp_path)
 

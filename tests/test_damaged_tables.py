@@ -41,10 +41,13 @@ from support.damage import (
     rows,
     sampled_bits,
 )
+from support.effort import examples, thinned
 from support.golden import WAREHOUSE
 
-BITS_PER_DATA_FILE = 100
-VIEWED_BITS = 8
+pytestmark = pytest.mark.long
+
+BITS_PER_DATA_FILE = examples(100)
+VIEWED_BITS = examples(8)
 CODECS = {
     "parquet": "none snappy gzip lz4 zstd",
     "orc": "none snappy zlib lz4 zstd",
@@ -94,7 +97,7 @@ def test_every_bit_of_the_metadata_files() -> None:
     tally = Tally()
     for path in _one_of_each_kind(specimen):
         data = specimen.image.files[path]
-        for bit in range(len(data) * 8):
+        for bit in thinned(range(len(data) * 8)):
             tally.add(specimen.probe(path, flipped(data, bit)), f"{path} bit {bit}")
     assert tally.counts[NOTICED] > 0.98 * tally.total
     _report("every bit of the metadata", tally)
@@ -105,7 +108,7 @@ def test_a_flipped_bit_in_any_file(specimen: Specimen) -> None:
     dice, tally = random.Random(5), Tally()
     for path in specimen.files():
         data = specimen.image.files[path]
-        many = BITS_PER_DATA_FILE if "/bucket-" in path else BITS_PER_DATA_FILE // 4
+        many = BITS_PER_DATA_FILE if "/bucket-" in path else examples(25)
         for bit in sampled_bits(data, many, dice):
             tally.add(specimen.probe(path, flipped(data, bit)), f"{path} bit {bit}")
         for turn, bit in enumerate(sampled_bits(data, VIEWED_BITS, dice)):
@@ -120,7 +123,8 @@ def test_files_that_are_cut_zeroed_grown_swapped_or_gone(specimen: Specimen) -> 
         data = specimen.image.files[path]
         kind = path.split("/")[-2]
         others = [specimen.image.files[other] for other in specimen.files(f"/{kind}/") if other != path]
-        for turn, (what, damaged) in enumerate(rough_damage(data, dice.sample(others, min(2, len(others))), dice)):
+        found = list(enumerate(rough_damage(data, dice.sample(others, min(2, len(others))), dice)))
+        for turn, (what, damaged) in dice.sample(found, examples(len(found))):
             outcome = specimen.view(path, damaged, turn=turn)
             gone = damaged is None and any(part in path for part in MAY_GO)
             swapped = what == "swapped" and damaged is not None and len(damaged) == len(data)
@@ -137,7 +141,7 @@ def test_every_codec(file_format: str) -> None:
         specimen = make_single(codec, rows(0, 40), {"file.format": file_format, "file.compression": codec})
         (path,) = specimen.files("/bucket-")
         data = specimen.image.files[path]
-        for bit in sampled_bits(data, 250, dice):
+        for bit in sampled_bits(data, examples(250), dice):
             tally.add(specimen.probe(path, flipped(data, bit)), f"{codec} bit {bit}")
     _report(f"codecs of {file_format}", tally)
 
@@ -168,7 +172,7 @@ def test_every_bit_of_page_headers() -> None:
         pages = _pages(data)
         assert len(pages) > 2
         for start, end in (pages[0], pages[1], pages[-1]):
-            for bit in range(start * 8, end * 8):
+            for bit in thinned(range(start * 8, end * 8)):
                 tally.add(specimen.probe(path, flipped(data, bit)), f"{dtype} header at {start} bit {bit}")
     _report("page headers", tally)
 
@@ -193,7 +197,7 @@ def test_a_file_too_large_to_be_read_at_once() -> None:
     bits = sampled_bits(data, 60, dice)
     for start, end in dice.sample(_pages(data), 6):
         bits += [start * 8 + bit for bit in sampled_bits(data[start:end], 20, dice)]
-    for bit in bits:
+    for bit in thinned(bits):
         tally.add(specimen.probe(path, flipped(data, bit)), f"bit {bit}")
     _report("a large file", tally)
 
@@ -229,7 +233,7 @@ def test_flipped_bits_in_tables_of_others_are_measured(tmp_path: Path) -> None:
         whole = _text(lw.read_table(str(root)))
         outcomes = {"noticed": 0, "harmless": 0, "silent": 0}
         files = sorted(path for path in root.rglob("*") if path.is_file())
-        for _ in range(60):
+        for _ in range(examples(60)):
             path = dice.choice(files)
             data = path.read_bytes()
             path.write_bytes(flipped(data, dice.randrange(len(data) * 8)))
@@ -311,6 +315,7 @@ def _read_bomb(name: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and limits memory as Linux does")
+@pytest.mark.processes
 def test_headers_that_claim_huge_sizes_take_no_memory() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = {name: pool.apply_async(_read_bomb, (name,)) for name in BOMBS}

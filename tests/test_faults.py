@@ -12,6 +12,8 @@ import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults
 from lakewright.testing.storage import FaultKind
 
+pytestmark = pytest.mark.long
+
 FIELDS = [
     lw.DataField(0, "id", lw.AtomicType("INT")),
     lw.DataField(1, "day", lw.AtomicType("DATE")),

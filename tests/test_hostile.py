@@ -35,6 +35,7 @@ from lakewright.spec.snapshot import Snapshot, tag_to_json, to_json
 from lakewright.spec.snapshot import Tag as SnapshotTag
 from lakewright.storage.layout import Layout
 from lakewright.testing.storage import FaultyStorage, MemoryImage
+from support.effort import examples
 from support.hostile import HOSTILE_TEXT, NAMES, ROWS, World, encodes, encodes_at_all, is_inside
 
 Attack: TypeAlias = Callable[[FileSystemCatalog], object]
@@ -124,7 +125,7 @@ def test_names_of_databases_tables_branches_and_tags(world: World) -> None:
 
 
 @given(HOSTILE_TEXT)
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_as_a_name(world: World, name: str) -> None:
     _attack_names(world, name)
 

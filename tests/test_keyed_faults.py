@@ -10,6 +10,8 @@ from lakewright.spec.snapshot import CommitKind
 from lakewright.testing.enumerator import SIX_FAULTS, Action, Operation, enumerate_faults
 from lakewright.testing.storage import FaultKind
 
+pytestmark = pytest.mark.long
+
 FIELDS = [
     lw.DataField(0, "p", lw.AtomicType("INT")),
     lw.DataField(1, "k", lw.AtomicType("INT")),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,9 @@ import lakewright as lw
 from lakewright.spec.snapshot import CommitKind
 from lakewright.testing.enumerator import OPTIONS
 from lakewright.testing.storage import MemoryStorage
+from support.effort import examples
+
+pytestmark = pytest.mark.long
 
 names = itertools.count()
 Key = tuple[int, str]  # the partition and the rest of the key
@@ -196,7 +200,7 @@ class KeyedTable(RuleBasedStateMachine):
 
 
 KeyedTable.TestCase.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=50,
     deadline=None,
     derandomize=True,

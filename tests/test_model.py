@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import lakewright as lw
 from lakewright.testing.enumerator import OPTIONS
 from lakewright.testing.storage import MemoryStorage
+from support.effort import examples
+
+pytestmark = pytest.mark.long
 
 names = itertools.count()
 Bag = Counter[tuple[Any, ...]]
@@ -189,6 +193,6 @@ class AppendTable(RuleBasedStateMachine):
 
 
 AppendTable.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), stateful_step_count=50, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 TestAppendTable = AppendTable.TestCase

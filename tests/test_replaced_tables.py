@@ -314,6 +314,7 @@ def test_a_schema_made_in_the_moment_of_replacing_is_taken_back(lake: Lake) -> N
     assert lake.table().field_names == ["id", "text"]
 
 
+@pytest.mark.processes
 def test_another_process_made_the_table_again(lake: Lake) -> None:
     table = lake.table()
     lw.write_table(ROWS, table)

@@ -133,7 +133,6 @@ def test_planning_and_reading(counted: Counted) -> None:
     assert [request.split()[0] for request in requests] == ["open_input"] * 4
 
 
-@pytest.mark.s3
 def test_each_call_is_one_request(s3_server: S3Server) -> None:
     """What the storage counts is what the server sees."""
     options = {**s3_server.options, "warehouse": f"s3://{s3_server.make_bucket()}/w"}

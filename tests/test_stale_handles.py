@@ -197,6 +197,7 @@ def test_two_writers_add_a_column_of_types_that_do_not_fit(lake: Lake) -> None:
         _racing(lake, WIDER, text)
 
 
+@pytest.mark.processes
 def test_two_processes_merge_the_schema(lake: Lake) -> None:
     script = f"""
 import pyarrow as pa, lakewright as lw

@@ -194,6 +194,7 @@ def upsert_again_and_again(location: str, who: int) -> None:
         lw.write_table(table_of(rows), table, mode="upsert")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("options", [TABLES["plain"], TABLES["compacting"]], ids=["plain", "compacting"])
 def test_of_processes_that_upsert_the_same_keys_the_later_commit_wins(tmp_path: Path, options: dict[str, str]) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})

@@ -172,6 +172,7 @@ def test_a_signal_to_end_is_an_orderly_end(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.processes
 def test_without_pyspark_the_way_to_it_is_shown(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['pyspark'] = None; from lakewright.cli.main import main; "
@@ -184,6 +185,7 @@ def test_without_pyspark_the_way_to_it_is_shown(tmp_path: Path) -> None:
     assert "pip install 'lakewright[spark]'" in done.stderr
 
 
+@pytest.mark.processes
 def test_the_module_runs_like_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "lakewright", "--help"], capture_output=True, text=True, check=True)
     assert "usage: lakewright" in done.stdout
@@ -249,6 +251,7 @@ def test_an_unexpected_error_is_one_line_and_debug_shows_where(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.processes
 def test_a_reader_that_hears_enough_is_no_failure(warehouse: str) -> None:
     program = [sys.executable, "-m", "lakewright", "describe", "d.t", "-w", warehouse]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:

@@ -36,6 +36,7 @@ def _rows(given: list[str]) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.processes
 def test_small_local_files_need_no_spark(given: list[str]) -> None:
     program = (
         "import sys; sys.modules['pyspark'] = None; from lakewright.cli.main import main; sys.exit(main(sys.argv[1:]))"

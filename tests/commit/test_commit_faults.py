@@ -17,6 +17,8 @@ from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, I
 from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.commits import NOW, Ticks, live_names, message, new_store, used_metadata_names
 
+pytestmark = pytest.mark.long
+
 KINDS = [
     FaultKind.ERROR_BEFORE,
     FaultKind.ERROR_AFTER,

@@ -197,6 +197,7 @@ def _commit_in_child(store: TableStore, data: Sequence[bytes]) -> None:
     Committer(store).commit([CommitMessage.deserialize(d) for d in data])
 
 
+@pytest.mark.processes
 def test_replaying_in_another_process_is_harmless(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     mine = [message(store, "a")]

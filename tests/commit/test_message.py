@@ -22,6 +22,7 @@ from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, 
 from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
+from support.effort import examples
 from support.facts import LONGS, NAMES, NATURALS, TEXTS, data_file, data_files, index_files, text_partition
 
 PEER_MESSAGES = Path(__file__).parent / "peer_messages"
@@ -82,14 +83,14 @@ def altered(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 @given(messages())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_messages_survive_their_frame_and_pickling(message: CommitMessage) -> None:
     assert CommitMessage.deserialize(message.serialize()) == message
     assert pickle.loads(pickle.dumps(message)) == message  # noqa: S301 - our own bytes
 
 
 @given(messages())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_messages_survive_the_way_over_java(message: CommitMessage) -> None:
     back = CommitMessage.from_java(message.to_java(), partition_types=("STRING",))
     assert {f.name: getattr(back, f.name) for f in fields(FileChanges)} == {

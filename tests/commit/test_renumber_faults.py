@@ -21,6 +21,8 @@ from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.testing.enumerator import SIX_FAULTS
 from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 
+pytestmark = pytest.mark.long
+
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int64())])
 DAY_MILLIS = 24 * 60 * 60 * 1000
 FAR = 2**42

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults
+
+pytestmark = pytest.mark.long
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.int64()})
 OPTIONS = {

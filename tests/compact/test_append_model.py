@@ -15,6 +15,8 @@ from lakewright.update.row_ids import update_by_row_id
 from lakewright.update.verbs import delete
 from support.read_tables import append, new_table
 
+pytestmark = pytest.mark.long
+
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.int32(), "v": pa.string()})
 VECTORS = {"deletion-vectors.enabled": "true"}
 BITMAP64 = {**VECTORS, "deletion-vectors.bitmap64": "true"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import warnings
 
 import pyarrow as pa
+import pytest
 
 import lakewright as lw
 from lakewright.errors import LakewrightWarning
 from lakewright.testing.enumerator import Operation, enumerate_faults
+
+pytestmark = pytest.mark.long
 
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int32())])
 VECTORS = {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"}

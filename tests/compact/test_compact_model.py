@@ -13,6 +13,8 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, levels, live, read
 
+pytestmark = pytest.mark.long
+
 Model = dict[int, tuple[int | None, str | None]]
 VECTORS = {"deletion-vectors.enabled": "true"}
 LOOKUP = {"changelog-producer": "lookup"}

@@ -20,6 +20,7 @@ from lakewright.formats.deletion_vectors import (
     read_deletion_vector,
 )
 from lakewright.spec.datafile import DeletionRange
+from support.effort import examples
 
 JAVA32 = bytes.fromhex("01 00000018 5e43f2d0 3a30000001000000 00000100 10000000 03000500 267e36de")
 JAVA64 = bytes.fromhex(
@@ -39,7 +40,7 @@ def test_java_s_examples(data: bytes, length: int) -> None:
     assert ranges == (found,)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=examples(80), derandomize=True)
 @given(st.lists(positions | runs, max_size=3), st.booleans())
 def test_any_positions(parts: list[list[int]], bitmap64: bool) -> None:
     values = {n for part in parts for n in part if bitmap64 or n < 2**32}
@@ -82,7 +83,7 @@ def test_the_manifest_must_agree() -> None:
             read_deletion_vector(io.BytesIO(JAVA32), wrong, path="p")
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), derandomize=True)
 @given(st.binary(max_size=80), st.booleans())
 def test_hostile_bytes_with_a_right_checksum(body: bytes, bitmap64: bool) -> None:
     magic = bytes.fromhex("d1d33964" if bitmap64 else "5e43f2d0")

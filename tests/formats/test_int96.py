@@ -27,6 +27,7 @@ from lakewright.spec.arrow import to_arrow_schema, with_field_ids
 from lakewright.spec.stats import ColumnStats
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.data_files import options, read, write
+from support.effort import examples
 
 DAY = 86_400 * 10**9
 NINE, ZONED = AtomicType("TIMESTAMP(9)"), AtomicType("TIMESTAMP(7) WITH LOCAL TIME ZONE")
@@ -144,7 +145,7 @@ def test_images_are_what_the_format_says() -> None:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=40),
     st.integers(0, 39),

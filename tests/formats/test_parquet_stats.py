@@ -13,6 +13,7 @@ from lakewright.formats.base import StatsCollector, WriteOptions, WrittenFile
 from lakewright.formats.parquet.writer import ParquetFileWriter
 from lakewright.spec.stats import COUNTS, FULL, StatsMode, parse_stats_mode
 from lakewright.spec.types import AtomicType, DataField
+from support.effort import examples
 
 FIELDS = (DataField(0, "t", AtomicType("STRING")), DataField(1, "b", AtomicType("BYTES")))
 TEXT = st.text(max_size=6) | st.sampled_from(["", "é", "\U0001f600", "\U0010ffff" * 20, "x" * 5000, "y" * 1024])
@@ -39,7 +40,7 @@ def _table(rows: list[tuple[str | None, bytes | None]]) -> pa.Table:
     return pa.table({"t": pa.array(texts, pa.string()), "b": pa.array(binaries, pa.binary())})
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from(["full", "truncate(3)", "counts", "none"]))
 def test_the_encoder_s_bounds_are_the_computed_ones(
     calls: list[list[tuple[str | None, bytes | None]]], text: str

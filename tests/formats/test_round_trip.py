@@ -19,6 +19,7 @@ from lakewright.spec.stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_m
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 from lakewright.spec.values import to_array
 from support.data_files import MemoryOutput, options, read, write
+from support.effort import examples
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 from support.values import nested_types, values_of
 
@@ -77,7 +78,7 @@ def _without_early_fractions(value: Any, dtype: DataType) -> Any:  # noqa: ANN40
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_rows_of_any_types(file_format: str, data: st.DataObject) -> None:
     types = data.draw(st.lists(nested_types().filter(lambda t: _fits(file_format, t)), min_size=1, max_size=4))

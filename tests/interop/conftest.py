@@ -18,7 +18,7 @@ def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
     assert PYTHON.exists(), "the peers' environment is missing: run `make test`, which makes it"
     started = Peers(tmp_path_factory.mktemp("peers"))

@@ -36,8 +36,6 @@ from support.golden import in_order, spelled
 from support.keyed_tables import changelog_of, levels, live
 from support.peers import NAMES, PeerError, Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 US, RUST = "lakewright", "pypaimon-rust"
 ALL = (US, *NAMES)
 

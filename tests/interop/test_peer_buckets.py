@@ -12,8 +12,6 @@ from lakewright.spec.buckets import row_hashes
 from lakewright.write.buckets.dynamic import HashFiles
 from support.peers import NAMES, Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 SCHEMA = pa.schema(
     [pa.field("p", pa.string(), nullable=False), pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())]
 )

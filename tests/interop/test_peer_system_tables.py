@@ -13,8 +13,6 @@ import pytest
 import lakewright as lw
 from support.peers import Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 COLUMNS = pa.schema(
     [
         pa.field("day", pa.date32(), nullable=False),

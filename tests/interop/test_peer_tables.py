@@ -12,8 +12,6 @@ import lakewright as lw
 from lakewright.errors import LakewrightWarning, UnsupportedError
 from support.peers import Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 COLUMNS = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 ROWS = pa.table({"p": ["a", "b", "a", "b"], "k": [1, 2, 3, 4], "v": ["x"] * 4}, schema=COLUMNS)
 MORE = pa.table({"p": ["a", "b"], "k": [5, 2], "v": ["y"] * 2}, schema=COLUMNS)

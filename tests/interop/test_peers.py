@@ -17,8 +17,6 @@ from support.golden import in_order, spelled
 from support.peers import NAMES, Peers
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 
 def _table(
     catalog: lw.FileSystemCatalog, fields: Sequence[DataField], partition_keys: Sequence[str] = (), **options: str

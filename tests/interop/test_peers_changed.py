@@ -12,8 +12,6 @@ import pytest
 import lakewright as lw
 from support.peers import NAMES, Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 VECTORS = {"deletion-vectors.enabled": "true"}
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 KINDS: dict[str, dict[str, str]] = {

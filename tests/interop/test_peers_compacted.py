@@ -10,8 +10,6 @@ import pytest
 import lakewright as lw
 from support.peers import NAMES, Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.int64()), ("w", pa.string())])
 VECTORS = {"deletion-vectors.enabled": "true"}
 TABLES: list[dict[str, str]] = [

@@ -10,8 +10,6 @@ import pytest
 import lakewright as lw
 from support.peers import NAMES, Peers
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.float64(), "s": pa.string(), "p": pa.string()})
 ALL = [*COLUMNS.names, "_ROW_ID", "_SEQUENCE_NUMBER"]
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}

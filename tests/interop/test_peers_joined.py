@@ -12,8 +12,6 @@ import pytest
 import lakewright as lw
 from support.peers import Peers
 
-pytestmark = pytest.mark.peers
-
 
 @pytest.mark.parametrize("peer", ["pypaimon", "pypaimon-rust"])
 def test_peers_read_joined_files(catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, peer: str) -> None:

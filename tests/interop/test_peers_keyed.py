@@ -16,8 +16,6 @@ from support.golden import in_order, spelled
 from support.peers import NAMES, Peers
 from support.rows import NANOSECONDS, scalar_fields, scalar_rows
 
-pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("peers")]
-
 
 def _table(
     catalog: lw.FileSystemCatalog,

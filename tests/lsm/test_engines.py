@@ -20,6 +20,7 @@ from lakewright.lsm.functions.groups import Groups, MergeFunction
 from lakewright.lsm.functions.partial_update import PartialUpdate
 from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
+from support.effort import examples
 from support.engine_reference import EXACT, RefusedError, Row, fold
 
 KINDS = ("+I", "-U", "+U", "-D")
@@ -225,14 +226,14 @@ def check(schema: TableSchema, keys: list[list[Row]]) -> None:
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=examples(120), derandomize=True)
 def test_aggregation_is_as_the_reference(data: st.DataObject) -> None:
     kinds, options = data.draw(aggregations())
     check(schema_of(kinds, options), data.draw(rows_of(kinds, data.draw(st.booleans()))))
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 def test_partial_update_is_as_the_reference(data: st.DataObject) -> None:
     kinds, options = data.draw(partial_updates())
     check(schema_of(kinds, options), data.draw(rows_of(kinds, data.draw(st.booleans()))))
@@ -242,7 +243,7 @@ STABLE = set(FITTING) - {"nested_update", "product"}  # a count limit cuts, and 
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=examples(80), derandomize=True)
 def test_folding_some_rows_first_changes_nothing(data: st.DataObject) -> None:
     kinds, options = data.draw(st.one_of(aggregations(), partial_updates()))
     functions = {value for key, value in options.items() if key.endswith("aggregate-function")}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lakewright.lsm.functions import groups as module
 from lakewright.lsm.functions.groups import Groups, take_rows
+from support.effort import examples
 
 
 @given(
@@ -17,7 +18,7 @@ from lakewright.lsm.functions.groups import Groups, take_rows
     st.sampled_from([1, 50, 1 << 30]),
     st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_rows_are_taken_from_any_chunks(chunks: list[list[str | None]], limit: int, data: st.DataObject) -> None:
     texts = pa.chunked_array(chunks, pa.string())
     table = pa.table({"n": list(range(len(texts))), "t": texts})

@@ -19,6 +19,7 @@ from lakewright.lsm import images, sorting
 from lakewright.lsm.keys import KeyOrder, SortColumn, sorted_rows
 from lakewright.spec.types import ArrayType, AtomicType, DataField, Value
 from lakewright.spec.values import to_array
+from support.effort import examples
 from support.merging import compare, first_difference
 from support.values import SCALARS, values_of
 
@@ -105,14 +106,14 @@ def paths(*, of_many: bool) -> Iterator[None]:
 
 
 @given(samples(), st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 def test_sorts_as_python_does(sample: Sample, of_many: bool) -> None:
     with paths(of_many=of_many):
         assert sorted_rows(sample.table, sample.columns).order.tolist() == sample.order()
 
 
 @given(samples(descending=False), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_keys_begin_where_a_row_differs_from_the_one_before(sample: Sample, of_many: bool) -> None:
     key = KeyOrder([c.field for c in sample.columns])
     order = sample.order()
@@ -129,7 +130,7 @@ def test_keys_begin_where_a_row_differs_from_the_one_before(sample: Sample, of_m
 
 
 @given(samples(descending=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_keys_of_rows_compare_as_rows_do(sample: Sample) -> None:
     key = KeyOrder([c.field for c in sample.columns])
     order = sample.order()

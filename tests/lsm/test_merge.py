@@ -16,6 +16,7 @@ from lakewright.lsm.functions.groups import Groups
 from lakewright.lsm.merge import MergeSpec, drop_retracts, merge_order
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lakewright.spec.options import MergeEngine
+from support.effort import examples
 from support.merging import Row, is_retract, keyed_of, reference_fold, rows_of, schema_of, spec_of
 
 COLUMNS = {"k": "STRING", "l": "INT", "s": "BIGINT", "t": "STRING", "v": "INT"}
@@ -64,34 +65,34 @@ def _check(rows: list[Row], spec: MergeSpec, *, level: bool) -> None:
 
 
 @given(any_rows, sequences, st.booleans(), st.sampled_from([("k",), ("k", "l"), ("l",)]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_deduplicate(rows: list[Row], sequence: dict[str, str], ignore: bool, key: tuple[str, ...]) -> None:
     options = {**sequence, "ignore-delete": str(ignore).lower()}
     _check(_distinct(rows), spec_of(COLUMNS, key, options), level=False)
 
 
 @given(any_rows, sequences)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_rows_that_tie_keep_the_order_they_came_in(rows: list[Row], sequence: dict[str, str]) -> None:
     _check(rows, spec_of(COLUMNS, ("k",), sequence), level=False)
 
 
 @given(rows_with([INSERT, UPDATE_AFTER]), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_first_row(rows: list[Row], ignore: bool) -> None:
     options = {"merge-engine": "first-row", "ignore-delete": str(ignore).lower()}
     _check(_distinct(rows), spec_of(COLUMNS, ("k",), options), level=False)
 
 
 @given(any_rows)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_first_row_without_its_retracts(rows: list[Row]) -> None:
     spec = spec_of(COLUMNS, ("k",), {"merge-engine": "first-row", "ignore-delete": "true"})
     _check(_distinct(rows), spec, level=False)
 
 
 @given(any_rows, sequences, st.sampled_from([{}, *_LOOKUP]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_rows_of_deep_levels_are_hidden_where_a_lookup_took_them_in(
     rows: list[Row], sequence: dict[str, str], lookup: dict[str, str]
 ) -> None:
@@ -101,7 +102,7 @@ def test_rows_of_deep_levels_are_hidden_where_a_lookup_took_them_in(
 
 
 @given(any_rows, sequences, st.integers(0, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_folding_in_two_steps_gives_the_same(rows: list[Row], sequence: dict[str, str], cut: int) -> None:
     spec = spec_of(COLUMNS, ("k",), sequence)
     all_rows = keyed_of(_distinct(rows), spec.schema)
@@ -126,7 +127,7 @@ def test_first_row_refuses_retracts_of_keys_that_have_more_rows() -> None:
 
 
 @given(any_rows)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_dropping_retracts(rows: list[Row]) -> None:
     schema = schema_of(COLUMNS)
     kept = drop_retracts(keyed_of(rows, schema))
@@ -165,7 +166,7 @@ class _Counter:
 
 
 @given(any_rows)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_functions_see_only_keys_of_two_rows_and_more(rows: list[Row]) -> None:
     spec = replace(spec_of(COLUMNS), function=_Counter())
     rows = [{name: value for name, value in row.items() if name != "_LEVEL"} for row in _distinct(rows)]

@@ -14,6 +14,7 @@ from lakewright.errors import CorruptTableError
 from lakewright.lsm import windows as module
 from lakewright.lsm.merge import MergeSpec
 from lakewright.lsm.windows import merge_runs, windows
+from support.effort import examples
 from support.merging import Row, keyed_of, reference_fold, rows_of, shown, spec_of
 
 COLUMNS = {"k": "STRING", "l": "DOUBLE", "s": "INT", "v": "INT"}
@@ -55,7 +56,7 @@ def _chunks(data: st.DataObject, table: pa.Table) -> list[pa.Table]:
     st.sampled_from([0, 200, 2000, 1 << 30]),
     st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_windows_give_what_one_fold_gives(
     runs: list[list[Row]], options: dict[str, str], memory: int, data: st.DataObject
 ) -> None:

@@ -23,6 +23,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.spec.units import MAX_INT
 from support.commits import NOW, Ticks, committer, data_file, live_names, message, metadata_names, new_store
+from support.effort import examples
 from support.golden import WAREHOUSE, expected
 
 HOUR = 60 * 60 * 1000
@@ -394,7 +395,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_whatever_happens_all_that_is_needed_stays_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:

@@ -9,6 +9,8 @@ import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults
 from lakewright.testing.storage import FaultKind
 
+pytestmark = pytest.mark.long
+
 FIELDS = [lw.DataField(0, "k", lw.AtomicType("INT", nullable=False)), lw.DataField(1, "v", lw.AtomicType("INT"))]
 VECTORS = {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-producer": "input"}
 LONG = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.max": "9"}

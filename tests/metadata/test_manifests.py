@@ -26,6 +26,7 @@ from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
+from support.effort import examples
 from support.facts import data_file, encode_records, entry, index_files, text_partition
 
 TEXT = (AtomicType("STRING"),)
@@ -216,7 +217,7 @@ def test_a_missing_manifest_says_whether_its_snapshot_expired(tmp_path: Path) ->
 
 
 @given(st.lists(index_files(), max_size=4))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_index_entries_go_out_and_come_back(files: list[IndexFile]) -> None:
     store = MEMORY
     entries = [IndexEntry(ADD, text_partition("p"), n, file) for n, file in enumerate(files)]
@@ -392,7 +393,7 @@ def test_a_slow_store_is_asked_for_several_files_at_once(tmp_path: Path) -> None
 
 
 @given(histories(), st.integers(1, 4), st.sampled_from([1, 4000, 2**40]), st.sampled_from([1, 3000, 2**40]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_merging_never_changes_the_live_files(
     commits: list[list[ManifestEntry]], count_min: int, full_bytes: int, target_bytes: int
 ) -> None:

@@ -39,12 +39,10 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return _Skipped.from_parent(parent, path=module_path) if missing else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one process, for they share one Ray, and forgive what is not ours."""
+    """Forgive what Ray itself does."""
     for item in items:
         if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("ray"))
             for wording in _OF_RAY:
                 item.add_marker(pytest.mark.filterwarnings(wording))
 

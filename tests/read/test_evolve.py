@@ -19,6 +19,7 @@ from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
 from lakewright.spec.schema.type_changes import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from lakewright.spec.values import to_array, to_text
+from support.effort import examples
 from support.values import SCALARS, values_of
 
 INT, TEXT, LONG = AtomicType("INT"), AtomicType("STRING"), AtomicType("BIGINT")
@@ -240,7 +241,7 @@ def test_impossible_changes_are_refused() -> None:
             plan_evolution(fields, [DataField(0, "c", new)]).apply(batch(fields, c=[None]))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 @given(st.data())
 def test_every_change_that_a_schema_allows_can_be_read(data: st.DataObject) -> None:
     old, new = (AtomicType(data.draw(st.sampled_from(SCALARS))) for _ in range(2))

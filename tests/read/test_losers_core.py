@@ -22,6 +22,7 @@ from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from lakewright.testing.storage import MemoryStorage
+from support.effort import examples
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
 COLUMNS = [("v", pa.int32()), ("id", pa.int64())]
@@ -45,7 +46,7 @@ TABLES = {
 }
 KINDS = st.sampled_from([INSERT, INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE])
 ADDS = st.sampled_from([INSERT, UPDATE_AFTER])
-PROPERTY = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PROPERTY = settings(max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])
 _numbers = itertools.count()
 
 

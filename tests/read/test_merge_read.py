@@ -20,6 +20,7 @@ from lakewright.read.scan import pick_snapshot, scan
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
 from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
 from lakewright.testing.storage import MemoryStorage
+from support.effort import examples
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
 SCHEMA = pa.schema([("v", pa.int32()), ("k", pa.int32()), ("w", pa.string())])
@@ -127,7 +128,7 @@ PREDICATES = st.recursive(
     ),
     max_leaves=4,
 )
-PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PROPERTY = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 
 
 def counted(table: pa.Table) -> Counter[tuple[object, ...]]:

@@ -21,6 +21,7 @@ from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import from_scalar, to_python
+from support.effort import examples
 from support.golden import expected, expected_rows, in_order, normalised, spelled
 from support.read_tables import golden_store
 
@@ -93,7 +94,7 @@ def test_random_filters_equal_filtering_the_whole(name: str) -> None:
     if not fields or not whole.num_rows:
         pytest.skip("nothing to compare")
     rng = random.Random(name)
-    for _ in range(10):
+    for _ in range(examples(10)):
         builder = ReadBuilder(store)
         leaves = [_leaf(rng, builder.new_predicate_builder(), fields, whole) for _ in range(rng.randint(1, 3))]
         joined = leaves[0]

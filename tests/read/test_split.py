@@ -15,6 +15,7 @@ from lakewright.read.splits.java import from_java, from_modified_utf8, modified_
 from lakewright.read.splits.split import DataSplit, DeletionFile, Row
 from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType
+from support.effort import examples
 from support.facts import TEXTS, data_file, data_files
 
 TYPES = (AtomicType("STRING"), AtomicType("DATE"))
@@ -39,7 +40,7 @@ splits = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(splits)
 def test_round_trips(split: DataSplit) -> None:
     assert DataSplit.deserialize(split.serialize()) == split

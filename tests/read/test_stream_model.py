@@ -16,6 +16,8 @@ from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.table.write_builder import BatchWriteBuilder
 from support.keyed_tables import COLUMNS, keyed_store
 
+pytestmark = pytest.mark.long
+
 Rows = dict[int, tuple[object, ...]]
 SMALL = {"num-sorted-run.compaction-trigger": "3", "num-levels": "4", "bucket": "2"}
 NONE = SMALL

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakewright.spark.jobs.session import local_session
-from support.jvm import SHORT_LIVED
+from support.jvm import SHORT_LIVED, home_without_archive
 
 _HERE = Path(__file__).parent
 
@@ -22,20 +24,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let every Spark of these tests start its Python processes fast."""
+    with patch.dict(os.environ, SPARK_HOME=str(home_without_archive(tmp_path_factory.mktemp("home")))):
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Run a local session in which a failed task is tried again, as on a cluster."""
-    session = local_session(
-        "tests",
-        master="local[2,3]",
-        memory="2g",
-        config={
-            "spark.driver.extraJavaOptions": SHORT_LIVED,
-            "spark.sql.shuffle.partitions": "4",
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            "spark.executorEnv.PYTHONPATH": f"{_HERE}:{_HERE.parent}",  # workers find what a test module defines
-        },
-    )
+    # Workers find what a test module defines, and the daemon below.
+    folders = os.pathsep.join([str(_HERE), str(_HERE.parent), os.environ.get("PYTHONPATH", "")])
+    with patch.dict(os.environ, PYTHONPATH=folders):
+        session = local_session(
+            "tests",
+            master="local[2,3]",
+            memory="2g",
+            config={
+                "spark.driver.extraJavaOptions": SHORT_LIVED,
+                "spark.sql.shuffle.partitions": "4",
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+                "spark.python.daemon.module": "support.warm_daemon",
+            },
+        )
     yield session
     session.stop()
 

@@ -20,8 +20,6 @@ from lakewright.spark.jobs.java import java_home
 from support import connect_client
 from support.jvm import SHORT_LIVED
 
-pytestmark = pytest.mark.xdist_group("connect")  # one server for all
-
 START_SECONDS_MAX = 180
 CLIENT_SECONDS_MAX = 420
 TESTS = Path(__file__).parent.parent

@@ -20,6 +20,7 @@ from lakewright.distributed.cleanup import remove_all
 from lakewright.spark import write_table
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.write.leftovers import remove_leftovers
+from support.effort import some
 from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
 from support.spark_traps import TrapStorage, caught, trapped
 from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_table, rows_of
@@ -152,7 +153,7 @@ def test_what_a_snapshot_names_is_never_a_left_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "moment", "visible"),
-    [("append", "before", False), ("upsert", "before", False), ("overwrite", "after", True)],
+    some([("append", "before", False), ("overwrite", "after", True), ("upsert", "before", False)], 0, 1),
 )
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
     spark: SparkSession, tmp_path: Path, mode: lw.WriteMode, moment: str, visible: bool

@@ -13,6 +13,7 @@ from lakewright.spec.buckets import bucket_ids, bucket_of, row_hashes
 from lakewright.spec.rows.binary_row import encode_body
 from lakewright.spec.types import ArrayType, AtomicType, DataType, Value
 from lakewright.spec.values import cast_text, to_array
+from support.effort import examples
 from support.golden import WAREHOUSE, expected
 from support.values import scalar_types, values_of
 
@@ -108,7 +109,7 @@ def _java_string_hash(data: bytes) -> int:
 
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=12), min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_hive_hashes_text_byte_by_byte(texts: list[str | None]) -> None:
     column = pa.array(["skipped", *texts])[1:]
     found = bucket_ids([column], [AtomicType("STRING")], function="hive", buckets=1000)
@@ -131,7 +132,7 @@ def test_hive_hashes_of_numbers() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_many_rows_hash_as_each_one_does(data: st.DataObject) -> None:
     types = data.draw(st.lists(scalar_types, min_size=1, max_size=4))
     count = data.draw(st.integers(0, 40))

@@ -14,6 +14,7 @@ from lakewright.spec.schema.moves import Move
 from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
 from lakewright.spec.schema.type_changes import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType, all_fields, parse_type
+from support.effort import examples
 from support.golden import WAREHOUSE
 
 INT, STRING, BIGINT = AtomicType("INT"), AtomicType("STRING"), AtomicType("BIGINT")
@@ -486,7 +487,7 @@ ANY_CHANGE = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), derandomize=True)
 @given(st.lists(ANY_CHANGE, max_size=12))
 def test_ids_are_never_used_twice(changes: list[SchemaChange]) -> None:
     schema = table()

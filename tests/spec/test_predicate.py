@@ -35,6 +35,7 @@ from lakewright.spec.predicate.predicate import (
 from lakewright.spec.stats import FULL, ColumnStats, column_stats, parse_stats_mode
 from lakewright.spec.types import ArrayType, AtomicType, DataField, RowType, Value
 from lakewright.spec.values import from_scalar, to_array
+from support.effort import examples
 
 FIELDS = [
     DataField(0, "i", AtomicType("INT")),
@@ -203,7 +204,7 @@ def _table(some: list[Row]) -> pa.Table:
     return pa.Table.from_pylist(some, schema=to_arrow_schema(FIELDS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(trees, st.lists(rows, min_size=1, max_size=8))
 def test_arrow_and_values_equal_the_reference(tree: Tree, some: list[Row]) -> None:
     table = _table(some)
@@ -226,7 +227,7 @@ def test_arrow_and_values_equal_the_reference(tree: Tree, some: list[Row]) -> No
         assert matches_values(left, values) is (result is True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(trees, st.lists(rows, min_size=1, max_size=6), st.sampled_from(["full", "truncate(2)", "counts", "none"]))
 def test_pruning_never_loses_a_row(tree: Tree, some: list[Row], mode: str) -> None:
     table = _table(some)

@@ -12,6 +12,7 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, PredicateBuilder, normalise
 from lakewright.spec.predicate.text import DEPTH_MAX, parse_predicate
 from lakewright.spec.types import AtomicType, DataField, RowType
+from support.effort import examples
 
 FIELDS = [
     DataField(0, "id", AtomicType("INT")),
@@ -146,14 +147,14 @@ _trees = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(_trees)
 def test_what_is_shown_reads_back(predicate: Predicate) -> None:
     again = parse_predicate(str(predicate), FIELDS)
     assert str(normalise(again)) == str(normalise(predicate))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.text(alphabet="id name='(),<>!ANDORNOTLIKE0.5%`\"xX-", max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(InvalidInputError, ColumnNotExistException):

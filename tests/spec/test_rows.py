@@ -35,6 +35,7 @@ from lakewright.spec.types import (
     parse_type,
 )
 from lakewright.spec.values import to_array
+from support.effort import examples
 from support.values import SCALARS, nested_types, scalar_types, values_of
 
 WAREHOUSE = Path(__file__).parent.parent / "golden" / "warehouse"
@@ -112,7 +113,7 @@ def test_arrays_maps_and_rows_follow_the_layout() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_what_was_encoded_is_decoded(data: st.DataObject) -> None:
     types = data.draw(st.lists(nested_types(), min_size=1, max_size=5))
     values = tuple(data.draw(values_of(t)) for t in types)
@@ -122,7 +123,7 @@ def test_what_was_encoded_is_decoded(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_more_fields_than_one_header_word_has_bits(data: st.DataObject) -> None:
     count = data.draw(st.sampled_from([55, 56, 57, 120, 121, 200]))
     values = data.draw(st.lists(st.none() | st.integers(-5, 5), min_size=count, max_size=count))
@@ -134,7 +135,7 @@ def test_more_fields_than_one_header_word_has_bits(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_columns_and_single_rows_agree(data: st.DataObject) -> None:
     types = data.draw(st.lists(scalar_types, min_size=1, max_size=4))
     count = data.draw(st.integers(0, 12))
@@ -219,7 +220,7 @@ def _damaged(body: bytes, seed: random.Random) -> bytes:
 
 
 @given(st.data(), st.randoms(use_true_random=False))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250))
 def test_damage_gives_a_value_or_a_corrupt_table_error(data: st.DataObject, seed: random.Random) -> None:
     types = data.draw(st.lists(nested_types(), min_size=1, max_size=4))
     row = encode_row(tuple(data.draw(values_of(t)) for t in types), types)

@@ -41,6 +41,7 @@ from lakewright.spec.types import (
     numbered_fields,
     parse_type,
 )
+from support.effort import examples
 from support.golden import WAREHOUSE, expected
 
 FILES = sorted(WAREHOUSE.glob("*/*/schema/schema-*")) + sorted(WAREHOUSE.glob("*/*/branch/*/schema/schema-*"))
@@ -163,7 +164,7 @@ def schemas(draw: st.DrawFn) -> TableSchema:
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 @given(schemas())
 def test_json_round_trip(schema: TableSchema) -> None:
     text = schema.to_json()
@@ -171,7 +172,7 @@ def test_json_round_trip(schema: TableSchema) -> None:
     assert ("comment" in json.loads(text)) == (schema.comment is not None)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), derandomize=True)
 @given(schemas(), st.data())
 def test_any_changed_character_is_noticed(schema: TableSchema, data: st.DataObject) -> None:
     text = schema.to_json()

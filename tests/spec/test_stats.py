@@ -28,6 +28,7 @@ from lakewright.spec.stats import (
 )
 from lakewright.spec.types import ArrayType, AtomicType, DataField, Value
 from lakewright.spec.values import to_array
+from support.effort import examples
 from support.values import scalar_types, values_of
 
 INT, TEXT, DOUBLE, CHAR = AtomicType("INT"), AtomicType("STRING"), AtomicType("DOUBLE"), AtomicType("CHAR(5)")
@@ -47,7 +48,7 @@ def test_modes_are_parsed() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_bounds_are_the_extremes_of_the_values(data: st.DataObject) -> None:
     dtype = data.draw(scalar_types)
     values = data.draw(st.lists(values_of(dtype), max_size=12))
@@ -108,7 +109,7 @@ def test_truncation(low: Value, high: Value, length: int, cut_low: Value, cut_hi
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), min_size=1), st.integers(1, 4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_truncated_bounds_still_surround_the_values(texts: list[str], length: int) -> None:
     stats = column_stats(pa.array(texts), TEXT, StatsMode("truncate", length))
     if stats.max is None:

@@ -15,6 +15,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import ArrayType, AtomicType, MapType, Value
 from lakewright.spec.values import cast_text, from_scalar, java_float_text, to_array, to_python, to_text, to_value
+from support.effort import examples
 from support.values import scalar_types, values_of
 
 EAST = timezone(timedelta(hours=8))
@@ -212,7 +213,7 @@ def test_text_of_values(value: Value, text: str, shown: str) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_values_survive_arrow_python_and_text(data: st.DataObject) -> None:
     dtype = data.draw(scalar_types)
     value: Value = data.draw(values_of(dtype))  # type: ignore[assignment]

@@ -14,8 +14,9 @@ import pytest
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.local import LocalStorage
+from support.effort import examples
 
-RACES = 20_000
+RACES = examples(20_000)
 RUNNERS = 4
 
 # Each runner goes through the same names in the same order and waits for the slowest before each: shared memory holds
@@ -54,6 +55,7 @@ def _names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
+@pytest.mark.processes
 def test_racing_processes_have_one_winner_each(tmp_path: Path) -> None:
     directory = tmp_path / "snapshot"
     directory.mkdir()

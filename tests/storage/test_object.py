@@ -211,7 +211,6 @@ def test_amazon_needs_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ObjectStorage("s3://lake")._is_unproven_endpoint()
 
 
-@pytest.mark.s3
 def test_racing_clients_have_one_winner_each(s3_server: S3Server) -> None:
     """Eight clients that share nothing but the server, whose puts are made atomic, race for each of 100 names."""
     bucket, races, runners = s3_server.make_bucket(), 100, 8
@@ -234,7 +233,6 @@ def test_racing_clients_have_one_winner_each(s3_server: S3Server) -> None:
     assert sorted(wins) == list(range(races))
 
 
-@pytest.mark.s3
 def test_keys_are_spelled_as_others_spell_them(s3_server: S3Server) -> None:
     name = s3_server.make_bucket()
     storage = ObjectStorage(f"s3a://{name}", s3_server.options)
@@ -244,7 +242,6 @@ def test_keys_are_spelled_as_others_spell_them(s3_server: S3Server) -> None:
     assert [found["Key"] for found in listed] == ["t/dt=a b%2Fc/日本"]
 
 
-@pytest.mark.s3
 def test_markers_of_others_are_no_files(s3_server: S3Server) -> None:
     name = s3_server.make_bucket()
     client = s3_server.client()
@@ -256,7 +253,6 @@ def test_markers_of_others_are_no_files(s3_server: S3Server) -> None:
     assert list(storage.list_directories(f"s3://{name}")) == [f"s3://{name}/t"]
 
 
-@pytest.mark.s3
 def test_a_discarded_upload_leaves_no_parts(s3_server: S3Server) -> None:
     name = s3_server.make_bucket()
     output = ObjectStorage(f"s3://{name}", s3_server.options).open_output(f"s3://{name}/large")
@@ -268,7 +264,6 @@ def test_a_discarded_upload_leaves_no_parts(s3_server: S3Server) -> None:
     assert "Contents" not in client.list_objects_v2(Bucket=name)
 
 
-@pytest.mark.s3
 def test_a_small_file_is_read_in_one_request(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     name = s3_server.make_bucket()
     storage = ObjectStorage(f"s3://{name}", s3_server.options)
@@ -279,7 +274,6 @@ def test_a_small_file_is_read_in_one_request(s3_server: S3Server, monkeypatch: p
         assert file.read() == bytes(range(200)) * 300
 
 
-@pytest.mark.s3
 def test_a_missing_bucket_is_named(s3_server: S3Server) -> None:
     storage = ObjectStorage("s3://no-such-bucket", s3_server.options)
     calls: list[Callable[[], object]] = [
@@ -449,6 +443,7 @@ def test_google_and_azure_are_opened_by_their_own_names() -> None:
     assert storage._client.path("x") == "abfss://files@acme.dfs.core.windows.net/x"
 
 
+@pytest.mark.processes
 def test_a_forked_process_is_told_to_spawn() -> None:
     program = """
 import os

@@ -58,7 +58,6 @@ class TestObjectsInMemory(StorageContract):
         return f"memory:///contract-{next(_NUMBERS)}"
 
 
-@pytest.mark.s3
 class TestS3(StorageContract):
     @pytest.fixture
     def storage(self, s3_server: S3Server) -> ObjectStorage:

@@ -9,9 +9,10 @@ from pathlib import Path
 import lakewright as lw
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.history import ACKNOWLEDGED, check_history, load_events, run_appends
+from support.effort import examples
 
-PROCESSES = 8
-APPENDS = 25
+PROCESSES = 2 + examples(6)
+APPENDS = examples(25)
 _PATIENCE_SECONDS = 600
 
 

@@ -30,6 +30,10 @@ class Peers:
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
         self.process = subprocess.Popen(
             [str(PYTHON), str(ROOT / "tests" / "interop" / "peer.py")],
             stdin=subprocess.PIPE,
@@ -47,7 +51,9 @@ class Peers:
         self.process.wait(30)
 
     def ask(self, **command: object) -> dict[str, Any]:
-        """Send one command."""
+        """Send one command; a process that died of the one before is replaced."""
+        if self.process.poll() is not None:
+            self.start()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(command) + "\n")

@@ -29,7 +29,6 @@ Update = Callable[[lw.BatchTableUpdate], list[lw.CommitMessage]]
 
 
 @pytest.mark.peers
-@pytest.mark.xdist_group("peers")
 def test_one_program_gives_the_same_rows_with_pypaimon_and_with_us(tmp_path: Path) -> None:
     ran = subprocess.run(
         [str(PYTHON), str(PROGRAM), str(tmp_path / "peer")], capture_output=True, text=True, check=True, timeout=300

@@ -27,6 +27,7 @@ from lakewright.testing.storage import MemoryStorage
 from lakewright.update import vectors
 from lakewright.update.change import Applied, ChangeJob
 from lakewright.update.find import groups
+from support.effort import examples
 
 FILES, ROWS = 4, 50
 Deleted = dict[int, frozenset[int]]  # of each file the deleted positions
@@ -101,7 +102,7 @@ def index_files(table: lw.FileStoreTable) -> list[IndexFile]:
     return [] if name is None else [entry.file for entry in table.store.manifests.read_index(name)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(
     steps=st.lists(st.tuples(deleted, st.booleans()), min_size=1, max_size=3),
     bucketed=st.booleans(),

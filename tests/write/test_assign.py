@@ -13,6 +13,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.options import CoreOptions
 from lakewright.write.buckets import assign
 from lakewright.write.buckets.assign import Assigner, BucketLimits, Hashes, KeyHashes, channels_of
+from support.effort import examples
 
 INT32 = st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31 - 1), st.sampled_from([-(2**31), 2**31 - 1]))
 BATCHES = st.lists(st.lists(INT32, max_size=30), max_size=6)
@@ -49,7 +50,7 @@ class Model:
     limit=st.integers(1, 7),
     assigner=st.sampled_from([Assigner(), Assigner(0, 2), Assigner(2, 3)]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_assigning_whole_batches_is_assigning_hash_by_hash(
     known: list[int], buckets: list[int], batches: list[list[int]], limit: int, assigner: Assigner
 ) -> None:

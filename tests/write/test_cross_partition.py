@@ -19,6 +19,7 @@ from lakewright.spec.rows.binary_row import decode_row
 from lakewright.write.buckets.cross_partition import CrossPartitionRouter
 from lakewright.write.buckets.routing import Group
 from support.bucket_tables import keyed_store, new_task, with_kinds
+from support.effort import examples
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 Row = tuple[str | None, int, int, int]  # partition, key, value, kind
@@ -75,7 +76,7 @@ class Buckets:
 
 
 @given(batches=st.lists(ROWS, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_deduplicate_is_a_dict_of_keys(batches: list[list[Row]]) -> None:
     with TemporaryDirectory() as root:
         store = table(Path(root))
@@ -95,7 +96,7 @@ def test_deduplicate_is_a_dict_of_keys(batches: list[list[Row]]) -> None:
 
 
 @given(batches=st.lists(ROWS, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_partial_updates_follow_their_key(batches: list[list[Row]]) -> None:
     with TemporaryDirectory() as root:
         store = table(Path(root), **{"merge-engine": "partial-update"})
@@ -110,7 +111,7 @@ def test_partial_updates_follow_their_key(batches: list[list[Row]]) -> None:
 
 
 @given(batches=st.lists(ROWS, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_first_rows_stay_where_they_are(batches: list[list[Row]]) -> None:
     with TemporaryDirectory() as root:
         store = table(Path(root), **{"merge-engine": "first-row"})

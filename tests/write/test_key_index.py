@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.write.buckets import key_index
 from lakewright.write.buckets.key_index import KeyIndex
+from support.effort import examples
 
 FIELDS = (DataField(0, "d", AtomicType("DOUBLE")), DataField(1, "s", AtomicType("STRING")))
 KEYS = st.lists(
@@ -39,7 +40,7 @@ def clash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("clash")
 def test_keys_find_their_slots_again() -> None:
     @given(loaded=KEYS, batches=st.lists(KEYS, max_size=6))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60))
     def check(
         loaded: list[tuple[float | None, str | None]], batches: list[list[tuple[float | None, str | None]]]
     ) -> None:

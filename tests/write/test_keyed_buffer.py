@@ -27,6 +27,7 @@ from lakewright.write.buffer import BufferLimits
 from lakewright.write.keyed_buffer import KeyedBuffer
 from lakewright.write.task import Place
 from support.data_files import MemoryOutput
+from support.effort import examples
 
 Row: TypeAlias = tuple[int, int | None, int | None, str | None, int]  # k, s, n, v, kind
 
@@ -113,7 +114,7 @@ def _stored(row: Row, number: int) -> dict[str, Any]:
     return dict(zip(["_SEQUENCE_NUMBER", "_VALUE_KIND", "k", "s", "n", "v"], [number, row[4], *row[:4]], strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(batches_of(ROWS), st.sampled_from([1, 300, 1 << 30]), st.sampled_from(["", "ascending", "descending"]))
 def test_the_last_row_of_a_key_wins(batches: list[list[Row]], budget: int, by_field: str) -> None:
     options = {"sequence__field": "s", "sequence__field__sort_order": by_field} if by_field else {}
@@ -130,7 +131,7 @@ def test_the_last_row_of_a_key_wins(batches: list[list[Row]], budget: int, by_fi
     assert written(schema_of(**options), batches, budget=budget) == wanted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(batches_of(ADDS), st.sampled_from([1, 300, 1 << 30]))
 def test_the_first_row_of_a_key_wins(batches: list[list[Row]], budget: int) -> None:
     first: dict[int, dict[str, Any]] = {}
@@ -149,7 +150,7 @@ ENGINES: list[dict[str, object]] = [
 ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @pytest.mark.parametrize("options", ENGINES, ids=str)
 @given(batches=batches_of(ADDS), budget=st.sampled_from([1, 300, 1000]))
 def test_spilling_changes_nothing(options: dict[str, object], batches: list[list[Row]], budget: int) -> None:
@@ -157,7 +158,7 @@ def test_spilling_changes_nothing(options: dict[str, object], batches: list[list
     assert written(schema, batches, budget=budget) == written(schema, batches)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(batches_of(ROWS), st.sampled_from([1, 300, 1 << 30]))
 def test_a_changelog_holds_every_row_as_it_came(batches: list[list[Row]], budget: int) -> None:
     disk = Disk(schema_of(changelog_producer="input"), changelog=True)

@@ -17,6 +17,7 @@ from lakewright.spec.datafile import DataFile
 from lakewright.spec.stats import field_stats
 from lakewright.table.table import FileStoreTable
 from lakewright.write import buffer as buffer_module
+from support.effort import examples
 
 SCHEMA = pa.schema({"k": pa.int64(), "p": pa.int32(), "s": pa.string()})
 
@@ -70,7 +71,7 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_module, "_SPILLED_BYTES", 64 << 10)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     threads=st.integers(1, 5),
     batch=st.integers(1, 9000),

@@ -16,6 +16,7 @@ from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.spec.values import from_scalar, to_array
 from lakewright.write.buckets.routing import Group, Routing, route
+from support.effort import examples
 
 N = DataField(0, "n", AtomicType("BIGINT"))
 DAY = DataField(1, "day", AtomicType("DATE"))
@@ -58,7 +59,7 @@ rows = st.lists(
 partitions = st.sets(st.sampled_from([DAY, CITY, RATE]), max_size=3).map(lambda s: tuple(sorted(s, key=lambda f: f.id)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(rows, partitions, st.sampled_from([-1, 1, 2, 7]), st.sampled_from(["default", "mod"]), st.integers(1, 5))
 def test_groups_equal_the_reference(
     data: list[tuple[int | None, str | None, float | None, int | None]],

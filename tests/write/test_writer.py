@@ -497,6 +497,7 @@ def test_odd_partition_values_stay_inside_the_table(tmp_path: Path, value: str |
     assert written(store, messages)["p"].to_pylist() == [value]
 
 
+@pytest.mark.processes
 def test_a_job_works_in_another_process(tmp_path: Path) -> None:
     store = new_store(tmp_path / "t", SCHEMA, ["p"])
     job = WriteJob.new(store)

@@ -201,3 +201,22 @@ def test_a_table_opened_by_its_path_is_the_same(catalog: lw.FileSystemCatalog) -
         lw.open_table(table.table_path + "x")
     with pytest.raises(lw.BranchNotExistException):
         catalog.get_table("d.t$branch_b")
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("snapshots", ["snapshot_id"]), ("options", ["key"]), ("files", []), ("audit_log", [])],
+)
+def test_system_tables_have_the_properties_of_tables(tmp_path: Path, name: str, keys: list[str]) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": tmp_path})
+    catalog.create_database("d")
+    catalog.create_table("d.t", pa.schema({"id": pa.int64()}))
+    owner, view = catalog.get_table("d.t"), catalog.get_table(f"d.t${name}")
+    assert view.name == f"d.t${name}"
+    assert view.identifier.get_full_name() == view.name
+    assert view.field_names == [field.name for field in view.fields] == list(view.schema.field_names)
+    assert (view.primary_keys, view.partition_keys) == (keys, [])
+    assert view.primary_keys() == keys  # type: ignore[operator] # as pypaimon's users write it
+    assert (list(view.schema.primary_keys), view.comment()) == (keys, None)
+    assert (view.table_path, view.options.to_map()) == (owner.table_path, owner.options.to_map())
+    assert [field.name for field in view.row_type().fields] == view.field_names

@@ -7,9 +7,12 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext, cloudpickle
@@ -20,11 +23,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
 from lakewright.distributed.messages import pack
+from lakewright.spark.datasource import streams
 from lakewright.spark.datasource.stream_sink import StreamSink, TaskWritten, stream_user
 from lakewright.spark.datasource.stream_source import HAS_LIMITS
 from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
 from lakewright.spark.jobs.types import spark_schema
 from lakewright.testing.enumerator import stray_files
+from support.spark_writes import new_table
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})
 NOW = {"availableNow": True}
@@ -436,3 +441,16 @@ def test_where_the_door_begins(
     lw.write_table(pa.table({"id": [1], "n": [1], "extra": ["x"]}), place.catalog.get_table("d.t"))
     door = spark.readStream.format("lakewright").options(**options).load(table.table_path).select("id", "n")
     assert sorted(row for batch in _collected(door, place.checkpoint()) for row in batch) == rows
+
+
+@pytest.mark.parametrize(
+    "moment", [1767960000000, "2026-01-09T12:00:00Z", datetime(2026, 1, 9, 13, tzinfo=timezone(timedelta(hours=1)))]
+)
+def test_the_time_that_a_stream_begins_at_is_given_in_any_form(tmp_path: Path, moment: lw.Moment) -> None:
+    started = streams._start(new_table(tmp_path), None, moment, latest=False)
+    assert started == {"scan.mode": "from-timestamp", "scan.timestamp-millis": "1767960000000"}
+
+
+def test_filters_of_arrow_and_polars_are_handed_on_as_text(tmp_path: Path) -> None:
+    table = new_table(tmp_path)
+    assert {streams._text(table, given) for given in (pc.field("id") > 3, pl.col("id") > 3)} == {"id > 3"}

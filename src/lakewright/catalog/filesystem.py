@@ -45,7 +45,7 @@ from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.storage.open import open_storage
-from lakewright.table.table import FileStoreTable
+from lakewright.table.table import FileStoreTable, Partitions
 
 _DB_SUFFIX = ".db"
 _TABLE_DEFAULT = "table-default."
@@ -86,7 +86,7 @@ class FileSystemCatalog:
         self,
         name: str,
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
         """Create a database."""
         check_name("database", name)
@@ -258,9 +258,7 @@ class FileSystemCatalog:
         names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
         return PagedList([named[name] for name in names.elements], names.next_page_token)
 
-    def drop_partitions(
-        self, identifier: str | Identifier, partitions: Mapping[str, object] | Sequence[Mapping[str, object]]
-    ) -> None:
+    def drop_partitions(self, identifier: str | Identifier, partitions: Partitions) -> None:
         """Remove all rows of some partitions in one snapshot."""
         table = self._table(_identifier(identifier))
         with table.new_batch_write_builder().new_commit() as commit:

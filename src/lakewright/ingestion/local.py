@@ -25,7 +25,7 @@ from lakewright.ingestion.rows import BadRecord, BadRow, BadRowSink, Conversion
 from lakewright.ingestion.run import EngineResult, OpenedSource, run_call
 from lakewright.ingestion.sources import LocalFile, Source, SourceInput
 from lakewright.ingestion.text import STRING, Guess, ParseSettings, as_text, guess
-from lakewright.spec.arguments import SchemaMode, WriteMode
+from lakewright.spec.arguments import Path, SchemaMode, WriteMode
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField, DataType
 from lakewright.table.table import FileStoreTable
@@ -36,22 +36,22 @@ LOCAL_BYTES_MAX = 64 << 20  # the command line ingests sources up to this size w
 
 def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     source: SourceInput | Sequence[SourceInput],
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
     mode: WriteMode = "append",
-    catalog: FileSystemCatalog | Mapping[str, str] | None = None,
+    catalog: FileSystemCatalog | Mapping[str, object] | None = None,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
-    reader_options: Mapping[str, str] | None = None,
+    reader_options: Mapping[str, object] | None = None,
     header: bool = True,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     renames: Mapping[str, str] | None = None,
     ignore_extra: bool = False,
-    partitions: Mapping[str, str] | None = None,
+    partitions: Mapping[str, object] | None = None,
     create: bool = False,
-    primary_keys: Sequence[str] = (),
-    partition_keys: Sequence[str] = (),
+    primary_keys: str | Sequence[str] = (),
+    partition_keys: str | Sequence[str] = (),
     types: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     schema_mode: SchemaMode | None = None,
     bad_rows: str | None = None,
     job_id: str | None = None,
@@ -61,8 +61,13 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
 ) -> IngestResult:
     r"""Load local files or tables, fit them to a table, write them in this process and commit once.
 
-    `source` is a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), or several of these;
-    `lakewright.spark.ingest` takes the same arguments, which the page on ingest explains.
+    - `source`: a path, a pattern, a directory, a table (its path, or `db.t` of the catalog), or several of these.
+    - `table`: a table, its path, or `db.t` of `catalog`; with `create` a table that does not exist is made with the
+      columns of the sources (`types` says otherwise of some), `primary_keys`, `partition_keys` and `options`.
+    - `renames`, `columns`, `ignore_extra`, `schema_mode="merge"`: columns are matched by name, after renames.
+    - `mode`, `partitions`, `job_id`: as in `write_table`; `partitions` also gives values that the sources lack.
+    - `bad_rows`: a directory for rows that cannot be read; without it the first one is an error.
+    - `dry_run`: write nothing; the result's `plan` says what would be done. `say` gets the report line by line.
 
     >>> import tempfile, pathlib, lakewright as lw
     >>> place = pathlib.Path(tempfile.mkdtemp(), "a.csv")

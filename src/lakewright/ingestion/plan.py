@@ -17,7 +17,7 @@ from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundErro
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
-from lakewright.spec.arguments import SchemaMode, WriteMode
+from lakewright.spec.arguments import Path, SchemaMode, WriteMode
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.table_schema import Schema, TableSchema
 from lakewright.spec.types import parse_type, with_nullable
@@ -281,7 +281,7 @@ class Target:
         return self.catalog.get_table(self.identifier)
 
 
-def find_target(table: FileStoreTable | str, catalog: FileSystemCatalog | None, *, create: bool) -> Target:
+def find_target(table: FileStoreTable | Path, catalog: FileSystemCatalog | None, *, create: bool) -> Target:
     """Return the table that a call names, or with `create` the place where it will be created."""
     if isinstance(table, FileStoreTable):
         return Target(table.name, table)

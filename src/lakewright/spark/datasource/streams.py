@@ -11,6 +11,7 @@ batch: a batch that is there already is not written again.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -33,9 +34,9 @@ from lakewright.spark.jobs.session import in_session_zone
 from lakewright.spark.jobs.types import arrow_schema_of, spark_schema
 from lakewright.spark.write.frame import write_micro_batch
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Moment, WriteMode
+from lakewright.spec.arguments import Moment, Path, WriteMode
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.predicate import Predicate, bind
+from lakewright.spec.predicate.filters import Filter, to_predicate
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.table.table import FileStoreTable
 
@@ -66,7 +67,7 @@ class BatchWriter:
 
 
 def foreach_batch(
-    table: FileStoreTable | str, *, checkpoint: str, mode: WriteMode = "append", concurrency: int | None = None
+    table: FileStoreTable | Path, *, checkpoint: str, mode: WriteMode = "append", concurrency: int | None = None
 ) -> BatchWriter:
     """Return a function for `writeStream.foreachBatch(...)` that writes every batch into a table, once.
 
@@ -78,7 +79,7 @@ def foreach_batch(
     A function of your own may call several of these for one batch: one per table, and for one table one that deletes
     and one that does not.
     """
-    target = open_table(table) if isinstance(table, str) else table
+    target = open_table(table) if isinstance(table, str | os.PathLike) else table
     check_mode(target, mode, None)
     check_concurrency(concurrency)
     if not checkpoint or not isinstance(checkpoint, str | PurePath):
@@ -90,7 +91,7 @@ def foreach_batch(
 
 def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     df: DataFrame,
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
     checkpoint: str,
     mode: WriteMode = "append",
@@ -125,12 +126,12 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
 
 def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     spark: SparkSession,
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
     from_snapshot: int | None = None,
     from_timestamp: Moment | None = None,
     latest: bool = False,
-    filter: Predicate | str | None = None,  # noqa: A002 - the word every reader of tables uses
+    filter: Filter | None = None,  # noqa: A002 - the word every reader of tables uses
     columns: Sequence[str] | None = None,
     row_kinds: bool = False,
     consumer_id: str | None = None,
@@ -149,7 +150,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     Spark opens the table anew in its own processes: `options` are for storage settings that are not in their
     environment.
     """
-    target = in_session_zone(spark, open_table(table, options) if isinstance(table, str) else table)
+    target = in_session_zone(spark, open_table(table, options) if isinstance(table, str | os.PathLike) else table)
     fields = columns if columns is not None else target.field_names
     names = [ROW_KIND, *fields] if row_kinds else list(fields)
     condition = _text(target, filter)
@@ -181,13 +182,14 @@ def query_id_of(spark: SparkSession, checkpoint: str) -> str:
         ) from error
 
 
-def _text(table: FileStoreTable, condition: Predicate | str | None) -> str | None:
+def _text(table: FileStoreTable, condition: Filter | None) -> str | None:
     """Return a filter as text, which is all that an option can carry."""
-    if not isinstance(condition, Predicate):
+    if condition is None or isinstance(condition, str):
         return condition
-    text = str(condition)
+    predicate = to_predicate(condition, table.fields)
+    text = str(predicate)
     try:
-        same = parse_predicate(text, table.fields) == bind(condition, table.fields)
+        same = parse_predicate(text, table.fields) == predicate
     except InvalidInputError:
         same = False
     if not same:

@@ -35,7 +35,7 @@ from lakewright.spark.ingestion.frames import (
 from lakewright.spark.jobs.session import settings
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.shuffle import cluster
-from lakewright.spec.arguments import Distribution, SchemaMode, WriteMode
+from lakewright.spec.arguments import Distribution, Path, SchemaMode, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.write.writer import WriteJob
 
@@ -119,22 +119,22 @@ def _duplicates(frame: DataFrame, keys: Sequence[str], parts: Sequence[tuple[Ope
 def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     spark: SparkSession,
     source: SourceInput | DataFrame | Sequence[SourceInput | DataFrame],
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
     mode: WriteMode = "append",
-    catalog: FileSystemCatalog | Mapping[str, str] | None = None,
+    catalog: FileSystemCatalog | Mapping[str, object] | None = None,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
-    reader_options: Mapping[str, str] | None = None,
+    reader_options: Mapping[str, object] | None = None,
     header: bool = True,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     renames: Mapping[str, str] | None = None,
     ignore_extra: bool = False,
-    partitions: Mapping[str, str] | None = None,
+    partitions: Mapping[str, object] | None = None,
     create: bool = False,
-    primary_keys: Sequence[str] = (),
-    partition_keys: Sequence[str] = (),
+    primary_keys: str | Sequence[str] = (),
+    partition_keys: str | Sequence[str] = (),
     types: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     schema_mode: SchemaMode | None = None,
     bad_rows: str | None = None,
     concurrency: int | None = None,

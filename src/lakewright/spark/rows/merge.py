@@ -32,6 +32,7 @@ from lakewright.spark.rows.merge_sides import Sides, gathered, source_rows, sour
 from lakewright.spark.rows.primary_key_merge import preparing_merge, preparing_upsert
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import check_frame
+from lakewright.spec.arguments import Path
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
@@ -66,7 +67,7 @@ class FrameMerge(MergeBuilder):
         return partial(_prepare, Sides.of(self.store, self.source, plan))
 
 
-def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
+def merge(df: DataFrame, table: FileStoreTable | Path, on: On) -> MergeBuilder:
     """Begin a merge of a frame into a table: add clauses, then `execute()`.
 
     `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`.
@@ -77,8 +78,8 @@ def merge(df: DataFrame, table: FileStoreTable | str, on: On) -> MergeBuilder:
 
 def upsert(
     df: DataFrame,
-    table: FileStoreTable | str,
-    keys: Sequence[str] | None = None,
+    table: FileStoreTable | Path,
+    keys: str | Sequence[str] | None = None,
     *,
     job_id: str | None = None,
 ) -> UpdateResult:

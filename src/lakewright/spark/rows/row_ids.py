@@ -30,6 +30,7 @@ from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.rows.file_groups import apply_on
 from lakewright.spark.rows.located import GROUP, POSITION, TASK, by_group, column_name, groups_in, located, task_count
 from lakewright.spark.write.frame import check_frame
+from lakewright.spec.arguments import Path
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.update.change import ChangeJob, GroupChange
@@ -50,7 +51,7 @@ _ID = "id"
 _NAMED_MAX = 6  # ids that come to the driver, to be named in an error
 
 
-def delete_by_row_id(df: DataFrame, table: FileStoreTable | str, *, job_id: str | None = None) -> UpdateResult:
+def delete_by_row_id(df: DataFrame, table: FileStoreTable | Path, *, job_id: str | None = None) -> UpdateResult:
     """Delete the rows whose ids a frame has in its column `_ROW_ID`; those that are deleted already stay so."""
     store, schema = _checked(df, table)
     to_ids(store, schema.empty_table())
@@ -59,7 +60,7 @@ def delete_by_row_id(df: DataFrame, table: FileStoreTable | str, *, job_id: str 
 
 def update_by_row_id(
     df: DataFrame,
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     columns: Sequence[str] | None = None,
     *,
     job_id: str | None = None,
@@ -70,7 +71,7 @@ def update_by_row_id(
     return change(store, partial(_prepare, _Change(store, names), df), operation="UPDATE", job=JobRun.of(store, job_id))
 
 
-def _checked(df: DataFrame, table: FileStoreTable | str) -> tuple[TableStore, pa.Schema]:
+def _checked(df: DataFrame, table: FileStoreTable | Path) -> tuple[TableStore, pa.Schema]:
     check_frame(df)
     store = opened(table).store
     return store, arrow_schema_of(df.schema)

@@ -19,7 +19,8 @@ from lakewright.spark.jobs.session import in_session_zone
 from lakewright.spark.rows.file_groups import changing_on
 from lakewright.spark.rows.primary_key import changing_buckets_on
 from lakewright.spark.write.compaction import compacting_on
-from lakewright.spec.predicate.predicate import Predicate
+from lakewright.spec.arguments import Path
+from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable
 from lakewright.update import verbs
 from lakewright.update.find import condition
@@ -29,7 +30,7 @@ from lakewright.write.job_run import JobRun
 
 
 def delete(
-    spark: SparkSession, table: FileStoreTable | str, where: Predicate | str, *, job_id: str | None = None
+    spark: SparkSession, table: FileStoreTable | Path, where: Filter, *, job_id: str | None = None
 ) -> UpdateResult:
     """Delete the rows that fulfil a condition; the text `true` means all of them. With a job id, once."""
     store = in_session_zone(spark, opened(table)).store
@@ -42,9 +43,9 @@ def delete(
 
 def update(
     spark: SparkSession,
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     assignments: Mapping[str, object],
-    where: Predicate | str | None = None,
+    where: Filter | None = None,
     *,
     job_id: str | None = None,
 ) -> UpdateResult:

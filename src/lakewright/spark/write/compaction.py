@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from pyspark.sql import SparkSession
 
 from lakewright.catalog.open import opened
@@ -13,21 +11,24 @@ from lakewright.distributed import compaction
 from lakewright.errors import naming
 from lakewright.spark.jobs.session import check_session
 from lakewright.spark.jobs.workers import SparkWorkers
-from lakewright.table.table import FileStoreTable
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Path
+from lakewright.table.table import FileStoreTable, Partitions
 
 
 def compact(
     spark: SparkSession,
-    table: FileStoreTable | str,
+    table: FileStoreTable | Path,
     *,
     full: bool = False,
-    partitions: Sequence[Mapping[str, object]] | None = None,
+    partitions: Partitions | None = None,
 ) -> CompactResult:
     """Merge files where it is worth it, on Spark's workers; with `full`, all that can be: see `table.compact`."""
     check_session(spark)
     store = opened(table).store
     with naming(store.name):
-        return compact_table(store, full=full, partitions=partitions, run=compacting_on(spark))
+        specs = arguments.optional(arguments.specs, "partitions", partitions)
+        return compact_table(store, full=full, partitions=specs, run=compacting_on(spark))
 
 
 def compacting_on(spark: SparkSession) -> RunTasks:

@@ -78,7 +78,7 @@ $(RAYS:%=.venvs/ray-%/.made): .venvs/ray-%/.made: pyproject.toml
 
 # Which lines and branches of the sources the tests of one process run: a figure to look at, not a gate.
 coverage: $(VENV)/.made
-	$(BIN)/python -m pytest -n auto --ignore=tests/spark --ignore=tests/ray --ignore=tests/interop --cov
+	$(BIN)/python -m pytest -n auto $(or $(QUICK),--ignore=tests/spark --ignore=tests/ray --ignore=tests/interop) --cov
 
 # Wheel and sdist into dist/, checked and tried in an environment of their own. Uploading them is up to a person.
 release: $(VENV)/.made

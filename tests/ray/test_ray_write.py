@@ -15,12 +15,13 @@ from ray.data import Dataset
 
 import lakewright as lw
 from lakewright.calls import Progress
+from lakewright.distributed import compaction
 from lakewright.errors import (
     InvalidInputError,
     LakewrightError,
     UnsupportedError,
 )
-from lakewright.ray import WriteResult, tasks, write, write_table
+from lakewright.ray import WriteResult, write, write_table
 from lakewright.ray.tasks import error_of_ours
 from lakewright.spec.snapshot import CommitKind
 from support.peers import PYTHON, Peers
@@ -248,7 +249,7 @@ def test_answers_that_are_missing_are_noticed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_compactions_after_a_commit_run_on_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "run_task", lambda *_, **__: pytest.fail("it ran in the driver"))
+    monkeypatch.setattr(compaction, "run_task", lambda *_, **__: pytest.fail("it ran in the driver"))
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2", "deletion-vectors.enabled": "true"})
     write_table(_dataset(), table)
     newest = table.store.snapshots.latest()

@@ -19,8 +19,9 @@ from lakewright.distributed.job import TaskId
 from lakewright.distributed.messages import pack
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.datasource.format import LakewrightSource
-from lakewright.spark.datasource.options import READ, DoorOptions
-from lakewright.spark.datasource.table_sink import TableSink, TaskWritten
+from lakewright.spark.datasource.options import READ, SourceOptions
+from lakewright.spark.datasource.sink import TaskWritten
+from lakewright.spark.datasource.table_sink import TableSink
 from lakewright.spark.jobs.run import TaskAnswer
 from lakewright.spark.jobs.types import spark_schema
 
@@ -84,14 +85,14 @@ def _read(options: Mapping[str, str], schema: StructType | None = None) -> list[
 
 def test_an_option_that_means_nothing_is_refused_with_what_was_meant() -> None:
     with pytest.raises(InvalidInputError, match="no option 'snapshot-id'; did you mean 'snapshot_id'"):
-        DoorOptions.of({"path": "/t", "snapshot-id": "3"}, READ)
+        SourceOptions.of({"path": "/t", "snapshot-id": "3"}, READ)
     with pytest.raises(InvalidInputError, match=r"did you mean 'scan.snapshot-id'"):
-        DoorOptions.of({"path": "/t", "scan.snapshot_id": "3"}, READ)
+        SourceOptions.of({"path": "/t", "scan.snapshot_id": "3"}, READ)
 
 
 def test_options_are_sorted_by_what_they_are_for() -> None:
     given = {"Path": "/t", "Filter": "id > 1", "scan.tag-name": "x", "s3.secret-key": "hidden", "fs.s3a.endpoint": "e"}
-    said = DoorOptions.of(given, READ)
+    said = SourceOptions.of(given, READ)
     assert (said.place, said.words, said.table) == ({"path": "/t"}, {"filter": "id > 1"}, {"scan.tag-name": "x"})
     assert set(said.storage) == {"s3.secret-key", "fs.s3a.endpoint"}
     assert "hidden" not in repr(said)
@@ -205,7 +206,7 @@ def _sink(table: lw.FileStoreTable, options: Mapping[str, str] | None = None, *,
 def _written(sink: TableSink, task: int, rows: pa.Table) -> TaskWritten:
     with sink._job.open_writer(task, task) as writer:
         writer.write(rows)
-        return TaskWritten(TaskAnswer(TaskId(task, task), pack(writer.prepare())))
+        return TaskWritten(sink._job.write_id, TaskAnswer(TaskId(task, task), pack(writer.prepare())))
 
 
 def test_a_commit_waits_for_every_task(catalog: lw.FileSystemCatalog) -> None:

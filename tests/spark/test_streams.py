@@ -22,11 +22,14 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
+from lakewright.distributed.job import TaskId
 from lakewright.distributed.messages import pack
 from lakewright.spark.datasource import streams
-from lakewright.spark.datasource.stream_sink import StreamSink, TaskWritten, stream_user
+from lakewright.spark.datasource.sink import TaskWritten
+from lakewright.spark.datasource.stream_sink import StreamSink, stream_user
 from lakewright.spark.datasource.stream_source import HAS_LIMITS
 from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
+from lakewright.spark.jobs.run import TaskAnswer
 from lakewright.spark.jobs.types import spark_schema
 from lakewright.testing.enumerator import stray_files
 from support.spark_writes import new_table
@@ -299,7 +302,7 @@ def _attempt(table: lw.FileStoreTable, *ids: int) -> tuple[StreamSink, TaskWritt
     sink = StreamSink(table, spark_schema(table.fields), overwrite=False)
     with sink._job.open_writer() as writer:
         writer.write(pa.table({"id": ids, "n": ids}, COLUMNS))
-        return sink, TaskWritten("q", sink._job.write_id, pack(writer.prepare()))
+        return sink, TaskWritten(sink._job.write_id, TaskAnswer(TaskId(0, 0), pack(writer.prepare())), "q")
 
 
 def test_of_two_drivers_one_commits(place: Place) -> None:

@@ -113,16 +113,28 @@ def complete_job(
     except BaseException:
         clean_up()
         raise
+
+    def remove_losers() -> None:
+        if answers.has_losers():
+            remove_all_but(job.store, job.write_id, made.messages)
+
+    return publish_made(partial(publish, made), clean_up=clean_up, remove_losers=remove_losers)
+
+
+def publish_made(
+    publish: Callable[[], JobEnd[Result]], *, clean_up: Callable[[], None], remove_losers: Callable[[], None]
+) -> JobEnd[Result]:
+    """Publish what tasks made, and remove all files of the job, or those of lost attempts, that nobody needs then."""
     try:
-        end = publish(made)
+        end = publish()
     except _NOT_PUBLISHED as error:
         if "published_id" not in error.facts:
             clean_up()
         raise
     if end.overtaken_by is not None:
         clean_up()
-    elif answers.has_losers():
-        remove_all_but(job.store, job.write_id, made.messages)
+    else:
+        remove_losers()
     return end
 
 

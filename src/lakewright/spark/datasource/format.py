@@ -35,7 +35,7 @@ from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, DoorOptions
+from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, SourceOptions
 from lakewright.spark.datasource.stream_sink import stream_writer
 from lakewright.spark.datasource.stream_source import STREAM_READ, stream_reader
 from lakewright.spark.datasource.table_sink import WRITE, table_sink
@@ -55,7 +55,7 @@ class LakewrightSource(DataSource):
     def schema(self) -> sql.StructType:
         """Return the columns of the table, or those that the options ask for."""
         # Spark does not say what for: a read, a stream, or a view that is written through as well.
-        options = DoorOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
+        options = SourceOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
         try:
             found = options.read()
         except NotFoundError:
@@ -66,7 +66,7 @@ class LakewrightSource(DataSource):
 
     def reader(self, schema: sql.StructType) -> DataSourceReader:
         """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""
-        options = DoorOptions.of(self.options, _READ_WORDS | WRITE)
+        options = SourceOptions.of(self.options, _READ_WORDS | WRITE)
         builder = _projected(options.read(), schema)
         if isinstance(builder, SystemReadBuilder):
             return SystemReader(builder, schema)

@@ -43,7 +43,7 @@ _TRAVEL_PREFIXES = ("scan.", "incremental-")
 
 
 @dataclass(frozen=True, slots=True)
-class DoorOptions:
+class SourceOptions:
     """The options of one read or write, sorted by what they are for."""
 
     place: Mapping[str, str]
@@ -52,7 +52,7 @@ class DoorOptions:
     storage: Mapping[str, str] = field(repr=False)  # may hold secrets
 
     @classmethod
-    def of(cls, options: Mapping[str, str], words: Collection[str]) -> DoorOptions:
+    def of(cls, options: Mapping[str, str], words: Collection[str]) -> SourceOptions:
         """Sort the options of a call that understands some words; refuse what nobody understands."""
         given = {str(key).lower(): str(value) for key, value in options.items()}
         sorts: dict[str, dict[str, str]] = {"place": {}, "words": {}, "table": {}, "storage": {}}

@@ -1,9 +1,8 @@
 """The sink behind `writeStream.format("lakewright")`: the rows of a micro-batch in, at most one snapshot out.
 
-Spark makes one writer per batch, sends it to the tasks, and lets another one commit in a process of its own: all that
-the second knows of the first is in the messages. A stream commits under the name of its query and the number of the
-batch. The query's id lives in its checkpoint, so a restarted query goes on under the same name, and a query whose
-checkpoint was thrown away begins anew under another.
+Spark makes one writer per batch for the tasks, and another one that commits, in a process of its own. A stream commits
+under the name of its query and the number of the batch. The query's id lives in its checkpoint, so a restarted query
+goes on under the same name, and a query whose checkpoint was thrown away begins anew under another.
 
 Always holds: a batch is published once, however often Spark writes it. The files of a batch that is there already are
 removed, and nothing is removed of a batch that somebody began to publish.
@@ -13,23 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.job import after_commit
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.messages import pack, unpack
+from lakewright.distributed.job import JobEnd, publish_made
 from lakewright.distributed.write import holds
 from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets
 from lakewright.errors import LakewrightError, UnsupportedError
-from lakewright.spark.datasource.options import DoorOptions
-from lakewright.spark.jobs.cleanup import drop_if_unheard, whole
+from lakewright.spark.datasource.options import SourceOptions
+from lakewright.spark.datasource.sink import TaskWritten, changes_in, task_context, write_rows, written_in
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
@@ -42,7 +39,7 @@ _QUERY_ID = "sql.streaming.queryId"  # what Spark tells every task of a streamin
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001 - Spark's own order
     """Return the writer of a stream, as `writeStream` options describe it."""
-    return StreamSink(DoorOptions.of(options, STREAM_WRITE).open(), schema, overwrite=overwrite)
+    return StreamSink(SourceOptions.of(options, STREAM_WRITE).open(), schema, overwrite=overwrite)
 
 
 def stream_user(query_id: str, mode: str = "append") -> str:
@@ -51,15 +48,6 @@ def stream_user(query_id: str, mode: str = "append") -> str:
     The keys to delete are often one half of a batch and the rows to upsert the other: each half is committed once.
     """
     return f"spark-{query_id}-delete" if mode == "delete" else f"spark-{query_id}"
-
-
-@dataclass
-class TaskWritten(WriterCommitMessage):
-    """What one task sends to the one who commits."""
-
-    query_id: str
-    write_id: str
-    payload: bytes  # the packed messages of its buckets
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -74,55 +62,54 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Write the rows of one task into files that no snapshot names yet."""
-        context = TaskContext.get()
-        if context is None:
-            raise LakewrightError("the sink of a stream writes in tasks of Spark, not elsewhere")
+        context = task_context(self._store.name)
         query_id = context.getLocalProperty(_QUERY_ID)
         if not query_id:
             raise LakewrightError(f"{self._store.name}: Spark does not say which streaming query this task belongs to")
-        this = TaskId(context.partitionId(), context.taskAttemptId())
-        with self._job.open_writer(this.number, this.attempt) as writer:
-            for batch in whole(iterator):
-                writer.write(batch)
-            payload = pack(writer.prepare())
-        drop_if_unheard(self._store, self._job.write_id, this)
-        return TaskWritten(query_id, self._job.write_id, payload)
+        return replace(write_rows(self._job, context, iterator), query_id=query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch, or clean up after it where an earlier run has published it."""
-        written = _whole(messages, self._store.name, batchId)
+        written = _written_by_all(messages, self._store.name, batchId)
         if not written:
             return  # a batch without partitions
-        files = [message for task in written for message in unpack(task.payload)]
-        user, write_id = stream_user(written[0].query_id), written[0].write_id
-        since = self._store.snapshots.latest_id() or 0  # what is published after this look is found by the commit
-        snapshot = self._store.snapshots.of_user(user)
-        if snapshot is None or snapshot.commit_identifier < batchId:
-            snapshot = self._publish(Committer(self._store, commit_user=user, once_since=since), files, batchId)
-        places = frozenset((message.partition_bytes, message.bucket) for message in files)
-        if snapshot is None or not places:
-            return
-        if not holds(self._store, snapshot, write_id):
+        changes, write_id = changes_in(written), written[0].write_id
+        places = frozenset((message.partition_bytes, message.bucket) for message in changes)
+
+        def publish() -> JobEnd[Snapshot | None]:
+            snapshot = self._publish(stream_user(written[0].query_id), changes, batchId)
+            ours = snapshot is None or not places or holds(self._store, snapshot, write_id)
+            return JobEnd(snapshot, None if ours else snapshot)
+
+        def clean_up() -> None:
             with suppress(OSError):  # what stays is an orphan
                 remove_leftovers(self._store, write_id, places=places)
-        after_commit(self._store, snapshot, places)
+
+        snapshot = publish_made(publish, clean_up=clean_up, remove_losers=lambda: None).result
+        if snapshot is not None and places:
+            after_commit(self._store, snapshot, places)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Remove what the tasks of a failed batch wrote, unless somebody began to publish it."""
-        written = [message for message in messages if isinstance(message, TaskWritten)]
+        written = written_in(messages)
         if not written:
             return  # attempts that failed have cleaned up after themselves
         if len(written) < len(messages):  # the job failed, so nobody came to publishing
             remove_leftovers(self._store, written[0].write_id)
             return
-        committer = Committer(self._store, commit_user=stream_user(written[0].query_id))
-        committer.abort([message for task in written for message in unpack(task.payload)], batchId)
+        Committer(self._store, commit_user=stream_user(written[0].query_id)).abort(changes_in(written), batchId)
 
-    def _publish(self, committer: Committer, messages: Sequence[CommitMessage], batch_id: int) -> Snapshot | None:
+    def _publish(self, user: str, changes: Sequence[CommitMessage], batch_id: int) -> Snapshot | None:
+        """Return the snapshot that the user committed this batch, or a later one, in; commit it if there is none."""
+        since = self._store.snapshots.latest_id() or 0  # what is published after this look is found by the commit
+        snapshot = self._store.snapshots.of_user(user)
+        if snapshot is not None and snapshot.commit_identifier >= batch_id:
+            return snapshot
+        committer = Committer(self._store, commit_user=user, once_since=since)
         if self._overwrite:
-            return committer.overwrite(messages, batch_id, static_partition={}, dynamic=False)
+            return committer.overwrite(changes, batch_id, static_partition={}, dynamic=False)
         # An empty batch needs no snapshot: should Spark run it again, it is empty again.
-        return committer.commit(messages, batch_id)
+        return committer.commit(changes, batch_id)
 
 
 def _refuse_unclustered(table: FileStoreTable) -> None:
@@ -135,9 +122,9 @@ def _refuse_unclustered(table: FileStoreTable) -> None:
         )
 
 
-def _whole(messages: Sequence[WriterCommitMessage | None], table: str, batch_id: int) -> list[TaskWritten]:
-    """Return the messages of all tasks; a batch that is not whole is not published."""
-    written = [message for message in messages if isinstance(message, TaskWritten)]
+def _written_by_all(messages: Sequence[WriterCommitMessage | None], table: str, batch_id: int) -> list[TaskWritten]:
+    """Return the messages of all tasks, or raise an error: a batch that lacks some is not published."""
+    written = written_in(messages)
     if len(written) != len(messages):
         raise LakewrightError(
             f"{table}: {len(messages) - len(written)} of {len(messages)} tasks of batch {batch_id} sent no message",

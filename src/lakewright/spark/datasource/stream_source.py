@@ -24,7 +24,7 @@ from lakewright.read.projection import ROW_KIND
 from lakewright.read.request import ReadRequest, travels, with_travelled_schema
 from lakewright.read.splits.plan import Packing, pack
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.datasource.options import DoorOptions, check_zone_said
+from lakewright.spark.datasource.options import SourceOptions, check_zone_said
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
 from lakewright.spec.options import CoreOptions
 from lakewright.table.table import FileStoreTable
@@ -44,7 +44,7 @@ _TASKS = 16  # a batch is spread over so many tasks where it is large enough
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """Return the reader of a stream, as `readStream` options describe it."""
-    door = DoorOptions.of(options, STREAM_READ)
+    door = SourceOptions.of(options, STREAM_READ)
     table = door.open()
     limits = {word: door.number(word) for word in LIMITS if word in door.words}
     for word, limit in limits.items():

@@ -1,8 +1,7 @@
 """The sink behind `write.format("lakewright")` and `INSERT INTO` a view: the rows of a frame in, one snapshot out.
 
-Spark plans the write in one process, sends the sink to the tasks, and lets a third process commit; all that the last
-one knows of the tasks is in their messages. Every task writes the rows it has, into files of its own: rows of a bucket
-come in files of several tasks, in disjoint ranges of sequence numbers, so the later row of a key wins.
+Every task writes the rows it has (`sink`): rows of a bucket come in files of several tasks, in disjoint ranges of
+sequence numbers, so the later row of a key wins.
 
 Always holds: a frame is published once or not at all, and after every task's messages arrived. Columns that do not fit
 are refused before any task runs. Nothing is removed once somebody began to publish.
@@ -13,22 +12,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import types as sql
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import select_partitions
+from lakewright.commit.table_commit import CommitResult
 from lakewright.distributed.cleanup import remove_all, remove_all_but
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.messages import pack, unpack
+from lakewright.distributed.job import JobEnd, publish_made
 from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, DoorOptions
-from lakewright.spark.jobs.cleanup import drop_if_unheard, whole
-from lakewright.spark.jobs.run import TaskAnswer, has_losers
+from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, SourceOptions
+from lakewright.spark.datasource.sink import TaskWritten, changes_in, task_context, write_rows, written_in
+from lakewright.spark.jobs.run import has_losers
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.options import CoreOptions
 from lakewright.table.table import FileStoreTable
@@ -39,30 +39,23 @@ WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 
-@dataclass
-class TaskWritten(WriterCommitMessage):
-    """What one task sends to the one who commits."""
-
-    done: TaskAnswer
-
-
 def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite: bool) -> TableSink:
     """Return the sink of one write, or say why the frame cannot be written."""
-    said = DoorOptions.of(options, WRITE | READ | {READ_TASKS})
-    if said.travels:
+    given = SourceOptions.of(options, WRITE | READ | {READ_TASKS})
+    if given.travels:
         raise InvalidInputError(
             "a view of an older snapshot, of changes, or of some columns or rows cannot be written: write through "
             "a view without these options, or with lakewright.spark.write_table(df, table)"
         )
-    table = said.open()
+    table = given.open()
     columns = arrow_schema_of(schema)
-    if PARTITIONS in said.words and not overwrite:
+    if PARTITIONS in given.words and not overwrite:
         raise InvalidInputError(
             "the option 'partitions' says what an overwrite replaces; leave it out of mode('append') and INSERT INTO",
             option=PARTITIONS,
         )
-    replaced = _replaced(said, table) if overwrite else None
-    if said.switch(MERGE_SCHEMA):
+    replaced = _replaced(given, table) if overwrite else None
+    if given.switch(MERGE_SCHEMA):
         table = merged_table(table, pa.schema([field.with_nullable(True) for field in columns]))  # noqa: FBT003 - Arrow's
     if replaced is not None:
         table = table.copy({_DYNAMIC: str(replaced.dynamic).lower()})
@@ -72,7 +65,7 @@ def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedPartitions:
     """What an overwrite replaces: the partitions that a spec names, those of the new rows, or the whole table."""
 
     spec: Mapping[str, object]
@@ -82,43 +75,41 @@ class Replaced:
 class TableSink(DataSourceArrowWriter):
     """Writes a frame: as a writer in tasks, and as the one who commits on the driver."""
 
-    def __init__(self, table: FileStoreTable, job: WriteJob, replaced: Replaced | None) -> None:
+    def __init__(self, table: FileStoreTable, job: WriteJob, replaced: ReplacedPartitions | None) -> None:
         self._table = table
         self._job = job
         self._replaced = replaced
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Write the rows of one task into files that no snapshot names yet."""
-        context = TaskContext.get()
-        if context is None:
-            raise LakewrightError(f'{self._table.name}: format("{FORMAT}") writes in tasks of Spark, not elsewhere')
-        this = TaskId(context.partitionId(), context.taskAttemptId())
-        with self._job.open_writer(this.number, this.attempt) as writer:
-            for batch in whole(iterator):
-                if this.number > 0:
-                    self._refuse_second_writer()
-                writer.write(batch)
-            payload = pack(writer.prepare())
-        drop_if_unheard(self._job.store, self._job.write_id, this)
-        return TaskWritten(TaskAnswer(this, payload))
+        context = task_context(self._table.name)
+        rows = iterator if context.partitionId() == 0 else self._refused_if_any(iterator)
+        return write_rows(self._job, context, rows)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what all tasks wrote in one snapshot."""
-        done = _done(messages)
-        if len(done) != len(messages):
+        """Publish what all tasks wrote in one snapshot; where that fails, Spark calls `abort`."""
+        written = written_in(messages)
+        if len(written) != len(messages):
             raise LakewrightError(
-                f"{self._table.name}: {len(messages) - len(done)} of {len(messages)} tasks sent no message; nothing "
+                f"{self._table.name}: {len(messages) - len(written)} of {len(messages)} tasks sent no message; nothing "
                 "was committed, write the frame again",
                 table=self._table.name,
             )
-        changes = [message for one in done for message in unpack(one.payload)]
+        changes = changes_in(written)
+
+        def remove_losers() -> None:
+            if has_losers([task.answer for task in written]):
+                remove_all_but(self._job.store, self._job.write_id, changes)
+
+        clean_up = partial(remove_all, self._job.store, self._job.write_id)
+        publish_made(partial(self._publish, changes), clean_up=clean_up, remove_losers=remove_losers)
+
+    def _publish(self, changes: Sequence[CommitMessage]) -> JobEnd[CommitResult]:
         builder = self._table.new_batch_write_builder()
         if self._replaced is not None:
             builder = builder.overwrite(self._replaced.spec)
         with builder.new_commit() as commit:
-            commit.commit(changes)
-        if has_losers(done):
-            remove_all_but(self._job.store, self._job.write_id, changes)
+            return JobEnd(commit.commit(changes))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, unless somebody began to publish it.
@@ -127,12 +118,18 @@ class TableSink(DataSourceArrowWriter):
         attempts that sent no message left behind. After a commit that failed all messages are here, and what may have
         been published stays.
         """
-        done = _done(messages)
-        if len(done) < len(messages):
+        written = written_in(messages)
+        if len(written) < len(messages):
             remove_all(self._job.store, self._job.write_id)
             return
         with self._table.new_batch_write_builder().new_commit() as commit:
-            commit.abort([message for one in done for message in unpack(one.payload)])
+            commit.abort(changes_in(written))
+
+    def _refused_if_any(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task besides the first, which may have none where one task must write them all."""
+        for batch in batches:
+            self._refuse_second_writer()
+            yield batch
 
     def _refuse_second_writer(self) -> None:
         if self._table.schema.bucket_mode not in ONE_WRITER:
@@ -145,17 +142,13 @@ class TableSink(DataSourceArrowWriter):
         )
 
 
-def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskAnswer]:
-    return [message.done for message in messages if isinstance(message, TaskWritten)]
-
-
-def _replaced(said: DoorOptions, table: FileStoreTable) -> Replaced:
-    mode = said.words.get(OVERWRITE_MODE, "static").strip().lower()
+def _replaced(given: SourceOptions, table: FileStoreTable) -> ReplacedPartitions:
+    mode = given.words.get(OVERWRITE_MODE, "static").strip().lower()
     if mode not in {"static", "dynamic"}:
         raise InvalidInputError(f"partitionOverwriteMode is static or dynamic, not {mode!r}", option=OVERWRITE_MODE)
-    spec = _spec(said.words.get(PARTITIONS))
+    spec = _spec(given.words.get(PARTITIONS))
     dynamic = mode == "dynamic"
-    if OVERWRITE_MODE not in said.words and _DYNAMIC in said.table:
+    if OVERWRITE_MODE not in given.words and _DYNAMIC in given.table:
         dynamic = table.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
     if spec and dynamic:
         raise InvalidInputError(
@@ -164,7 +157,7 @@ def _replaced(said: DoorOptions, table: FileStoreTable) -> Replaced:
             table=table.name,
         )
     select_partitions(table.store, [spec])
-    return Replaced(spec, dynamic)
+    return ReplacedPartitions(spec, dynamic)
 
 
 def _spec(text: str | None) -> dict[str, object]:
@@ -173,10 +166,10 @@ def _spec(text: str | None) -> dict[str, object]:
         return {}
     if text.lstrip().startswith("{"):
         try:
-            found = json.loads(text)
+            spec = json.loads(text)
         except json.JSONDecodeError as error:
             raise InvalidInputError(f"the option 'partitions' is no JSON object: {error}", option=PARTITIONS) from error
-        return {str(key): value for key, value in found.items()}
+        return {str(key): value for key, value in spec.items()}
     pairs = [part.split("=", 1) for part in text.replace("/", ",").split(",")]
     if any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004 - a name and a value
         raise InvalidInputError(

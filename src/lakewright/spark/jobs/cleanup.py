@@ -1,8 +1,8 @@
 """Attempts that Spark gave up: a task in, a task that removes its own files where nobody takes its answer out.
 
-An attempt that Spark ended before it was done removes its files itself (`tidy`). One that was done before has its files
-in place when the driver sees that no task runs any more, and the driver removes them (`lakewright.distributed.job`).
-Always holds: a failed removal hides no other error; what stays is an orphan.
+An attempt that Spark ended before it was done removes its files itself (`self_cleaning`). One that was done before has
+its files in place when the driver sees that no task runs any more, and the driver removes them
+(`lakewright.distributed.job`). Always holds: a failed removal hides no other error; what stays is an orphan.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakewright.distributed.job import TaskId
 from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
-from lakewright.spark.jobs.run import Task, is_heard
+from lakewright.spark.jobs.run import Task, is_answer_awaited
 from lakewright.write.leftovers import remove_leftovers
 
 # Added to an attempt in the names of files with new rows, since the attempt may also write files of rows that move.
@@ -23,27 +23,27 @@ INSERTING = 1 << 40
 _GIVEN_UP = "Spark has ended this attempt, so its files were removed"
 
 
-def tidy(store: TableStore, write_id: str, task: Task) -> Task:
+def self_cleaning(store: TableStore, write_id: str, task: Task) -> Task:
     """Return a task of a write whose attempts remove their files where nobody takes the answer any more."""
 
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        payload = task(this, whole(batches))
-        drop_if_unheard(store, write_id, this)
+        payload = task(this, complete_batches(batches))
+        remove_if_given_up(store, write_id, this)
         return payload
 
     return run
 
 
-def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def complete_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task, and fail at their end if they end because Spark gave the attempt up."""
     yield from batches
-    if not is_heard():
+    if not is_answer_awaited():
         raise ConnectionAbortedError(_GIVEN_UP)
 
 
-def drop_if_unheard(store: TableStore, write_id: str, this: TaskId) -> None:
+def remove_if_given_up(store: TableStore, write_id: str, this: TaskId) -> None:
     """Remove the files of an attempt that is done, and fail, if Spark has given it up."""
-    if is_heard():
+    if is_answer_awaited():
         return
     with suppress(LakewrightError, OSError):  # what stays is an orphan
         for attempt in (this.attempt, this.attempt + INSERTING):

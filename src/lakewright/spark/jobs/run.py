@@ -10,7 +10,8 @@ as a failure of the task: what is wrong with the input stays wrong at every retr
 and everything else are Spark's to retry.
 
 A worker learns late, or never, that Spark has given its attempt up: if what is behind its input fails, the input seems
-to end like any other. `is_heard` tells, by the line to the JVM, and `cleanup.tidy` makes attempts remove their files.
+to end like any other. `is_answer_awaited` tells, by the line to the JVM, and `cleanup.self_cleaning` makes attempts
+remove their files.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     return run
 
 
-def is_heard() -> bool:
+def is_answer_awaited() -> bool:
     """Say whether the JVM still holds the line on which the answer of this attempt goes home.
 
     The JVM closes its end when it ends the attempt, before the driver hears of that, and its sending half when what is

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.distributed.cleanup import QUIET_SECONDS
 from lakewright.distributed.job import Job, ShareTask, TaskId
-from lakewright.spark.jobs.cleanup import tidy
+from lakewright.spark.jobs.cleanup import self_cleaning
 from lakewright.spark.jobs.progress import Watch
 from lakewright.spark.jobs.run import Task, TaskAnswer, has_losers, ran_again, run_job, wait_until_idle
 from lakewright.spark.jobs.session import is_connect
@@ -77,7 +77,7 @@ class SparkWorkers:
         work = job.work
         answers = run_job(
             work.frame,
-            tidy(job.store, job.write_id, work.task),
+            self_cleaning(job.store, job.write_id, work.task),
             group=job.write_id,
             description=work.description,
             progress=work.progress,

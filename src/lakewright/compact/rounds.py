@@ -15,12 +15,14 @@ from typing import TypeAlias, TypeVar
 
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.retry import Retries, publish_on_newest
 from lakewright.errors import CommitConflictError, CommitContentionError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 
 ROUNDS_MAX = 10  # plans that others may overtake
+_OVERTAKEN = (CommitConflictError, CommitContentionError)
 T = TypeVar("T")
 
 Produce: TypeAlias = Callable[[Snapshot], list[CommitMessage]]
@@ -58,26 +60,24 @@ class CompactResult:
         )
 
 
-def in_rounds(store: TableStore, produce: Produce, publish: Publish, *, rounds_max: int = ROUNDS_MAX) -> CompactResult:
+def in_rounds(store: TableStore, produce: Produce, publish: Publish) -> CompactResult:
     """Do some work on the newest snapshot and publish it, planning again as often as others are faster."""
     started = time.monotonic()
-    for left in reversed(range(rounds_max)):
-        snapshot = store.snapshots.latest()
-        store.check_same_table()
-        messages = [] if snapshot is None else produce(snapshot)
-        if snapshot is None or not messages:
-            break
+
+    def work(base: Snapshot | None) -> list[CommitMessage]:
+        return [] if base is None else produce(base)
+
+    def publish_or_delete(messages: Sequence[CommitMessage], base: Snapshot | None) -> Snapshot | None:
         try:
-            published = publish(messages, snapshot)
-        except (CommitConflictError, CommitContentionError):
+            return None if base is None or not messages else publish(messages, base)
+        except _OVERTAKEN:
             # Nothing was published, and nobody else knows these files.
             delete_written(store, files_of(store, messages))
-            if not left:
-                raise
-            continue
-        snapshot_id = None if published is None else published.id
-        return replace(_counts(messages), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
-    return CompactResult(None, seconds=time.monotonic() - started)
+            raise
+
+    attempt = publish_on_newest(store, work, publish_or_delete, Retries(_OVERTAKEN, ROUNDS_MAX - 1))
+    snapshot_id = None if attempt.published is None else attempt.published.id
+    return replace(_counts(attempt.made), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
 
 
 def side_by_side(

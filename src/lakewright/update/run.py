@@ -8,8 +8,6 @@ that no snapshot names them; if it is unknown whether a commit was published, no
 
 from __future__ import annotations
 
-import itertools
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +18,10 @@ from typing import TypeAlias
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage, guarded
+from lakewright.commit.retry import Retries, publish_on_newest
 from lakewright.compact.job import RunTasks, after_commit
 from lakewright.compact.task import with_schema_of
-from lakewright.errors import CommitConflictError, CommitContentionError, InvalidInputError, naming
+from lakewright.errors import InvalidInputError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import CoreOptions
@@ -32,8 +31,6 @@ from lakewright.update import vectors, ways
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
 from lakewright.write.job_run import JobRun, earlier_result, fact
-
-_DOUBLINGS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +74,26 @@ def change(
     if job is not None and job.earlier is not None:
         return _earlier(store, job.earlier, run)
     started = time.monotonic()
-    retries_max = store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
-    timeout = store.options.get(CoreOptions.COMMIT_TIMEOUT)
-    for attempt in itertools.count(1):
-        base = store.snapshots.latest()
-        store.check_same_table()
+
+    def prepare_on(base: Snapshot | None) -> Prepared:
         prepared = prepare(base)
-        messages = prepared.planned_on(base)
+        return replace(prepared, messages=prepared.planned_on(base))
+
+    def publish(prepared: Prepared, _: Snapshot | None) -> Snapshot | None:
         committer = Committer(store, sole=True) if job is None else job.committer(store)
         properties = None if job is None else job.properties(_facts(prepared))
-        try:
-            published = committer.commit(messages, operation=operation, properties=properties) if messages else None
-        except (CommitConflictError, CommitContentionError, InvalidInputError) as error:
-            late = timeout is not None and (time.monotonic() - started) * 1000 >= timeout
-            if not isinstance(error, CommitConflictError) or attempt > retries_max or late:
-                raise
-            time.sleep(_wait_seconds(store, attempt))
-            continue
-        break
+        messages = prepared.messages
+        return committer.commit(messages, operation=operation, properties=properties) if messages else None
+
+    attempt = publish_on_newest(store, prepare_on, publish, Retries.of(store))
+    prepared, published = attempt.made, attempt.published
     if job is not None and (other := job.done_by_another(store, published)) is not None:
-        delete_written(store, files_of(store, messages))
+        delete_written(store, files_of(store, prepared.messages))
         return _earlier(store, other, run)
     if published is not None and store.schema.primary_keys:
-        places = frozenset((m.partition_bytes, m.bucket) for m in messages)
+        places = frozenset((m.partition_bytes, m.bucket) for m in prepared.messages)
         after_commit(store, published, places, run=run)
-    return _result(published, replace(prepared, messages=messages), attempt, time.monotonic() - started)
+    return _result(published, prepared, attempt.number, time.monotonic() - started)
 
 
 def _facts(prepared: Prepared) -> dict[str, object]:
@@ -128,13 +120,6 @@ def _earlier(store: TableStore, snapshot: Snapshot, run: RunTasks | None) -> Upd
         written=done.rows,
         replayed=True,
     )
-
-
-def _wait_seconds(store: TableStore, attempt: int) -> float:
-    """Return how long to wait after a conflict: random, and longer each time, so that rivals do not collide again."""
-    shortest = store.options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
-    longest = store.options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
-    return min(shortest << min(attempt, _DOUBLINGS_MAX), longest) * random.random() / 1000  # noqa: S311 - no secret
 
 
 def _result(published: Snapshot | None, prepared: Prepared, attempts: int, seconds: float) -> UpdateResult:

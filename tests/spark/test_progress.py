@@ -18,7 +18,16 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.spark.jobs import progress as room
-from lakewright.spark.jobs.progress import Counter, Notebook, Terminal, Watch, bar_text, final_line, tasks_of, watching
+from lakewright.spark.jobs.progress import (
+    Counter,
+    JobProgress,
+    Notebook,
+    Terminal,
+    bar_text,
+    final_line,
+    following_progress,
+    tasks_of,
+)
 
 
 def _result(**changes: object) -> SimpleNamespace:
@@ -65,8 +74,8 @@ def test_a_classic_job_tells_tasks_rows_and_bytes(spark: SparkSession, tmp_path:
     spark.sparkContext.setJobGroup("mine", "an earlier job of the same group")
     spark.range(3).collect()
     try:
-        with watching(spark, "unused", note, what="write to db.t") as watch:
-            counter, way = watch.counter, str(gate)
+        with following_progress(spark, "unused", note, what="write to db.t") as job_progress:
+            counter, way = job_progress.counter, str(gate)
 
             def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 for batch in batches:
@@ -78,9 +87,9 @@ def test_a_classic_job_tells_tasks_rows_and_bytes(spark: SparkSession, tmp_path:
                         time.sleep(0.05)
                     yield batch
 
-            watch.follow(spark)
+            job_progress.follow(spark)
             spark.range(0, 10, 1, 2).mapInArrow(task, "id long").collect()
-            watch.done(10, 4_000_000)
+            job_progress.done(10, 4_000_000)
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
@@ -102,16 +111,16 @@ def test_a_failing_callback_is_reported_once_and_kills_nothing(spark: SparkSessi
     said = "write to db.t: the progress callback failed"
 
     def watched() -> None:
-        with watching(spark, "g", fail, what="write to db.t") as watch:
+        with following_progress(spark, "g", fail, what="write to db.t") as job_progress:
             for _ in range(3):
-                watch.tell(4, 1)
+                job_progress.tell(4, 1)
 
     with pytest.warns(lw.errors.LakewrightWarning, match=said) as caught:
         watched()
     assert (len(calls), len(caught)) == (1, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with watching(spark, "g", fail, what="write to db.t"):
+        with following_progress(spark, "g", fail, what="write to db.t"):
             pass
 
 
@@ -119,8 +128,8 @@ def test_an_error_in_the_job_passes_and_tells_no_end(spark: SparkSession) -> Non
     seen: list[lw.Progress] = []
 
     def interrupted() -> None:
-        with watching(spark, "g", seen.append, what="w") as watch:
-            watch.tell(4, 1)
+        with following_progress(spark, "g", seen.append, what="w") as job_progress:
+            job_progress.tell(4, 1)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -139,9 +148,9 @@ def test_a_terminal_shows_a_bar_unless_told_not_to(
 ) -> None:
     stream = _Tty()
     monkeypatch.setattr(sys, "stderr", stream)
-    with watching(spark, "g", wanted, what="write to db.t") as watch:
-        watch.tell(4, 1)
-        watch.conclude("db.t: snapshot 1")
+    with following_progress(spark, "g", wanted, what="write to db.t") as job_progress:
+        job_progress.tell(4, 1)
+        job_progress.conclude("db.t: snapshot 1")
     shown = stream.getvalue()
     if wanted is False:
         assert shown == ""
@@ -153,12 +162,12 @@ def test_a_terminal_shows_a_bar_unless_told_not_to(
 
 @pytest.mark.parametrize("wanted", [None, True])
 def test_logs_stay_quiet(spark: SparkSession, capsys: pytest.CaptureFixture[str], wanted: bool | None) -> None:
-    with watching(spark, "g", wanted, what="w") as watch:
-        assert not watch.wanted
-        assert watch.counter == Counter()
-        watch.follow(spark)
-        watch.tell(4, 1)
-        watch.conclude("done")
+    with following_progress(spark, "g", wanted, what="w") as job_progress:
+        assert not job_progress.has_listeners
+        assert job_progress.counter == Counter()
+        job_progress.follow(spark)
+        job_progress.tell(4, 1)
+        job_progress.conclude("done")
     assert capsys.readouterr() == ("", "")
 
 
@@ -184,9 +193,9 @@ def test_a_notebook_shows_the_bar_in_its_cell(spark: SparkSession, monkeypatch: 
     fake = SimpleNamespace(get_ipython=lambda: shell, display=SimpleNamespace(display=display))
     monkeypatch.setitem(sys.modules, "IPython", fake)
     assert isinstance(room._display(), Notebook)
-    with watching(spark, "g", None, what="w") as watch:
-        watch.tell(2, 1)
-        watch.conclude("done")
+    with following_progress(spark, "g", None, what="w") as job_progress:
+        job_progress.tell(2, 1)
+        job_progress.conclude("done")
     assert "1/2 tasks" in shown[0]
     assert shown[-1] == "done"
 
@@ -194,19 +203,19 @@ def test_a_notebook_shows_the_bar_in_its_cell(spark: SparkSession, monkeypatch: 
 def test_connect_is_heard_only_in_the_thread_of_the_job(spark: SparkSession) -> None:
     seen: list[lw.Progress] = []
     stage = SimpleNamespace(num_tasks=4, num_completed_tasks=3)
-    watch = Watch("g", "w", listeners=[seen.append])
-    watch.on_connect([stage], inflight_tasks=1, operation_id="x", done=False)
+    job_progress = JobProgress("g", "w", listeners=[seen.append])
+    job_progress.on_connect([stage], inflight_tasks=1, operation_id="x", done=False)
     assert seen == []
-    watch.follow(spark)
-    watch.on_connect([stage], inflight_tasks=1, operation_id="x", done=False)
-    watch.on_connect(None, inflight_tasks=0, operation_id="x", done=True)
-    watch.on_connect([stage, stage], inflight_tasks=1, operation_id="y", done=False)
+    job_progress.follow(spark)
+    job_progress.on_connect([stage], inflight_tasks=1, operation_id="x", done=False)
+    job_progress.on_connect(None, inflight_tasks=0, operation_id="x", done=True)
+    job_progress.on_connect([stage, stage], inflight_tasks=1, operation_id="y", done=False)
     assert [(now.tasks, now.tasks_done) for now in seen] == [(4, 3), (12, 9)]
 
 
 def test_a_stage_that_turns_out_to_be_skipped_leaves_the_count(spark: SparkSession) -> None:
     seen: list[lw.Progress] = []
-    with watching(spark, "g", seen.append, what="w") as watch:
-        watch.tell(14, 4)
-        watch.tell(10, 5)
+    with following_progress(spark, "g", seen.append, what="w") as job_progress:
+        job_progress.tell(14, 4)
+        job_progress.tell(10, 5)
     assert [(now.tasks, now.tasks_done) for now in seen][:2] == [(14, 4), (10, 5)]

@@ -68,32 +68,32 @@ class Piece:
     bytes: int = 0  # about
 
 
-class Watch:
+class ProgressReport:
     """Tells a callback how far a write has come."""
 
     def __init__(self, progress: bool | ProgressCallback | None) -> None:  # noqa: FBT001 - a callback, or a flag
-        self._tell = progress if callable(progress) else None
+        self._callback = progress if callable(progress) else None
         self._started = time.monotonic()
         self._rows = self._bytes = self._done = 0
 
     def done(self, answer: TaskAnswer, tasks: int) -> None:
         """Count what a task wrote; so many tasks are known."""
-        if self._tell is None:
+        if self._callback is None:
             return
         files = [file for message in unpack(answer.payload) for file in message.new_files]
         self._rows += sum(file.row_count for file in files)
         self._bytes += sum(file.file_size for file in files)
         self._done += 1
-        self._tell(Progress(self._rows, self._bytes, time.monotonic() - self._started, tasks, self._done))
+        self._callback(Progress(self._rows, self._bytes, time.monotonic() - self._started, tasks, self._done))
 
 
 class Tasks:
     """Tasks whose answers are all needed: the first that fails ends the others."""
 
-    def __init__(self, settings: WriteSettings, watch: Watch) -> None:
+    def __init__(self, settings: WriteSettings, report: ProgressReport) -> None:
         self._arguments = {"num_cpus": 1, **(settings.remote_args or {})}
         self._ahead = settings.running_max if settings.concurrency is not None else 2 * settings.running_max
-        self._watch = watch
+        self._report = report
         self._running: list[Any] = []
         self._sending: list[Any] = []
         self._answers: list[TaskAnswer] = []
@@ -134,7 +134,7 @@ class Tasks:
         done, self._running = ray.wait(self._running, num_returns=1)
         for answer in ray.get(done):
             self._answers.append(answer)
-            self._watch.done(answer, self._started)
+            self._report.done(answer, self._started)
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +220,7 @@ class RayWorkers:
         def work(store: TableStore) -> RayAnswers:
             shared = ray.put(function)
             try:
-                with Tasks(self.settings, Watch(None)) as tasks:
+                with Tasks(self.settings, ProgressReport(None)) as tasks:
                     for number, share in enumerate(shares):
                         tasks.start(RUN_SHARE, shared, number, share)
                     return RayAnswers(tasks.finish())

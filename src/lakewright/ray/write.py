@@ -51,11 +51,11 @@ from lakewright.ray.tasks import (
     RECEIVE,
     WRITE_PIECES,
     Piece,
+    ProgressReport,
     RayAnswers,
     RayWorkers,
     TaskAnswer,
     Tasks,
-    Watch,
     WriteSettings,
     answer_of,
     new_attempt,
@@ -153,23 +153,23 @@ def _write(dataset: Dataset, job: WriteJob, publication: Publication, settings: 
 
 def _run(dataset: Dataset, job: WriteJob, settings: WriteSettings) -> RayAnswers:
     """Have the rows written in the way that fits the table, and say which one that was."""
-    store, schema, watch = job.store, job.store.schema, Watch(settings.progress)
-    wish = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION)
+    store, schema, report = job.store, job.store.schema, ProgressReport(settings.progress)
+    distribution = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION)
     match schema.bucket_mode:
-        case BucketMode.UNAWARE if wish is not WriteDistribution.PARTITION or not schema.partition_keys:
+        case BucketMode.UNAWARE if distribution is not WriteDistribution.PARTITION or not schema.partition_keys:
             way = "in place: rows of this table may lie in any file"
             # Where Ray is told to go on without blocks that failed, it would go on without those of a failed write.
             tolerant = dataset.context.max_errored_blocks != 0
             write = _in_place if tolerant or isinstance(dataset, MaterializedDataset) else _by_sink
-            return RayAnswers(write(dataset, job, settings, watch), way)
-        case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE:
+            return RayAnswers(write(dataset, job, settings, report), way)
+        case BucketMode.HASH_FIXED if distribution is WriteDistribution.NONE:
             way = "in place as asked: each task adds files to each bucket"
-            return RayAnswers(_in_place(dataset, sharing_buckets(job), settings, watch), way)
-        case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
+            return RayAnswers(_in_place(dataset, sharing_buckets(job), settings, report), way)
+        case BucketMode.POSTPONE if not job.real_buckets and distribution is not WriteDistribution.PARTITION:
             way = "in place: the rows wait for their buckets"
-            return RayAnswers(_in_place(dataset, job, settings, watch), way)
+            return RayAnswers(_in_place(dataset, job, settings, report), way)
         case _:
-            return _together(dataset, job, settings, watch)
+            return _together(dataset, job, settings, report)
 
 
 # ---- by a sink -------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class TableSink(Datasink[TaskAnswer]):
         return "lakewright"
 
 
-def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Watch) -> list[TaskAnswer]:
+def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: ProgressReport) -> list[TaskAnswer]:
     sink = TableSink(single_threaded(job))
     arguments = dict(settings.remote_args or {})
     with _in_order(dataset):  # Ray numbers its tasks as their blocks come, and the answers are put into that order
@@ -214,25 +214,25 @@ def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Wa
             table=job.store.name,
         )
     for answer in sink.answers:
-        watch.done(answer, len(sink.answers))
+        report.done(answer, len(sink.answers))
     return sink.answers
 
 
 # ---- by tasks of our own ---------------------------------------------------------------------------------------------
 
 
-def _in_place(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Watch) -> list[TaskAnswer]:
+def _in_place(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: ProgressReport) -> list[TaskAnswer]:
     """Let each task write blocks that follow each other; later tasks have later rows."""
     shared, task_bytes = ray.put(single_threaded(job)), _TASK_BYTES
     if isinstance(dataset, MaterializedDataset):  # its size is known, so all can have the same share
         task_bytes = min(task_bytes, max(_TASK_BYTES_MIN, int(dataset.size_bytes()) // settings.running_max))
-    with Tasks(settings, watch) as tasks:
+    with Tasks(settings, report) as tasks:
         for number, run in enumerate(_runs(_pieces(dataset), task_bytes)):
             tasks.start(WRITE_PIECES, shared, number, Assigner(), run)
         return tasks.finish()
 
 
-def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: Watch) -> RayAnswers:
+def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: ProgressReport) -> RayAnswers:
     """Let each writer have all rows of its buckets."""
     pieces = _pieces(dataset)
     first, size, rows = [], 0, 0
@@ -246,7 +246,7 @@ def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, watch: W
     writers = 1 if size <= _ALONE_BYTES else settings.running_max
     receivers = receivers_for(job, writers=writers, rows=rows)
     found = chain(first, pieces)
-    with Tasks(settings, watch) as tasks:
+    with Tasks(settings, report) as tasks:
         if receivers.count == 1:
             tasks.start(WRITE_PIECES, ray.put(job), 0, Assigner(), list(found))
             return RayAnswers(tasks.finish(), "to one writer")

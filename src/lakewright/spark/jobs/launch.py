@@ -27,12 +27,12 @@ def running(
 
     A session that this process has already is used, and stays.
     """
-    there = SparkSession.getActiveSession()
-    session = there or _start(name, master, remote, memory, dict(config or {}))
+    existing = SparkSession.getActiveSession()
+    session = existing or _start(name, master, remote, memory, dict(config or {}))
     try:
         yield session
     finally:
-        if there is None:
+        if existing is None:
             session.stop()
 
 

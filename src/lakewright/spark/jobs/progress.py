@@ -44,7 +44,7 @@ class _Sum(AccumulatorParam[Work]):
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What a task may add its work to: it travels to executors, and does nothing where nobody watches."""
+    """What a task may add its work to: it travels to executors, and does nothing where nobody listens."""
 
     total: Accumulator[Work] | None = None
 
@@ -54,8 +54,8 @@ class Counter:
             self.total.add((rows, nbytes))
 
 
-class Watch:
-    """One job under watch, made by `watching`."""
+class JobProgress:
+    """How far the jobs of one group are, and who is told; made by `following_progress`."""
 
     def __init__(self, group: str, what: str, *, listeners: Iterable[Callable[[Progress], None]] = ()) -> None:
         self.what = what
@@ -73,14 +73,14 @@ class Watch:
         self._lock = threading.Lock()
 
     @property
-    def wanted(self) -> bool:
-        """Whether anybody looks."""
+    def has_listeners(self) -> bool:
+        """Whether there is a callback or a bar."""
         return bool(self._listeners)
 
     def follow(self, spark: SparkSession) -> None:
         """Follow the jobs that this thread starts from now on, in the job group that it has by now."""
         self._thread = threading.get_ident()
-        if self.wanted and not is_connect(spark):
+        if self.has_listeners and not is_connect(spark):
             context = spark.sparkContext
             self._group = context.getLocalProperty(JOB_GROUP) or self._group
             self._earlier = frozenset(context.statusTracker().getJobIdsForGroup(self._group))
@@ -102,7 +102,7 @@ class Watch:
         return Progress(rows, nbytes, time.monotonic() - self._started, *self._tasks)
 
     def tell(self, tasks: int, tasks_done: int) -> None:
-        """Take note of the number of tasks, and tell those who look."""
+        """Record the number of tasks, and call all listeners."""
         with self._lock:
             self._tasks = (tasks, tasks_done)
             now = self.progress()
@@ -121,10 +121,10 @@ class Watch:
 
     def on_connect(self, stages: Iterable[Any] | None, *, operation_id: str | None, **_: object) -> None:
         """Take what Connect says of an operation; it says so in the thread that started the operation."""
-        found = list(stages or ())
-        if threading.get_ident() != self._thread or not found:
+        known = list(stages or ())
+        if threading.get_ident() != self._thread or not known:
             return
-        self._operations[operation_id] = (sum(s.num_tasks for s in found), sum(s.num_completed_tasks for s in found))
+        self._operations[operation_id] = (sum(s.num_tasks for s in known), sum(s.num_completed_tasks for s in known))
         self.tell(*map(sum, zip(*self._operations.values(), strict=True)))
 
     def finish(self, *, succeeded: bool) -> None:
@@ -141,29 +141,29 @@ class Watch:
 
 
 @contextmanager
-def watching(
+def following_progress(
     spark: SparkSession,
     group: str,
     progress: bool | ProgressCallback | None,  # noqa: FBT001 - as in the public verbs
     *,
     what: str,
-) -> Iterator[Watch]:
-    """Watch the jobs of one group: with a callback, or with a bar unless `progress` is False.
+) -> Iterator[JobProgress]:
+    """Follow the jobs of one group: with a callback, or with a bar unless `progress` is False.
 
     The callback runs in a thread of its own while the job runs, and once more at the end.
     """
     display = None if callable(progress) or progress is False else _display()
-    watch = Watch(group, what, listeners=_listeners(progress, display, what))
+    job_progress = JobProgress(group, what, listeners=_listeners(progress, display, what))
     source = _connect_source if is_connect(spark) else _classic_source
     succeeded = False
     try:
-        with source(spark, watch) if watch.wanted else nullcontext():
-            yield watch
+        with source(spark, job_progress) if job_progress.has_listeners else nullcontext():
+            yield job_progress
         succeeded = True
     finally:
-        watch.finish(succeeded=succeeded)
+        job_progress.finish(succeeded=succeeded)
         if display is not None:
-            display.close(watch.line)
+            display.close(job_progress.line)
 
 
 class _Result(Protocol):
@@ -232,7 +232,7 @@ def _size(nbytes: float) -> str:
     return f"{nbytes / 1e6:,.1f} MB"
 
 
-# ---- who looks -------------------------------------------------------------------------------------------------------
+# ---- listeners -------------------------------------------------------------------------------------------------------
 
 
 class _Display(Protocol):
@@ -305,12 +305,12 @@ def _listeners(
     return [lambda now: display.show(bar_text(what, now, shutil.get_terminal_size().columns - 1))]
 
 
-# ---- who tells -------------------------------------------------------------------------------------------------------
+# ---- sources ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _connect_source(spark: SparkSession, watch: Watch) -> Iterator[None]:
-    handler: Any = watch.on_connect  # Spark takes any callable
+def _connect_source(spark: SparkSession, job_progress: JobProgress) -> Iterator[None]:
+    handler: Any = job_progress.on_connect  # Spark takes any callable
     spark.registerProgressHandler(handler)
     try:
         yield
@@ -319,23 +319,23 @@ def _connect_source(spark: SparkSession, watch: Watch) -> Iterator[None]:
 
 
 @contextmanager
-def _classic_source(spark: SparkSession, watch: Watch) -> Iterator[None]:
+def _classic_source(spark: SparkSession, job_progress: JobProgress) -> Iterator[None]:
     context = spark.sparkContext
-    watch.counter = Counter(context.accumulator((0, 0), _Sum()))
+    job_progress.counter = Counter(context.accumulator((0, 0), _Sum()))
     over = threading.Event()
 
     def ask() -> None:
         while not over.wait(_POLL_SECONDS):
             # A session that ends meanwhile has nothing more to tell.
             with suppress(Exception):
-                watch.ask(context.statusTracker())
+                job_progress.ask(context.statusTracker())
 
     asker = threading.Thread(target=ask, name="lakewright-progress", daemon=True)
     asker.start()
     try:
         yield
         with suppress(Exception):
-            watch.ask(context.statusTracker())
+            job_progress.ask(context.statusTracker())
     finally:
         over.set()
         asker.join()

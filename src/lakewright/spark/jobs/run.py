@@ -34,7 +34,7 @@ from pyspark.sql import types as sql
 from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
 from lakewright.distributed.job import TaskId
 from lakewright.errors import LakewrightError
-from lakewright.spark.jobs.progress import JOB_GROUP, Watch
+from lakewright.spark.jobs.progress import JOB_GROUP, JobProgress
 from lakewright.spark.jobs.session import heal_workers, is_connect, map_in_arrow
 from lakewright.spark.jobs.session import settings as held_settings
 
@@ -84,7 +84,7 @@ def run_job(
     *,
     group: str,
     description: str,
-    progress: Watch | None = None,
+    progress: JobProgress | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> list[TaskAnswer]:
     """Run a function over the partitions of a frame and return what every task brought home, by task number.

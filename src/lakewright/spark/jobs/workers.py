@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from lakewright.distributed.cleanup import QUIET_SECONDS
 from lakewright.distributed.job import Job, ShareTask, TaskId
 from lakewright.spark.jobs.cleanup import self_cleaning
-from lakewright.spark.jobs.progress import Watch
+from lakewright.spark.jobs.progress import JobProgress
 from lakewright.spark.jobs.run import Task, TaskAnswer, has_losers, ran_again, run_job, wait_until_idle
 from lakewright.spark.jobs.session import is_connect
 
@@ -34,7 +34,7 @@ class SparkWork:
     task: Task
     description: str
     settings: Mapping[str, str] = field(default_factory=dict)  # of Spark, for the time of the job
-    progress: Watch | None = None
+    progress: JobProgress | None = None
     way: str = ""  # how the rows reach the tasks
 
 

@@ -32,7 +32,7 @@ from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spark.rows.located import POSITION, TASK, by_group, groups_in, located, task_count
 from lakewright.spark.rows.merge_sides import Sides, gathered, source_rows, source_schema
-from lakewright.spark.write.blocks import Makes
+from lakewright.spark.write.blocks import GroupMaker
 from lakewright.spark.write.shuffle import Clustered, cluster, cluster_made, kinds_in
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
 from lakewright.spec.options import CoreOptions
@@ -153,15 +153,15 @@ def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: b
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Makes rows with kinds of the rows that a task gets."""
+    """GroupMaker rows with kinds of the rows that a task gets."""
 
     store: TableStore
     plan: MergePlan
     job: WriteJob
     predicate: Predicate  # of the rows that are numbered
 
-    def makes(self, receivers: Receivers) -> Makes:
-        """Return what a task does, if so many receive what it makes."""
+    def group_maker(self, receivers: Receivers) -> GroupMaker:
+        """Return what makes the rows in a task, as groups for so many receivers."""
         return partial(self._made, receivers)
 
     def _made(self, receivers: Receivers, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Iterable[Group]]]:

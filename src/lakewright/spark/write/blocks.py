@@ -38,11 +38,12 @@ _TASKS_MAX = 1 << 24
 _PACKED_BYTES = 64 << 20  # so much of blocks goes to Spark at a time
 
 
-Makes: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[tuple[int, Iterable[Group]]]]
+# The rows of one task in, ranks and the groups of each out.
+GroupMaker: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[tuple[int, Iterable[Group]]]]
 
 
-class Taker(Protocol):
-    """Who gets the rows of blocks: a writer."""
+class RowWriter(Protocol):
+    """What writes the rows of blocks."""
 
     @property
     def held_bytes(self) -> int:
@@ -64,11 +65,11 @@ class _Block:
 
 
 def sending(
-    job: WriteJob, receivers: Receivers, *, block_bytes: int, makes: Makes | None = None
+    job: WriteJob, receivers: Receivers, *, block_bytes: int, make_groups: GroupMaker | None = None
 ) -> Callable[..., Iterator[pa.RecordBatch]]:
     """Return what a task does with the rows of the frame: it makes blocks of them, of about so many bytes.
 
-    `makes` is what else it does with them: it gives groups of rows that were taken in already, by rank. Rows of a
+    `make_groups` replaces that: it yields groups of rows that were checked already, by rank. Rows of a
     higher rank come after those of a lower one, whichever task has made them; each rank is given once.
     """
 
@@ -76,7 +77,7 @@ def sending(
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         try:
-            for rank, groups in [(0, send(batches, job, receivers))] if makes is None else makes(batches):
+            for rank, groups in [(0, send(batches, job, receivers))] if make_groups is None else make_groups(batches):
                 yield from _packed(_blocks(groups, receivers, job, block_bytes), task + rank * _TASKS_MAX)
         except LakewrightError as error:
             if is_transient(error):
@@ -86,13 +87,13 @@ def sending(
     return run
 
 
-def receive(batches: Iterable[pa.RecordBatch], writer: Taker, schema: pa.Schema, *, flush_bytes: int) -> None:
+def receive(batches: Iterable[pa.RecordBatch], writer: RowWriter, schema: pa.Schema, *, flush_bytes: int) -> None:
     """Hand the rows of sorted blocks to a writer, and have it write what is complete once it holds so many bytes."""
     last: bytes | None = None
     for batch in batches:
         places, blobs = batch.column("place").to_pylist(), batch.column("blob")
-        for place, found in groupby(range(len(places)), places.__getitem__):
-            numbers = list(found)
+        for place, indexes in groupby(range(len(places)), places.__getitem__):
+            numbers = list(indexes)
             if place == _ERROR:
                 raise error_from_text(blobs[numbers[0]].as_py().decode())
             if place != last and writer.held_bytes >= flush_bytes:

@@ -26,7 +26,7 @@ from lakewright.distributed.messages import unpack
 from lakewright.distributed.write import replayed, write_once
 from lakewright.distributed.write_job import Publication, job_of_builder, new_job
 from lakewright.errors import InvalidInputError
-from lakewright.spark.jobs.progress import Counter, final_line, watching
+from lakewright.spark.jobs.progress import Counter, final_line, following_progress
 from lakewright.spark.jobs.run import Task
 from lakewright.spark.jobs.session import settings as held_settings
 from lakewright.spark.jobs.types import arrow_schema_of
@@ -112,19 +112,22 @@ def write_frame(df: DataFrame, job: WriteJob, publication: Publication, settings
     started, store, spark = time.monotonic(), job.store, df.sparkSession
     job.check_input(arrow_schema_of(df.schema))
     what = f"write to {store.name}"
-    with _held_options(spark, settings), watching(spark, job.write_id, settings.progress, what=what) as watch:
+    with (
+        _held_options(spark, settings),
+        following_progress(spark, job.write_id, settings.progress, what=what) as job_progress,
+    ):
         clustered = cluster(df, job, concurrency=settings.concurrency, distribution=settings.distribution)
         work = SparkWork(
             clustered.frame,
-            _counted(clustered.task, watch.counter),
+            _counted(clustered.task, job_progress.counter),
             what,
             settings=clustered.settings,
-            progress=watch,
+            progress=job_progress,
             way=clustered.way,
         )
         result = write_once(SparkWorkers(spark), job, work, publication, started=started)
-        watch.done(result.rows, result.bytes)
-        watch.conclude(final_line(result, store.name))
+        job_progress.done(result.rows, result.bytes)
+        job_progress.conclude(final_line(result, store.name))
     return result
 
 

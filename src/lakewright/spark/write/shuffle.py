@@ -33,7 +33,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.estimate import parallelism, size_of
 from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows
 from lakewright.spark.jobs.session import map_in_arrow
-from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, Makes, receive, sending
+from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, GroupMaker, receive, sending
 from lakewright.spec.keyed_rows import KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema.table_schema import BucketMode
@@ -68,19 +68,19 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
     `lakewright.write-distribution`.
     """
     job = single_threaded(job)
-    wish = check_distribution(job, distribution)
+    chosen = check_distribution(job, distribution)
     mode, schema = job.store.schema.bucket_mode, job.store.schema
     match mode:
-        case BucketMode.UNAWARE if wish is WriteDistribution.PARTITION and schema.partition_keys:
+        case BucketMode.UNAWARE if chosen is WriteDistribution.PARTITION and schema.partition_keys:
             return _by_partition(df, job, concurrency)
         case BucketMode.UNAWARE:
             return _in_place(df, job, concurrency, "in place: rows of this table may lie in any file")
         # Fewer tasks than the frame has parts would mix their order, which keys depend on.
-        case BucketMode.HASH_FIXED if wish is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
+        case BucketMode.HASH_FIXED if chosen is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
             return _in_place(
                 df, sharing_buckets(job), concurrency, "in place as asked: each task adds files to each bucket"
             )
-        case BucketMode.POSTPONE if not job.real_buckets and wish is not WriteDistribution.PARTITION:
+        case BucketMode.POSTPONE if not job.real_buckets and chosen is not WriteDistribution.PARTITION:
             return _in_place(df, job, concurrency, "in place: the rows wait for their buckets")
         case _:
             receivers = _receivers(df, job, concurrency)
@@ -88,18 +88,18 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _as_blocks(df, job, receivers, way)
 
 
-class MakesRows(Protocol):
-    """What makes rows of a primary-key table, of the rows that a task gets."""
+class RowMaker(Protocol):
+    """What turns the rows that a task gets into rows of a primary-key table."""
 
     @property
     def job(self) -> WriteJob:
         """The write that the rows are made for."""
 
-    def makes(self, receivers: Receivers) -> Makes:
-        """Return what a task does, if so many receive what it makes."""
+    def group_maker(self, receivers: Receivers) -> GroupMaker:
+        """Return what makes the rows in a task, as groups for so many receivers."""
 
 
-def cluster_made(df: DataFrame, work: MakesRows, *, like: DataFrame, concurrency: int | None = None) -> Clustered:
+def cluster_made(df: DataFrame, work: RowMaker, *, like: DataFrame, concurrency: int | None = None) -> Clustered:
     """Return a frame that holds, in the tasks that write them, the rows which tasks of a frame make.
 
     The table has a primary key, and the rows are about as many as those of the frame `like`. What a task brings home
@@ -107,7 +107,7 @@ def cluster_made(df: DataFrame, work: MakesRows, *, like: DataFrame, concurrency
     """
     job = single_threaded(work.job)
     receivers = _receivers(like, job, concurrency)
-    clustered = _as_blocks(df, job, receivers, "as blocks", work.makes(receivers))
+    clustered = _as_blocks(df, job, receivers, "as blocks", work.group_maker(receivers))
     return replace(clustered, task=_receiving(job, receivers, counts=True))
 
 
@@ -132,16 +132,16 @@ def check_distribution(job: WriteJob, distribution: str | None) -> WriteDistribu
     option = CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION
     if distribution is not None and not isinstance(distribution, str):
         raise InvalidInputError(f"distribution takes {option.kind.allowed}, not {distribution!r}")
-    wish = job.store.options.get(option) if distribution is None else option.parse(distribution)
+    chosen = job.store.options.get(option) if distribution is None else option.parse(distribution)
     dynamic = job.store.schema.bucket_mode in ONE_WRITER
-    if distribution is not None and wish is WriteDistribution.NONE and (dynamic or job.real_buckets):
+    if distribution is not None and chosen is WriteDistribution.NONE and (dynamic or job.real_buckets):
         raise InvalidInputError(
             f"{job.store.name}: where the rows of this table go is decided while they are written, so those of one key "
             "must come together; leave the distribution out, or make a table with a fixed number of buckets",
             table=job.store.name,
             distribution=distribution,
         )
-    return wish
+    return chosen
 
 
 # ---- how many tasks --------------------------------------------------------------------------------------------------
@@ -177,8 +177,10 @@ def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -
     return Clustered(df if concurrency is None else df.coalesce(concurrency), task, way)
 
 
-def _as_blocks(df: DataFrame, job: WriteJob, receivers: Receivers, way: str, makes: Makes | None = None) -> Clustered:
-    blocks, settings = _blocks(df, job, receivers, makes)
+def _as_blocks(
+    df: DataFrame, job: WriteJob, receivers: Receivers, way: str, make_groups: GroupMaker | None = None
+) -> Clustered:
+    blocks, settings = _blocks(df, job, receivers, make_groups)
     frame = blocks.repartitionById(receivers.count, F.col("target")).sortWithinPartitions(*BLOCKS_ORDER)
     return Clustered(frame, _receiving(job, receivers), way, settings)
 
@@ -194,14 +196,14 @@ def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clus
 
 
 def _blocks(
-    df: DataFrame, job: WriteJob, receivers: Receivers, makes: Makes | None = None
+    df: DataFrame, job: WriteJob, receivers: Receivers, make_groups: GroupMaker | None = None
 ) -> tuple[DataFrame, dict[str, str]]:
     """Return the frame as blocks, and the settings under which they travel.
 
     One setting holds for rows and for blocks, so the size of blocks follows from how many rows make a batch.
     """
     records = min(batch_rows(df.schema), _BLOCKS_MAX)
-    send = sending(job, receivers, block_bytes=BATCH_BYTES // records, makes=makes)
+    send = sending(job, receivers, block_bytes=BATCH_BYTES // records, make_groups=make_groups)
     return map_in_arrow(df, send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
 
 
@@ -210,7 +212,7 @@ def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> 
 
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
-            counted = _Counted(writer)
+            counted = _CountingWriter(writer)
             schema = job.new_intake().schema
             receive(batches, counted if counts else writer, schema, flush_bytes=flush_bytes)
             messages = pack(writer.prepare())
@@ -219,7 +221,7 @@ def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> 
     return task
 
 
-class _Counted:
+class _CountingWriter:
     """A writer that knows how many rows of each kind it got."""
 
     def __init__(self, writer: TableWriter) -> None:

@@ -76,9 +76,9 @@ $(RAYS:%=.venvs/ray-%/.made): .venvs/ray-%/.made: pyproject.toml
 	.venvs/ray-$*/bin/python -m pip install --quiet --editable '.[dev]' 'ray[data]==$*.*' 'pandas<3'
 	touch $@
 
-# Which lines and branches of the sources the tests of one process run: a figure to look at, not a gate.
+# Which lines and branches of the sources the tests of `make quick` run: a figure to look at, not a gate.
 coverage: $(VENV)/.made
-	$(BIN)/python -m pytest -n auto $(or $(QUICK),--ignore=tests/spark --ignore=tests/ray --ignore=tests/interop) --cov
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=quick $(QUICK) --cov
 
 # Wheel and sdist into dist/, checked and tried in an environment of their own. Uploading them is up to a person.
 release: $(VENV)/.made

@@ -79,8 +79,8 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
     >>> catalog.create_database("d")
     >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-    >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-    >>> catalog.create_table("d.t", wanted)
+    >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+    >>> catalog.create_table("d.t", schema)
     >>> table = catalog.get_table("d.t")
     >>> for rows in ({"id": [1, 2], "n": [5, 5]}, {"id": [2], "n": [6]}):
     ...     _ = lw.write_table(pa.table(rows), table)
@@ -133,8 +133,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
     >>> catalog.create_database("d")
     >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-    >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-    >>> catalog.create_table("d.t", wanted)
+    >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+    >>> catalog.create_table("d.t", schema)
     >>> table = catalog.get_table("d.t")
     >>> write_table(pa.table({"id": [1, 2], "n": [1, 2]}), table).rows
     2
@@ -201,10 +201,10 @@ def _write_batches(
         messages = write.prepare_commit()
         store = write.job.store
         result = commit.commit(messages, None if run is None else run.properties())
-    if run is None or result.snapshot_id is None or run.made(found := store.snapshots.get(result.snapshot_id)):
+    if run is None or result.snapshot_id is None or run.made(snapshot := store.snapshots.get(result.snapshot_id)):
         return result
     delete_written(store, files_of(store, messages))
-    return earlier_result(store, found)
+    return earlier_result(store, snapshot)
 
 
 def _with_same_columns(table: FileStoreTable, data: object) -> Iterator[pa.Table | pa.RecordBatch]:

@@ -148,8 +148,8 @@ class FileStoreTable:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> builder = table.new_stream_read_builder().with_include_row_kind()
         >>> read, scan = builder.new_read(), builder.new_streaming_scan()
@@ -223,8 +223,8 @@ class FileStoreTable:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, options={"deletion-vectors.enabled": "true"})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, options={"deletion-vectors.enabled": "true"})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [5, 6, 7]}), table)
         >>> result = table.delete("n > 5 AND id < 3")
@@ -320,7 +320,7 @@ class FileStoreTable:
 
         `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
         lacks stay as they are, and are null or their default in new rows. Data with all columns of a primary-key table
-        is written without a look at what is there, and the counts are None. Where the table tracks its rows, updated
+        is written without reading the table, and the counts are None. Where the table tracks its rows, updated
         ones keep their ids. A Spark frame is brought in by Spark's workers.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
@@ -439,8 +439,8 @@ class FileStoreTable:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> for n in range(3):
         ...     _ = lw.write_table(pa.table({"id": [1, 10 + n], "n": [n, n]}), table)
@@ -461,8 +461,8 @@ class FileStoreTable:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
         >>> table.rescale(2).rows
@@ -496,8 +496,8 @@ class FileStoreTable:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> for n in range(4):
         ...     _ = lw.write_table(pa.table({"id": [1], "n": [n]}), table)

@@ -81,7 +81,7 @@ class WhenNotMatched:
 
 
 class TableUpdate:
-    """Changes rows that are there; every call plans on the newest snapshot and returns messages to commit."""
+    """Changes rows of the table; every call plans on the newest snapshot and returns messages to commit."""
 
     def __init__(self, store: TableStore) -> None:
         store.check_changeable(stored_too=True)
@@ -117,8 +117,8 @@ class TableUpdate:
             return list(prepare(base).planned_on(base))
 
     def _delete(self, predicate: Filter) -> list[CommitMessage]:
-        found = verbs.checked_delete(self._store, predicate)
-        return self._prepared(partial(verbs.prepare_delete, self._store, found))
+        checked = verbs.checked_delete(self._store, predicate)
+        return self._prepared(partial(verbs.prepare_delete, self._store, checked))
 
     def _delete_ids(self, ids: RowIds) -> list[CommitMessage]:
         return self._prepared(partial(row_ids.prepare_delete, self._store, row_ids.to_ids(self._store, ids)))

@@ -97,8 +97,8 @@ class TableWrite:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> builder = table.new_batch_write_builder()
         >>> with builder.new_write() as write, builder.new_commit() as commit:
@@ -123,8 +123,8 @@ class TableWrite:
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
         >>> catalog.create_database("d")
         >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
-        >>> wanted = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
-        >>> catalog.create_table("d.t", wanted)
+        >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+        >>> catalog.create_table("d.t", schema)
         >>> table = catalog.get_table("d.t")
         >>> builder = table.new_batch_write_builder()
         >>> with builder.new_write() as write, builder.new_commit() as commit:
@@ -277,7 +277,7 @@ class BatchWriteBuilder:
         return self.with_commit_user(job.user)
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
-        """Replace what is there: the partitions of the new rows, or those that a partition spec names.
+        """Replace rows of the table: the partitions of the new rows, or those that a partition spec names.
 
         A value is text or a Python value: `{"day": "2026-01-09"}`, a `date` or a pandas Timestamp mean the same.
         """
@@ -287,7 +287,7 @@ class BatchWriteBuilder:
         return self
 
     def with_overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
-        """Replace what is there, under pypaimon-rust's name."""
+        """Replace rows as `overwrite` does, under pypaimon-rust's name."""
         return self.overwrite(static_partition)
 
     def new_write(self) -> BatchTableWrite:
@@ -295,7 +295,7 @@ class BatchWriteBuilder:
         return BatchTableWrite(self._store, overwrite=self._static_partition is not None, settings=self._settings)
 
     def new_update(self) -> BatchTableUpdate:
-        """Return what changes rows that are there, under pypaimon's names."""
+        """Return the verbs that change rows of the table, under pypaimon's names."""
         return BatchTableUpdate(self._store)
 
     @property
@@ -370,7 +370,7 @@ class StreamWriteBuilder:
         return StreamTableWrite(self._store)
 
     def new_update(self) -> StreamTableUpdate:
-        """Return what changes rows that are there, under pypaimon's names."""
+        """Return the verbs that change rows of the table, under pypaimon's names."""
         return StreamTableUpdate(self._store)
 
     def new_commit(self) -> StreamTableCommit:

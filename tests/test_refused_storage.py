@@ -13,7 +13,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})

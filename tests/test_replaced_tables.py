@@ -19,7 +19,7 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.publish import Outcome, SnapshotFiles
 from lakewright.errors import TableNotExistException, TableReplacedError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage

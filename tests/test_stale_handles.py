@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.storage.local import LocalStorage
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int32()})

@@ -28,7 +28,7 @@ import pytest
 
 import lakewright as lw
 from lakewright import FileStoreTable, LakewrightError
-from lakewright.spec.schema.moves import Position
+from lakewright.spec.schema.changes import Position
 from lakewright.write.job_run import JobRun
 from support.effort import thinned
 

@@ -53,11 +53,12 @@ from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment
 from lakewright.spec.datafile import DataFile, SimpleStats
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
-from lakewright.spec.schema.evolution import SchemaChange
-from lakewright.spec.schema.moves import Move, Position
-from lakewright.spec.schema.table_schema import BucketMode, Schema, TableSchema
+from lakewright.spec.predicate.predicate import Predicate
+from lakewright.spec.schema.changes import Move, Position, SchemaChange
+from lakewright.spec.schema.declaration import Schema
+from lakewright.spec.schema.table_schema import BucketMode, TableSchema
 from lakewright.spec.snapshot import CommitKind, Snapshot, Tag
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
 from lakewright.table.table import FileStoreTable

@@ -23,7 +23,7 @@ from lakewright.spec import arguments
 from lakewright.spec.arguments import IncrementalMode, Moment, Path, SchemaMode, WriteMode
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataType
 from lakewright.table.table import FileStoreTable

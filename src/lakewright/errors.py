@@ -3,7 +3,7 @@
 LakewrightError
 ├── InvalidInputError (also ValueError)     fix the call
 │   ├── AlreadyExistsError                  choose another name, or ask to ignore it
-│   └── InvalidMessageError                 the commit message is foreign, damaged or hostile
+│   └── InvalidMessageError                 the commit message is of another table, damaged or hostile
 ├── NotFoundError (also KeyError)           no such database, table, snapshot, tag, branch or schema
 │   └── TableReplacedError                  get the table again from its catalog: another one has its place
 ├── CommitContentionError                   try again; nothing was published
@@ -26,7 +26,11 @@ _MESSAGE_MAX = 2000  # characters: a name or a literal of any length may have co
 
 
 class LakewrightError(Exception):
-    """The root of every error that the library raises on purpose."""
+    """The base of all errors of the library. `error.facts` holds what the message is about, also as attributes.
+
+    >>> InvalidInputError("there is no column 'x'", column="x").column
+    'x'
+    """
 
     def __init__(self, message: str, **facts: object) -> None:
         if len(message) > _MESSAGE_MAX:
@@ -51,7 +55,7 @@ class LakewrightError(Exception):
 
 @contextmanager
 def naming(table: str) -> Iterator[None]:
-    """Put the name of a table into errors that pass by and do not know it: the rooms of pure rules name none.
+    """Add the name of a table to errors raised inside the block that have none: code without a table raises such.
 
     >>> with naming("sales.orders"):
     ...     raise InvalidInputError("the column 'id' is no number", column="id")
@@ -89,11 +93,11 @@ class InvalidInputError(LakewrightError, ValueError):
 
 
 class AlreadyExistsError(InvalidInputError):
-    """Something of that name is there already."""
+    """A database, table, tag, branch or column of that name exists already."""
 
 
 class InvalidMessageError(InvalidInputError):
-    """A commit message is foreign, damaged or hostile; nothing of it was applied."""
+    """A commit message is not one of this table, or it is damaged; nothing of it was applied."""
 
 
 class NotFoundError(LakewrightError, KeyError):
@@ -101,15 +105,15 @@ class NotFoundError(LakewrightError, KeyError):
 
 
 class CommitContentionError(LakewrightError):
-    """Other writers were faster too many times. Nothing was published: commit the same messages again."""
+    """Other writers committed first too many times. Nothing was published: commit the same messages again."""
 
 
 class CommitConflictError(LakewrightError):
-    """The table changed under the commit. Nothing was published: plan the work again on the newest snapshot."""
+    """The files that a commit replaces have changed. Nothing was published: plan again on the newest snapshot."""
 
 
 class CommitUnknownError(LakewrightError):
-    """The commit may or may not have happened. Look for its snapshot; delete none of its files."""
+    """The reply of the storage was lost: the commit may or may not have happened. Delete none of its files."""
 
 
 class CorruptTableError(LakewrightError):
@@ -169,4 +173,4 @@ class ColumnNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
 
 
 class LakewrightWarning(UserWarning):
-    """Something was done as asked, but the caller should know what it means."""
+    """A call did what its arguments say, with a consequence that the caller may not expect."""

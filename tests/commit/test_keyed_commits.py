@@ -24,7 +24,7 @@ from lakewright.spec.datafile import (
 )
 from lakewright.spec.manifest import DELETE
 from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.storage.layout import Layout

@@ -15,7 +15,7 @@ from lakewright.errors import CommitConflictError, CommitContentionError, Commit
 from lakewright.maintenance.orphans import remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.storage.layout import Layout
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.testing.enumerator import SIX_FAULTS

@@ -25,7 +25,7 @@ from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.spec.datafile import APPEND, COMPACT, IndexFile
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
 from lakewright.table.write_builder import BatchWriteBuilder

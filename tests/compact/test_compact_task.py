@@ -17,7 +17,7 @@ from lakewright.errors import InvalidInputError, InvalidMessageError, Unsupporte
 from lakewright.metadata.store import TableStore
 from lakewright.spec.keyed_rows import DELETE, INSERT
 from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.snapshot import Snapshot
 from support.keyed_tables import COLUMNS, commit_rows, files_on_disk, keyed_store, live, stored_rows
 

@@ -18,7 +18,8 @@ from lakewright.errors import CorruptTableError, UnsupportedError
 from lakewright.formats.open import open_reader
 from lakewright.formats.parquet.leaves import dictionary_columns
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
 from support.data_files import options, read, write
 from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows

@@ -20,7 +20,8 @@ from lakewright.spec.datafile import APPEND, COMPACT, DataFile
 from lakewright.spec.keyed_rows import DELETE, INSERT, KEYED_FIELDS, UPDATE_AFTER, UPDATE_BEFORE, keyed_table
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.rows.binary_row import decode_row
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.stats import field_stats
 from lakewright.spec.types import AtomicType
 from support.data_files import MemoryOutput

@@ -18,7 +18,8 @@ from lakewright.errors import InvalidInputError
 from lakewright.lsm.functions.aggregation import Aggregation
 from lakewright.lsm.functions.groups import Groups, MergeFunction
 from lakewright.lsm.functions.partial_update import PartialUpdate
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.effort import examples
 from support.engine_reference import EXACT, RefusedError, Row, fold

@@ -8,8 +8,9 @@ import pytest
 
 from lakewright.errors import CommitContentionError, CommitUnknownError, CorruptTableError, NotFoundError
 from lakewright.metadata.schemas import Schemas
-from lakewright.spec.schema.evolution import SchemaChange
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage

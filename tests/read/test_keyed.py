@@ -14,7 +14,7 @@ from lakewright.read.scan import FileSchemas, pick_snapshot
 from lakewright.read.splits.plan import deletions_of
 from lakewright.spec.datafile import COMPACT, EMPTY_ROW
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
-from lakewright.spec.predicate.predicate import PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 from support.read_tables import golden_store
 

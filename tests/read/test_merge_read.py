@@ -18,7 +18,8 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot, scan
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.testing.storage import MemoryStorage
 from support.effort import examples
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table

@@ -17,7 +17,8 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.read.scan import pick_snapshot
 from lakewright.read.splits.java import from_java, to_java
 from lakewright.read.splits.split import DataSplit
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import from_scalar, to_python

@@ -14,7 +14,8 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.prune import devolve, matching_buckets
 from lakewright.read.scan import pick_snapshot, scan
-from lakewright.spec.predicate.predicate import FALSE, TRUE, PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import FALSE, TRUE
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField
 from support.golden import expected

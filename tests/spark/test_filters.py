@@ -17,7 +17,8 @@ from lakewright.spark.jobs.session import settings
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
 from lakewright.spark.read.filters import to_column
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder, normalise
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import Predicate, normalise
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField, RowType
 

@@ -23,7 +23,7 @@ from lakewright.spark.read.losers import Parted, forget_losers, losing_rows, mer
 from lakewright.spark.read.parquet_scan import native_splits
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.predicate.text import parse_predicate
-from lakewright.spec.schema.table_schema import Schema
+from lakewright.spec.schema.declaration import Schema
 from lakewright.spec.types import AtomicType
 
 COLUMNS = pa.schema([("k", pa.int64()), ("p", pa.int32()), ("v", pa.int32()), ("s", pa.string())])

@@ -13,7 +13,7 @@ from lakewright import CatalogFactory, FileStoreTable, ReadBuilder
 from lakewright.read.splits.shares import pieces, shares
 from lakewright.spark.read import core_reader as merged
 from lakewright.spark.read.core_reader import merged_scan
-from lakewright.spec.schema.table_schema import Schema
+from lakewright.spec.schema.declaration import Schema
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("s", pa.string())])
 ENGINES = {

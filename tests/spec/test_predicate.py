@@ -18,20 +18,9 @@ from hypothesis import strategies as st
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.predicate import (
-    FALSE,
-    TRUE,
-    Predicate,
-    PredicateBuilder,
-    assume,
-    bind,
-    conjuncts,
-    matches_values,
-    may_match,
-    negate,
-    normalise,
-    project,
-)
+from lakewright.spec.predicate.builder import PredicateBuilder, bind
+from lakewright.spec.predicate.evaluation import assume, matches_values, may_match, project
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, conjuncts, negate, normalise
 from lakewright.spec.stats import FULL, ColumnStats, column_stats, parse_stats_mode
 from lakewright.spec.types import ArrayType, AtomicType, DataField, RowType, Value
 from lakewright.spec.values import from_scalar, to_array

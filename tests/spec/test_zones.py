@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.predicate.predicate import PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField
 

@@ -14,7 +14,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.keyed_rows import VALUE_KIND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage

@@ -16,7 +16,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD
 from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.storage.base import Storage

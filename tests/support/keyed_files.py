@@ -15,7 +15,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import APPEND, DELETION_VECTORS, EMPTY_ROW, DataFile, IndexFile
 from lakewright.spec.keyed_rows import INSERT, SEQUENCE_NUMBER, VALUE_KIND
 from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout

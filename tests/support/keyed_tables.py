@@ -22,7 +22,7 @@ from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.keyed_rows import KEYED_FIELDS, keyed_table
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout

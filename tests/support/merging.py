@@ -17,7 +17,8 @@ from lakewright.errors import InvalidInputError
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.keyed_rows import DELETE, KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import MergeEngine
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import NestedValue, from_scalar, to_array
 

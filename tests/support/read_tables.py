@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
 from lakewright.table.write_builder import BatchWriteBuilder

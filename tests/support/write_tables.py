@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.metadata.store import TableStore
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage

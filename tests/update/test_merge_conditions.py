@@ -10,7 +10,7 @@ import pytest
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.predicate import PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.types import AtomicType, DataField, RowType
 from lakewright.update.merge.conditions import Condition, parse
 from lakewright.update.values import Scope, Side, source_col, target_col

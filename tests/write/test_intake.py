@@ -11,7 +11,8 @@ import pytest
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from lakewright.write.input.intake import Intake, KeyedIntake
 from lakewright.write.input.kinds import GivenKinds

@@ -20,7 +20,8 @@ from lakewright.formats.open import open_reader
 from lakewright.lsm.merge import MergeSpec
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, stored_fields
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.write import keyed_buffer
 from lakewright.write.buckets.routing import Group
 from lakewright.write.buffer import BufferLimits

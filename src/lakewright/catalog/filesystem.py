@@ -39,8 +39,8 @@ from lakewright.metadata.store import spec_name
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema.evolution import SchemaChange
-from lakewright.spec.schema.table_schema import Schema, new_table_schema
+from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory

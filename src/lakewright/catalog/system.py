@@ -24,8 +24,9 @@ from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter, to_predicate
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.stats import ColumnStats, field_stats

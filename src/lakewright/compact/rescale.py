@@ -35,7 +35,7 @@ from lakewright.read.scan import FileSchemas
 from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import COMPACT, DataFile
 from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema.evolution import SchemaChange
+from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python

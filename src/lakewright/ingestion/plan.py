@@ -19,7 +19,8 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Path, SchemaMode, WriteMode
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema.table_schema import Schema, TableSchema
+from lakewright.spec.schema.declaration import Schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import parse_type, with_nullable
 from lakewright.storage.layout import Layout, database_directory
 from lakewright.table.table import FileStoreTable

@@ -46,8 +46,9 @@ from lakewright.ingestion.rows import BadRowSink, Conversion
 from lakewright.ingestion.sources import Source, find_sources
 from lakewright.ingestion.text import STRING, ParseSettings, as_text, common_type
 from lakewright.spec.arrow import to_arrow_field
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.supported import check_supported_for_write
-from lakewright.spec.schema.table_schema import Schema, TableSchema, new_table_schema
+from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import (
     WIDENED_BY_KIND,
     ArrayType,

@@ -16,7 +16,8 @@ from lakewright.lsm.merge import check_merging_kept
 from lakewright.metadata.schemas import Wanted
 from lakewright.metadata.store import TableStore
 from lakewright.read.fit import check_values_fit
-from lakewright.spec.schema.evolution import SchemaChange, apply_changes, without_lossy
+from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema.evolution import apply_changes, without_lossy
 from lakewright.spec.schema.table_schema import TableSchema
 
 _ROUNDS_MAX = 3

@@ -23,7 +23,8 @@ from lakewright.errors import (
     TableNotExistException,
     TableReplacedError,
 )
-from lakewright.spec.schema.evolution import SchemaChange, apply_changes
+from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema.evolution import apply_changes
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout, numbered

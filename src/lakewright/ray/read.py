@@ -26,8 +26,9 @@ from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.read.splits.shares import Share, shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.arguments import IncrementalMode, Moment, Path
+from lakewright.spec.predicate.evaluation import assume
 from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import TRUE, assume
+from lakewright.spec.predicate.predicate import TRUE
 
 _BLOCK_BYTES = 32 << 20  # in memory, where nobody says how many blocks there are to be
 _BLOCK_BYTES_MIN = 1 << 20  # blocks that are only there to keep every CPU busy are no smaller

@@ -32,8 +32,9 @@ from lakewright.read.splits.plan import deletions_of, limited, plan_splits, shar
 from lakewright.read.splits.split import DataSplit, Row
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter, to_predicate
-from lakewright.spec.predicate.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates, normalise
 from lakewright.spec.schema.supported import check_supported_for_read
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField

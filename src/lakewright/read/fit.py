@@ -24,7 +24,8 @@ from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas, entry_pruner
 from lakewright.spec.datafile import is_side_file
 from lakewright.spec.options import CoreOptions, MergeEngine
-from lakewright.spec.predicate.predicate import TRUE, Predicate, PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.schema.table_schema import POSTPONE, TableSchema
 from lakewright.spec.schema.type_changes import exact_below, keeps_all_values
 from lakewright.spec.snapshot import Snapshot

@@ -22,7 +22,8 @@ from lakewright.read.splits.split import Deletions
 from lakewright.spec.datafile import APPEND, DataFile
 from lakewright.spec.keyed_rows import INSERT, KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER, VALUE_KIND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.predicate import TRUE, Predicate, assume
+from lakewright.spec.predicate.evaluation import assume
+from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import to_array
 

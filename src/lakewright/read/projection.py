@@ -17,7 +17,8 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec import arguments
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.keyed_rows import INSERT, KIND_NAMES, SEQUENCE_NUMBER
-from lakewright.spec.predicate.predicate import TRUE, Predicate, resolve_path
+from lakewright.spec.predicate.builder import resolve_path
+from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import AtomicType, DataField, DataType, RowType, with_nullable
 
 ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))

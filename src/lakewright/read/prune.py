@@ -18,18 +18,16 @@ from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import DataFile, is_side_file
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
+from lakewright.spec.predicate.builder import bind
+from lakewright.spec.predicate.evaluation import assume, may_match, project
 from lakewright.spec.predicate.predicate import (
     FALSE,
     TRUE,
     Predicate,
     and_predicates,
-    assume,
-    bind,
     conjuncts,
-    may_match,
     normalise,
     or_predicates,
-    project,
 )
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.stats import ColumnStats, field_stats, is_nan

@@ -33,7 +33,8 @@ from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions, MergeEngine
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, assume, project
+from lakewright.spec.predicate.evaluation import assume, project
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
 from lakewright.spec.types import DataField, Value
 from lakewright.spec.values import to_array
 

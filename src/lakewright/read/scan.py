@@ -17,7 +17,8 @@ from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions, MergeEngine
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, project
+from lakewright.spec.predicate.evaluation import project
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
 from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField

@@ -1,10 +1,10 @@
-"""What callers hand in: an argument of any type in, one value of the type that was meant out.
+"""Arguments of callers in, checked values out: each function takes a value of any type and returns one of its type.
 
-What has one meaning is taken: a name for a list of names, a numpy integer for an integer, a `Path` for a path, a
-`datetime` or ISO text for a time, a `timedelta` or text such as `7 days` for an age. Everything else is an
-`InvalidInputError` that names the argument, says what it takes and shows what was given.
+A value with only one possible meaning is accepted: a name for a list of names, a numpy integer for an integer, a `Path`
+for a path, a `datetime` or ISO text for a time, a `timedelta` or text such as `7 days` for an age. Everything else is
+an `InvalidInputError` that names the argument, says what it takes and shows what was given.
 
-A time without a zone is one of the local zone of the process, as in the option `scan.timestamp`.
+A time without a zone is a time in the local zone of the process, as in the option `scan.timestamp`.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def _is_small(value: object) -> bool:
     return not isinstance(value, int) or abs(value) < 10**_SHOWN_MAX
 
 
-def wrong(argument: str, wanted: str, value: object) -> InvalidInputError:
-    """Return the error for an argument that is something else than it takes."""
-    return InvalidInputError(f"{argument} takes {wanted}, not {shown(value)}", argument=argument)
+def wrong(argument: str, expected: str, value: object) -> InvalidInputError:
+    """Return the error for an argument with a value of the wrong kind."""
+    return InvalidInputError(f"{argument} takes {expected}, not {shown(value)}", argument=argument)
 
 
 def optional(convert: Callable[[str, object], T], argument: str, value: object) -> T | None:
-    """Convert an argument that may be None, which means that nothing was given."""
+    """Convert an argument unless it is None."""
     return None if value is None else convert(argument, value)
 
 
@@ -85,7 +85,7 @@ def text(argument: str, value: object) -> str:
 
 
 def plain_text(argument: str, value: object) -> str:
-    """Return a text, be it blank: what it may be is checked where it is used."""
+    """Return a text, which may be blank; its content is checked where it is used."""
     if not isinstance(value, str):
         raise wrong(argument, "a text", value)
     return value
@@ -97,7 +97,7 @@ def remark(argument: str, value: object) -> str | None:
 
 
 def whole(argument: str, value: object, low: int = -MAX_LONG - 1, high: int = MAX_LONG) -> int:
-    """Return a whole number within limits; those of numpy count, True and False do not.
+    """Return a whole number within limits, of Python or numpy; True and False are not accepted.
 
     >>> whole("limit", np.int32(3), low=0)
     3
@@ -125,44 +125,44 @@ def positive(argument: str, value: object) -> int:
 
 
 def flag(argument: str, value: object) -> bool:
-    """Return True or False; nothing else is taken for one of them."""
+    """Return True or False; no other value is accepted."""
     if not isinstance(value, bool | np.bool_):
         raise wrong(argument, "True or False", value)
     return bool(value)
 
 
 def path(argument: str, value: object) -> str:
-    """Return a path, or a URI, as text; anything with a file system path (`pathlib.Path`) will do."""
+    """Return a path or a URI as text; `pathlib.Path` and its like are accepted."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    found = text(argument, value)
-    if any(len(name.encode()) > _NAME_BYTES_MAX for name in found.split("/")):
-        raise wrong(argument, f"a path whose names have at most {_NAME_BYTES_MAX} bytes each", found)
-    return found
+    location = text(argument, value)
+    if any(len(name.encode()) > _NAME_BYTES_MAX for name in location.split("/")):
+        raise wrong(argument, f"a path whose names have at most {_NAME_BYTES_MAX} bytes each", location)
+    return location
 
 
 def one_of(argument: str, value: object, allowed: Iterable[str]) -> str:
-    """Return a word that is one of those allowed."""
+    """Return a text that is one of those allowed."""
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
         raise wrong(argument, f"one of {', '.join(map(repr, choices))}", value)
     return value
 
 
-def items(argument: str, value: object, wanted: str) -> tuple[object, ...]:
-    """Return the members of a list, tuple, array or generator; sets have no order and are refused."""
+def items(argument: str, value: object, expected: str) -> tuple[object, ...]:
+    """Return the members of a list, tuple, array or generator; a set is not accepted, because it has no order."""
     if isinstance(value, AbstractSet | str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise wrong(argument, wanted, value)
+        raise wrong(argument, expected, value)
     try:
         return tuple(value)
     except InvalidInputError:
         raise
     except (TypeError, ValueError) as error:  # such as an array of numpy without dimensions
-        raise wrong(argument, wanted, value) from error
+        raise wrong(argument, expected, value) from error
 
 
 def names(argument: str, value: object) -> tuple[str, ...]:
-    """Return a list of names; one name alone stands for a list of one.
+    """Return a list of names; a single name is accepted as a list of one.
 
     >>> names("columns", "ab"), names("columns", ["a", "b"])
     (('ab',), ('a', 'b'))
@@ -175,28 +175,28 @@ def names(argument: str, value: object) -> tuple[str, ...]:
 
 
 def path_of_names(argument: str, value: object) -> tuple[str, ...]:
-    """Return the name of a column, or the names that lead to a field inside one; there is at least one."""
-    found = names(argument, value)
-    if not found:
+    """Return the name of a column, or the names that lead to a field inside one: at least one name."""
+    segments = names(argument, value)
+    if not segments:
         raise wrong(argument, "a name, or the list of names that leads into a column", value)
-    return found
+    return segments
 
 
-def instances(argument: str, value: object, kind: type[T], wanted: str) -> tuple[T, ...]:
-    """Return a list of objects of one class; one alone stands for a list of one."""
-    given = (value,) if isinstance(value, kind) else items(argument, value, f"a list of {wanted}")
-    return tuple(instance(f"{argument}", one, kind, f"a list of {wanted}") for one in given)
+def instances(argument: str, value: object, kind: type[T], expected: str) -> tuple[T, ...]:
+    """Return a list of objects of one class; a single object is accepted as a list of one."""
+    given = (value,) if isinstance(value, kind) else items(argument, value, f"a list of {expected}")
+    return tuple(instance(f"{argument}", one, kind, f"a list of {expected}") for one in given)
 
 
-def instance(argument: str, value: object, kind: type[T], wanted: str) -> T:
+def instance(argument: str, value: object, kind: type[T], expected: str) -> T:
     """Return an object of a class."""
     if not isinstance(value, kind):
-        raise wrong(argument, wanted, value)
+        raise wrong(argument, expected, value)
     return value
 
 
 def function(argument: str, value: object) -> Callable[..., object]:
-    """Return something that can be called; a class is not meant."""
+    """Return a callable that is not a class."""
     if not callable(value) or isinstance(value, type):
         raise wrong(argument, "a function", value)
     return value
@@ -221,16 +221,16 @@ def text_map(argument: str, value: object) -> dict[str, str]:
 
 
 def specs(argument: str, value: object) -> tuple[dict[str, object], ...]:
-    """Return partition specs such as `{"day": "2026-01-01"}`; one alone stands for a list of one.
+    """Return partition specs such as `{"day": "2026-01-01"}`; a single one is accepted as a list of one.
 
     >>> specs("partitions", {"day": 1})
     ({'day': 1},)
     """
-    wanted = 'a partition such as {"day": "2026-01-01"} or a list of them'
-    given = (value,) if isinstance(value, Mapping) else items(argument, value, wanted)
+    expected = 'a partition such as {"day": "2026-01-01"} or a list of them'
+    given = (value,) if isinstance(value, Mapping) else items(argument, value, expected)
     for spec in given:
         if not isinstance(spec, Mapping):
-            raise wrong(argument, wanted, spec)
+            raise wrong(argument, expected, spec)
     return tuple(mapping(argument, spec) for spec in given)
 
 
@@ -240,21 +240,21 @@ def moment_millis(argument: str, value: object) -> int:
     >>> moment_millis("timestamp", "2026-01-09 12:00:00+00:00"), moment_millis("timestamp", 5)
     (1767960000000, 5)
     """
-    wanted = "epoch milliseconds, a datetime or ISO text such as '2026-01-31 12:00:00'"
+    expected = "epoch milliseconds, a datetime or ISO text such as '2026-01-31 12:00:00'"
     if isinstance(value, str) and not re.fullmatch(r"\s*[-+]?[0-9]*\s*", value):
         try:
             value = datetime.fromisoformat(value.strip())
         except ValueError:
-            raise wrong(argument, wanted, value) from None
+            raise wrong(argument, expected, value) from None
     if isinstance(value, date):
         try:
             time = value.timetz() if isinstance(value, datetime) else datetime.min.time()
             day = value.date() if isinstance(value, datetime) else value  # taken apart, as pandas' times differ
             return whole(argument, (datetime.combine(day, time).astimezone() - _EPOCH) // _MILLISECOND, 0)
         except (ValueError, OverflowError, OSError, TypeError):  # before the year 1, NaT of pandas
-            raise wrong(argument, wanted, value) from None
+            raise wrong(argument, expected, value) from None
     if isinstance(value, str):
-        raise wrong(argument, wanted, value)
+        raise wrong(argument, expected, value)
     return whole(argument, value, 0)
 
 
@@ -264,26 +264,26 @@ def age_millis(argument: str, value: object) -> int:
     >>> age_millis("time_retained", "7 days"), age_millis("time_retained", timedelta(seconds=1))
     (604800000, 1000)
     """
-    wanted = "a duration of at least 1 ms, such as '7 days' or a timedelta"
+    expected = "a duration of at least 1 ms, such as '7 days' or a timedelta"
     if isinstance(value, str):
         try:
             millis = parse_duration_millis(value)
         except InvalidInputError:
-            raise wrong(argument, wanted, value) from None
+            raise wrong(argument, expected, value) from None
     elif isinstance(value, timedelta):
         try:
             millis = value // _MILLISECOND
         except (ValueError, TypeError):  # NaT of pandas
-            raise wrong(argument, wanted, value) from None
+            raise wrong(argument, expected, value) from None
     else:
         millis = whole(argument, value)
     if not 1 <= millis <= MAX_LONG:
-        raise wrong(argument, wanted, value)
+        raise wrong(argument, expected, value)
     return millis
 
 
 def past_millis(argument: str, value: object, now_millis: int) -> int:
-    """Return a time in epoch milliseconds that is given as such, as a time, or as an age before now.
+    """Return a time in epoch milliseconds, given as a time or as an age before now.
 
     >>> past_millis("older_than", "7 days", 1_000_000_000)
     395200000
@@ -293,8 +293,8 @@ def past_millis(argument: str, value: object, now_millis: int) -> int:
     try:
         return moment_millis(argument, value)
     except InvalidInputError:
-        wanted = "epoch milliseconds, a datetime, ISO text, or an age such as '7 days' or a timedelta"
-        raise wrong(argument, wanted, value) from None
+        expected = "epoch milliseconds, a datetime, ISO text, or an age such as '7 days' or a timedelta"
+        raise wrong(argument, expected, value) from None
 
 
 def _is_duration(value: str) -> bool:
@@ -312,10 +312,10 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     >>> did_you_mean("ID", ["id", "name"]), did_you_mean("x", ["id", "name"])
     ("did you mean 'id'?", 'there are id, name')
     """
-    there = list(known)
-    wanted = name if isinstance(name, str) else shown(name)
-    folded = [one for one in there if one.casefold() == wanted.casefold()]
-    close = folded or get_close_matches(wanted[:200], there, n=1)
+    choices = list(known)
+    given = name if isinstance(name, str) else shown(name)
+    folded = [choice for choice in choices if choice.casefold() == given.casefold()]
+    close = folded or get_close_matches(given[:200], choices, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"there are {', '.join(there[:20])}{', ...' if len(there) > 20 else ''}" if there else "there are none"  # noqa: PLR2004
+    return f"there are {', '.join(choices[:20])}{', ...' if len(choices) > 20 else ''}" if choices else "there are none"  # noqa: PLR2004

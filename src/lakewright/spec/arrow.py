@@ -1,8 +1,8 @@
-"""Types of the format to Arrow types and back.
+"""Types of the format in, Arrow types out, and back.
 
 Each type of the format has one canonical Arrow type: what a read returns and what a writer casts to. Nullability is
-kept on every level; map keys are never null in Arrow. The way back serves table creation: it takes every Arrow type
-that has a meaning in the format and refuses the others with the column and the remedy.
+kept on every level; map keys are never null in Arrow. Tables are created from Arrow schemas: every Arrow type with a
+counterpart in the format is accepted, and for others an error names the column and the remedy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIELD_ID = b"PARQUET:field_id"
 DESCRIPTION = b"description"
 
 # Ids of list elements, map keys and map values are derived from the nearest enclosing field: 1024 levels fit between
-# two fields, and keys grow downwards so that they never meet the values.
+# two fields, and the ids of keys grow downwards so that they never equal those of values.
 _DERIVED_BASE = 536870911
 _DERIVED_STEP = 1024
 
@@ -105,7 +105,7 @@ def to_arrow_type(dtype: DataType) -> pa.DataType:
 
 
 def to_arrow_field(field: DataField) -> pa.Field:
-    """Return a column as an Arrow field; a description travels as field metadata."""
+    """Return a column as an Arrow field; its description becomes metadata of the field."""
     return _field(field, numbered=False)
 
 
@@ -115,12 +115,12 @@ def to_arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
 
 
 def with_field_ids(fields: Sequence[DataField]) -> pa.Schema:
-    """Return columns as an Arrow schema that tells a parquet writer the field id of every level."""
+    """Return columns as an Arrow schema with the field id of every level, for a parquet writer."""
     return pa.schema([_field(field, numbered=True) for field in fields])
 
 
 def from_arrow_schema(schema: pa.Schema) -> tuple[DataField, ...]:
-    """Return Arrow fields as columns, numbered the way Java numbers them: a column first, then what is inside it.
+    """Return Arrow fields as columns, numbered as Java numbers them: a column first, then the fields inside it.
 
     >>> columns = from_arrow_schema(pa.schema({"a": pa.int64(), "b": pa.list_(pa.string())}))
     >>> [f"{column.id} {column.name} {column.type}" for column in columns]
@@ -175,18 +175,18 @@ def _refusal(arrow: pa.DataType, column: str) -> InvalidInputError | Unsupported
     """Return the error for an Arrow type that no column can have."""
     for applies, remedy in _UNSUPPORTED:
         if applies(arrow):
-            return UnsupportedError(_complaint(arrow, column, remedy), column=column, type=str(arrow))
+            return UnsupportedError(_message(arrow, column, remedy), column=column, type=str(arrow))
     remedy = next((text for applies, text in _REFUSED if applies(arrow)), "the format has no such type")
-    return InvalidInputError(_complaint(arrow, column, remedy), column=column, type=str(arrow))
+    return InvalidInputError(_message(arrow, column, remedy), column=column, type=str(arrow))
 
 
-def _complaint(arrow: pa.DataType, column: str, remedy: str) -> str:
+def _message(arrow: pa.DataType, column: str, remedy: str) -> str:
     return f"the column {column!r} has the Arrow type {arrow}: {remedy}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a part without an id of its own lies: below which field, and how deep."""
+    """The place of a part without an id of its own: the field around it, and how deep it is inside."""
 
     field_id: int
     depth: int = 0
@@ -224,7 +224,7 @@ def _type(dtype: DataType, place: _Place | None) -> pa.DataType:
 
 
 def _part(name: str, dtype: DataType, place: _Place | None, sign: int) -> pa.Field:
-    """Return a list element, map key or map value as a field, numbered from its place."""
+    """Return a list element, map key or map value as a field, with an id derived from its place."""
     below = None if place is None else place.deeper()
     metadata = None if below is None else {FIELD_ID: str(below.part_id(sign))}
     return pa.field(name, _type(dtype, below), nullable=dtype.nullable, metadata=metadata)

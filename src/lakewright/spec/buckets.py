@@ -1,8 +1,8 @@
-"""Which bucket a row belongs to: key columns in, bucket numbers out, the same ones Java computes.
+"""Key columns in, the bucket number of each row out, the same as Java computes.
 
-The default function is murmur3 (seed 42) over the BinaryRow of the bucket key, then the truncated remainder's absolute
-value. Columns are hashed in blocks that stay in the processor's cache: keys that are all as long straight from their
-columns, others from their assembled rows, word by word over all rows that are that long.
+The default function is murmur3 (seed 42) over the BinaryRow of the bucket key, then the absolute value of the truncated
+remainder. Columns are hashed in blocks that fit the processor's cache: keys of equal length directly from their
+columns, others from assembled rows, one word of all rows that are long enough at a time.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _bucket(hashes: Hashes, buckets: int) -> Hashes:
 
 
 def _mix(state: _Words32, word: _Words32) -> None:
-    """Take one word per row into the state, in place; the words are used up."""
+    """Mix one word per row into the state, in place; `word` is overwritten."""
     word *= np.uint32(_C1)
     turned = word << np.uint32(15)
     word >>= np.uint32(17)
@@ -141,7 +141,7 @@ def _finish(state: _Words32, length: _Words32 | np.uint32) -> _Words32:
 
 
 def _mixed(state: int, words: Sequence[int]) -> int:
-    """Take the words of one row into its state."""
+    """Return the state of one row with its words mixed in."""
     for word in words:
         k = word * _C1 & _LOW
         k = (k << 15 | k >> 17) * _C2 & _LOW
@@ -158,12 +158,12 @@ def _finished(state: int, length: int) -> int:
 
 
 def _hash_even(columns: Sequence[ColumnSlots]) -> _Words32:
-    """Hash rows that are all as long, without putting them together."""
+    """Hash rows of equal length without assembling them."""
     headers = header_words(columns)
     count = len(columns[0].slots)
     words = [np.zeros(count, np.uint64) if word is None else word for word in headers]
     seed = _SEED
-    if all(word is None for word in headers):  # most keys have no nulls: their header makes one number
+    if all(word is None for word in headers):  # most keys have no nulls: the hash of their header is a constant
         words, seed = [], _mixed(_SEED, [0, 0] * len(headers))
     at = len(headers) + len(columns)
     pieces: list[Words] = []
@@ -184,7 +184,7 @@ def _hash_even(columns: Sequence[ColumnSlots]) -> _Words32:
 
 
 def _hash_images(images: RowImages) -> _Words32:
-    """Hash assembled rows: longest first, so that the rows that still have a word are always the first ones."""
+    """Hash assembled rows, ordered from the longest on, so that the rows with one more word are always the first."""
     words = images.buffer.view(_U32)
     counts = np.diff(images.offsets) >> 2
     narrow = counts.astype(np.uint16) if int(counts.max()) < 1 << 16 else counts

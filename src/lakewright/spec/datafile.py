@@ -1,4 +1,4 @@
-"""Facts about one immutable data file, as a manifest entry and a commit message record them."""
+"""The facts of one immutable data or index file, as manifest entries and commit messages record them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DataFile:
 
 
 def is_side_file(file: DataFile) -> bool:
-    """Say whether a file holds one column's large values apart from the rows: a blob or vector file."""
+    """Say whether a file holds the large values of one column, apart from the rows: a blob or vector file."""
     return file.file_name.endswith(".blob") or ".vector." in file.file_name
 
 

@@ -1,7 +1,7 @@
-"""Rows of a table at positions, in that order: what `take` of Arrow gives, sooner.
+"""A table and positions in, the rows at these positions out, in that order: the same as Arrow's `take`, but faster.
 
-Arrow moves texts one by one. Texts that all have one length, as identifiers mostly do, are moved as values of fixed
-width instead, which takes a tenth of the time.
+Arrow copies texts one by one. Texts that all have the same length, as identifiers mostly do, are copied as values of
+fixed width instead, which takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def _gathered(column: pa.ChunkedArray, at: pa.Array) -> pa.ChunkedArray:
 
 
 def _common_width(column: pa.ChunkedArray, offsets: _Offsets) -> int | None:
-    """Return the length that all texts have; None where they differ, where one is null or all are empty."""
+    """Return the length of all texts; None if lengths differ, one text is null, or all are empty."""
     if len(column) == 0 or column.null_count:
         return None
-    found: int | None = None
+    common: int | None = None
     for chunk in column.chunks:
         if len(chunk) == 0:
             continue
         ends = _ends(chunk, offsets)
         width = int(ends[1]) - int(ends[0])
-        same = found in {None, width} and int(ends[-1]) - int(ends[0]) == width * len(chunk)
+        same = common in {None, width} and int(ends[-1]) - int(ends[0]) == width * len(chunk)
         if not same or not bool((ends[1:] - ends[:-1] == width).all()):
             return None
-        found = width
-    return found or None
+        common = width
+    return common or None
 
 
 def _ends(chunk: pa.Array, offsets: _Offsets) -> npt.NDArray[np.signedinteger]:

@@ -44,12 +44,14 @@ class Identifier:
             raise arguments.wrong(
                 "an identifier", "a database and a table as texts", database if isinstance(object, str) else object
             )
-        whole = f"{database}.{object}"
-        table, own_branch, own_system = _object_parts(object or "", whole)
+        full_name = f"{database}.{object}"
+        table, own_branch, own_system = _object_parts(object or "", full_name)
         if (branch and own_branch) or (system_table and own_system):
-            raise InvalidInputError(f"{whole!r} names a branch or system table already: give it once", name=whole)
+            raise InvalidInputError(
+                f"{full_name!r} names a branch or system table already: give it once", name=full_name
+            )
         if not database.strip() or not table.strip():
-            raise InvalidInputError(f"a table is named database.table, not {whole!r}", name=whole)
+            raise InvalidInputError(f"a table is named database.table, not {full_name!r}", name=full_name)
         _put(self, "database", database)
         _put(self, "table", table)
         _put(self, "branch", branch or own_branch)
@@ -93,11 +95,11 @@ class Identifier:
         return f"{_quoted(self.database)}.{_quoted(self.get_object_name())}"
 
     def get_branch_name(self) -> str | None:
-        """Return the branch, None where none is named."""
+        """Return the branch, None if the name has none."""
         return self.branch
 
     def get_branch_name_or_default(self) -> str:
-        """Return the branch, `main` where none is named."""
+        """Return the branch, `main` if the name has none."""
         return self.branch or MAIN_BRANCH
 
     def get_system_table_name(self) -> str | None:
@@ -112,14 +114,15 @@ class Identifier:
         return self.get_full_name()
 
 
-def _object_parts(text: str, whole: str) -> tuple[str, str | None, str | None]:
+def _object_parts(text: str, full_name: str) -> tuple[str, str | None, str | None]:
     """Split `table$branch_b$system` into its parts."""
     table, *rest = text.split("$")
     branch = rest.pop(0).removeprefix(_BRANCH_PREFIX) if rest and rest[0].startswith(_BRANCH_PREFIX) else None
     system = rest.pop(0) if rest else None
     if rest or branch == "" or system == "":
         raise InvalidInputError(
-            f"{whole!r} is not the name of a table, a branch ($branch_<name>) or a system table ($<name>)", name=whole
+            f"{full_name!r} is not the name of a table, a branch ($branch_<name>) or a system table ($<name>)",
+            name=full_name,
         )
     return table, branch, system
 

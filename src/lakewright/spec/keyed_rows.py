@@ -1,9 +1,9 @@
-"""Keyed rows: how the rows of a primary-key table look in data files and, between the rooms, in memory.
+"""Keyed rows: the columns of the rows of a primary-key table in data files and in memory.
 
 In memory a *keyed table* is an Arrow table whose first columns are `_SEQUENCE_NUMBER` (int64) and `_VALUE_KIND` (int8),
 perhaps followed by `_LEVEL` (int8, the level of the file a row came from; never stored), and then columns of the table,
-in schema order. In a data file copies of the key columns, named `_KEY_<column>`, stand before them unless the file is
-thin; nobody reads these copies.
+in schema order. In a data file that is not thin, copies of the key columns, named `_KEY_<column>`, come first; they are
+never read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakewright.spec.types import AtomicType, DataField
 
 SEQUENCE_NUMBER: Final = DataField(2147483646, "_SEQUENCE_NUMBER", AtomicType("BIGINT", nullable=False))
 VALUE_KIND: Final = DataField(2147483645, "_VALUE_KIND", AtomicType("TINYINT", nullable=False))
-LEVEL: Final = DataField(-1, "_LEVEL", AtomicType("TINYINT", nullable=False))  # in memory alone
+LEVEL: Final = DataField(-1, "_LEVEL", AtomicType("TINYINT", nullable=False))  # only in memory
 KEYED_FIELDS: Final = (SEQUENCE_NUMBER, VALUE_KIND)
 _KEY_ID_BASE = 1073741823
 
@@ -31,7 +31,7 @@ KIND_NAMES: Final = ("+I", "-U", "+U", "-D")  # by number
 
 
 def key_copies(schema: TableSchema) -> tuple[DataField, ...]:
-    """Return the fields of the key copies that files hold unless they are thin."""
+    """Return the fields of the copies of the key columns in files that are not thin."""
     return tuple(
         DataField(_KEY_ID_BASE + field.id, KEY_PREFIX + field.name, field.type)
         for field in schema.trimmed_primary_key_fields

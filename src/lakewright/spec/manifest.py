@@ -27,7 +27,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> FileIdentity:
-        """What makes two entries speak of the same file. The level belongs to it: an upgrade keeps the name."""
+        """Equal for two entries of the same file. It includes the level, because an upgrade keeps the file's name."""
         f = self.file
         return (
             self.partition,
@@ -42,7 +42,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """One record of a manifest list: a manifest file with what can be said of all its entries."""
+    """One record of a manifest list: a manifest file, and counts and bounds of its entries."""
 
     file_name: str
     file_size: int
@@ -60,7 +60,7 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One record of an index manifest, which always lists the whole live set."""
+    """One record of an index manifest, which always lists all live index files."""
 
     kind: int
     partition: bytes
@@ -69,9 +69,9 @@ class IndexEntry:
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Cancel each DELETE with the ADD before it; what is left keeps its order.
+    """Remove each DELETE together with the ADD before it; the remaining entries keep their order.
 
-    A DELETE whose ADD stands in an older manifest stays, so that manifests can be merged piecewise.
+    A DELETE whose ADD is in an older manifest stays, so that some of the manifests can be merged without the others.
     """
     left: dict[FileIdentity, ManifestEntry] = {}
     for entry in entries:

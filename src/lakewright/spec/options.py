@@ -25,7 +25,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class MergeEngine(StrEnum):
-    """How a primary-key table folds the rows of one key."""
+    """How a primary-key table merges the rows of one key."""
 
     DEDUPLICATE = "deduplicate"
     PARTIAL_UPDATE = "partial-update"
@@ -34,7 +34,7 @@ class MergeEngine(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """Who writes the changelog of a primary-key table."""
+    """What produces the changelog of a primary-key table."""
 
     NONE = "none"
     INPUT = "input"
@@ -67,7 +67,7 @@ class SortOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """A kind of option value: how its text is read, and what to tell those who wrote another text."""
+    """A kind of option value: how its text is read, and what an error says that the option takes."""
 
     allowed: str
     read: Callable[[str], T_co]
@@ -91,7 +91,7 @@ class ConfigOption(Generic[T]):
         return self.name
 
     def default_value(self) -> T:
-        """Return what holds when the option is not set."""
+        """Return the value that holds when the option is not set."""
         return self.default
 
     def parse(self, text: str) -> T:
@@ -432,7 +432,7 @@ class CoreOptions:
         return option.default if default is None else default
 
     def check(self) -> None:
-        """Refuse values that cannot be read, of every option that is known."""
+        """Raise InvalidInputError if the value of a known option cannot be read."""
         for option in KNOWN_OPTIONS:
             self.get(option)
 
@@ -446,7 +446,7 @@ class CoreOptions:
         return () if text is None else tuple(text.split(","))
 
     def merge_engine(self, default: MergeEngine | None = None) -> MergeEngine:
-        """Return how rows of one key are folded."""
+        """Return how rows of one key are merged."""
         return self.get(CoreOptions.MERGE_ENGINE, default)
 
     def deletion_vectors_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature

@@ -1,8 +1,7 @@
 """Snapshots and tags: the JSON that makes one state of a table visible.
 
 Text comes in, frozen values go out, and the reverse. Absent keys are omitted, unknown keys are ignored. What lakewright
-writes carries one more key, `checksum`, which other implementations ignore: a bit that flips in the file is noticed
-instead of being believed.
+writes has one more key, `checksum`, which other implementations ignore: with it a flipped bit in the file is detected.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedE
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
 MIN_LONG = -9223372036854775808
-VERSION = 3  # of the snapshots that we write; 1 and 2 lack some keys
+VERSION = 3  # of new snapshots; 1 and 2 lack some keys
 
 _CHECKSUM = "checksum"
-_REMEDY = "restore the file from a copy, or roll the table back to a snapshot whose file is whole"
+_REMEDY = "restore the file from a copy, or roll the table back to a snapshot whose file is not damaged"
 
 
 class CommitKind(StrEnum):
@@ -65,7 +64,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A snapshot with a name, which keeps its files alive after the snapshot itself expired."""
+    """A snapshot with a name, whose files are kept after the snapshot itself has expired."""
 
     name: str
     snapshot: Snapshot
@@ -121,7 +120,7 @@ def snapshot_from_json(text: str | bytes, *, path: str) -> Snapshot:
 
 
 def tag_to_json(tag: Tag) -> str:
-    """Return the text of the tag file: the snapshot, and when the tag was made and how long it lives."""
+    """Return the text of the tag file: the snapshot, the time when the tag was made and how long it is kept."""
     members = _members(tag.snapshot)
     if tag.create_time is not None:
         t = tag.create_time

@@ -1,8 +1,8 @@
 """Bounds and null counts of columns: Arrow columns in, the statistics of manifests out, and back again for pruning.
 
-A bound is never tighter than the data; where no honest bound exists it is None, which means unknown. So NaN leaves a
-column without bounds, zeros are widened to -0.0 and 0.0, a shortened maximum is rounded up, and bounds of other writers
-that are known to lie (see `field_stats`) are loosened or dropped.
+A bound is never tighter than the data; where no correct bound exists it is None, which means unknown. So a column with
+NaN has no bounds, zeros are widened to -0.0 and 0.0, a truncated maximum is rounded up, and bounds of other writers
+that are known to be wrong (see `field_stats`) are widened or dropped.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ NONE, COUNTS, FULL = StatsMode("none"), StatsMode("counts"), StatsMode("full")
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """What is known of one column: a bound of None is unknown, and so is a null count of None."""
+    """The bounds and the null count of one column; None means unknown."""
 
     min: Value
     max: Value
     null_count: int | None
-    # Without a single value there is nothing to bound, which is not the same as not knowing a bound.
+    # A column of nulls has no values to bound: unlike an unknown bound, that does not make merged bounds unknown.
     all_null: bool = field(default=False, compare=False)
 
 
@@ -72,7 +72,7 @@ def parse_stats_mode(text: str) -> StatsMode:
 def column_stats(array: pa.Array | pa.ChunkedArray, dtype: DataType, mode: StatsMode) -> ColumnStats:
     """Return the statistics of one column; nested columns have a null count and no bounds.
 
-    That a file format has no bounds for some type (parquet: TIMESTAMP beyond microseconds) is for the caller to know.
+    Some file formats have no bounds for some types (parquet: TIMESTAMP beyond microseconds); the caller handles that.
     """
     if mode == NONE:
         return ColumnStats(None, None, None)
@@ -81,7 +81,7 @@ def column_stats(array: pa.Array | pa.ChunkedArray, dtype: DataType, mode: Stats
         return ColumnStats(None, None, null_count, all_null=True)
     if mode == COUNTS or not isinstance(dtype, AtomicType) or dtype.root in _UNBOUNDED_ROOTS:
         return ColumnStats(None, None, null_count)
-    # A column of the canonical type keeps its chunks; putting them together would copy it.
+    # A column of the canonical type keeps its chunks, because combining them would copy it.
     column = array if array.type == to_arrow_type(dtype) else plain_column(array, dtype)
     low, high = _bounds(column, dtype)
     stats = ColumnStats(low, high, null_count)
@@ -96,7 +96,7 @@ def _bounds(array: pa.Array | pa.ChunkedArray, dtype: AtomicType) -> tuple[Value
 
 
 def _widened(low: Value, high: Value) -> tuple[Value, Value]:
-    """Let zero bounds of floating-point numbers cover both zeros."""
+    """Return bounds of floating-point numbers in which a zero covers both zeros."""
     if isinstance(low, float) and low == 0:
         low = -0.0
     if isinstance(high, float) and high == 0:
@@ -105,7 +105,7 @@ def _widened(low: Value, high: Value) -> tuple[Value, Value]:
 
 
 def truncate(stats: ColumnStats, length: int) -> ColumnStats:
-    """Return bounds of text and binary columns cut to a length, still around all values; (None, None) where impossible.
+    """Return text and binary bounds truncated to a length, still around all values; None for both if impossible.
 
     >>> truncate(ColumnStats("abcd", "abzz", 0), 3)
     ColumnStats(min='abc', max='ab{', null_count=0, all_null=False)
@@ -123,7 +123,7 @@ def truncate(stats: ColumnStats, length: int) -> ColumnStats:
 
 
 def _rounded_up(text: str) -> str | None:
-    """Return the least text above all that begin with this one; None where there is none."""
+    """Return the least text that is above all texts with this prefix; None where there is none."""
     for end in range(len(text), 0, -1):
         code = ord(text[end - 1]) + 1
         if code <= _CODE_POINT_MAX and code != _SURROGATE_FIRST:  # surrogates are no characters
@@ -137,7 +137,7 @@ def _rounded_up_bytes(data: bytes) -> bytes | None:
 
 
 def merge_column_stats(a: ColumnStats, b: ColumnStats) -> ColumnStats:
-    """Return the statistics of two parts of a column taken together; what one part does not know stays unknown.
+    """Return the statistics of two parts of a column together; a fact that is unknown for one part stays unknown.
 
     >>> merge_column_stats(ColumnStats(1, 5, 0), ColumnStats(3, 9, 2))
     ColumnStats(min=1, max=9, null_count=2, all_null=False)
@@ -183,10 +183,10 @@ def _simple_stats(stats: Sequence[ColumnStats], types: Sequence[DataType]) -> Si
 
 
 def field_stats(file: DataFile, field_name: str, fields_of_file_schema: Sequence[DataField]) -> ColumnStats | None:
-    """Return what a manifest knows of one column of a file, by the name the column has in the file's own schema.
+    """Return the statistics of one column of a file in a manifest, by the column's name in the file's own schema.
 
-    None means that nothing is known. Bounds that some writers get wrong are mended: NaN is no bound; a maximum of text
-    that ends in `?` may stand for a lost surrogate and below the data; a CHAR bound may be padded with blanks.
+    None means that nothing is known. Bounds that some writers get wrong are corrected: NaN is no bound; a maximum of
+    text that ends in `?` may replace a lost surrogate and be below the data; a CHAR bound may be padded with blanks.
     """
     columns = file.value_stats_cols
     if columns is None:
@@ -212,26 +212,25 @@ def _stats_at(stats: SimpleStats, index: int, arity: int, dtype: DataType) -> Co
     if not isinstance(dtype, AtomicType):
         return ColumnStats(None, None, stats.null_counts[index])
     low, high = decode_field(stats.min_values, index, dtype), decode_field(stats.max_values, index, dtype)
-    return _mended(ColumnStats(low, high, stats.null_counts[index]), dtype)
+    return _corrected(ColumnStats(low, high, stats.null_counts[index]), dtype)
 
 
-def _mended(stats: ColumnStats, dtype: AtomicType) -> ColumnStats:
+def _corrected(stats: ColumnStats, dtype: AtomicType) -> ColumnStats:
     low, high = stats.min, stats.max
     if is_nan(low) or is_nan(high):
-        low, high = None, None  # whoever let one in did not order the other numbers around it either
+        low, high = None, None  # a writer that uses NaN as a bound did not compare the other numbers correctly
     low, high = _widened(low, high)
     if isinstance(high, str) and high.endswith("?"):
         high = None
     if dtype.root == "CHAR" and isinstance(low, str):
-        # A value v in a file that pads has the padded form v + blanks. All values are above what stands before the
-        # first character that is not above a blank, whether they were padded or not; the padded maximum is above
-        # all of them as it is.
+        # A padded bound is the value and blanks. All values, padded or not, are at or above the part before the first
+        # character that is not above a blank. The padded maximum is above all of them already.
         low = _BLANK.split(low, maxsplit=1)[0]
     return replace(stats, min=low, max=high)
 
 
 def is_nan(value: object) -> bool:
-    """Say whether a value is a floating-point number that is none."""
+    """Say whether a value is the floating-point NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 

@@ -55,7 +55,11 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AtomicType:
-    """A scalar type such as `INT` or `DECIMAL(10, 2)`.
+    """A scalar type such as `INT` or `DECIMAL(10, 2)`, given as text in the words of SQL.
+
+    Types: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), CHAR(n), VARCHAR(n), STRING,
+    BINARY(n), VARBINARY(n), BYTES, DATE, TIME(p), TIMESTAMP(p) and TIMESTAMP(p) WITH LOCAL TIME ZONE. Two spellings of
+    one type are equal.
 
     >>> AtomicType("decimal(10,2)", nullable=False)
     AtomicType(type='DECIMAL(10, 2)', nullable=False)
@@ -91,7 +95,7 @@ class AtomicType:
 
 
 class _Nested:
-    """What all types but the atomic ones share."""
+    """The common base of all types but the scalar ones."""
 
     __slots__ = ()
 
@@ -106,7 +110,7 @@ class _Nested:
 
 @dataclass(frozen=True, slots=True)
 class _Elements(_Nested):
-    """Elements of one type."""
+    """The common base of types with elements of one type."""
 
     keyword: ClassVar[str]
     nullable: bool
@@ -132,7 +136,7 @@ class ArrayType(_Elements):
 
 
 class MultisetType(_Elements):
-    """A bag: each element with the number of its occurrences. Stored, it is a map from elements to those numbers."""
+    """A multiset: each element with the number of its occurrences. It is stored as a map from elements to numbers."""
 
     __slots__ = ()
     keyword = "MULTISET"
@@ -171,7 +175,7 @@ class MapType(_Nested):
 
 @dataclass(frozen=True, slots=True)
 class VectorType:
-    """A list of a fixed number of elements. It is parsed so that such a schema can be shown; its data is refused."""
+    """A list with a fixed number of elements. Such a schema can be shown; its data can be neither read nor written."""
 
     nullable: bool
     element: DataType
@@ -187,7 +191,13 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class DataField:
-    """A column, or a field of a ROW: what identifies it for ever is its id, not its name."""
+    """A column, or a field of a ROW. Its id identifies it for ever; its name, type and place may change.
+
+    The type may be given as text. `default_value` is the text of the value that writes store in place of a null.
+
+    >>> DataField(0, "id", "BIGINT NOT NULL").type
+    AtomicType(type='BIGINT', nullable=False)
+    """
 
     id: int
     name: str
@@ -256,7 +266,7 @@ DataType: TypeAlias = AtomicType | ArrayType | MapType | MultisetType | RowType 
 
 
 def to_type(argument: str, value: object) -> DataType:
-    """Return a data type that a caller gives as such, or as text such as `INT`."""
+    """Return a data type that a caller gives as a type, or as text such as `INT`."""
     if isinstance(value, str):
         return parse_type(value)
     if not isinstance(value, AtomicType | ArrayType | MapType | MultisetType | RowType | VectorType):
@@ -312,7 +322,7 @@ def with_nullable(dtype: DataType, nullable: bool) -> DataType:  # noqa: FBT001 
 
 
 def row_parts(dtype: DataType) -> tuple[DataField, ...]:
-    """Return the fields of the rows inside an array or a map; none where there are no rows inside."""
+    """Return the fields of the rows inside an array or a map; none for other types."""
     match dtype:
         case ArrayType(element=RowType(fields=fields)) | MapType(value=RowType(fields=fields)):
             return fields
@@ -351,12 +361,12 @@ def highest_field_id(fields: Iterable[DataField]) -> int:
 
 
 def numbered_fields(fields: Iterable[DataField], ids: Iterator[int]) -> tuple[DataField, ...]:
-    """Return columns with new ids: a column first, then what is inside it."""
+    """Return columns with new ids: a column is numbered before the fields inside it."""
     return tuple(replace(field, id=next(ids), type=numbered_type(field.type, ids)) for field in fields)
 
 
 def numbered_type(dtype: DataType, ids: Iterator[int]) -> DataType:
-    """Return a type whose ROW fields have new ids; inside a ROW, what a field holds is numbered before the field."""
+    """Return a type whose ROW fields have new ids; inside a ROW, the fields inside a field are numbered before it."""
     match dtype:
         case AtomicType():
             return dtype
@@ -368,7 +378,7 @@ def numbered_type(dtype: DataType, ids: Iterator[int]) -> DataType:
             key = numbered_type(dtype.key, ids)
             return MapType(dtype.nullable, key, numbered_type(dtype.value, ids))
         case RowType():
-            # Arguments are worked out from left to right.
+            # Arguments are evaluated from left to right: the inner fields get their ids first.
             return RowType(
                 dtype.nullable, [replace(f, type=numbered_type(f.type, ids), id=next(ids)) for f in dtype.fields]
             )
@@ -422,7 +432,7 @@ def _strip_nullability(text: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=4096)
 def _atomic_parts(text: str) -> tuple[str, tuple[int, ...], bool]:
-    """Return the root keyword, its parameters with defaults filled in, and the nullability the text itself states."""
+    """Return the root keyword, its parameters including defaults, and the nullability that the text states."""
     body, nullable = _strip_nullability(text)
     match = _TEXT.match(body)
     if match is None:

@@ -1,9 +1,9 @@
-"""Scalars: what users and Arrow hand us in, `Value` inside, Python objects, Arrow arrays and Java's text out.
+"""Scalars of users and Arrow in, `Value` out; and back to Python objects, Arrow arrays and Java's text.
 
-A conversion is exact or it raises `InvalidInputError` that names the value and the type; nothing is rounded, wrapped or
-cut. One thing looks like an exception and is none: a decimal fraction names the nearest FLOAT or DOUBLE, and is taken
-for it exactly when that number prints as the same fraction. The precision of TIME and TIMESTAMP limits a value only to
-the unit that files store (milliseconds; milli-, micro- or nanoseconds), as in Java.
+A conversion is exact, or it raises an `InvalidInputError` that names the value and the type; nothing is rounded,
+wrapped or truncated. A decimal fraction becomes the nearest FLOAT or DOUBLE if that number prints as the same fraction.
+The precision of TIME and TIMESTAMP limits a value only to the unit that files store (milliseconds; milli-, micro- or
+nanoseconds), as in Java.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<h>\d{1,2})(?::?(?P<m>\d{
 
 
 def to_value(obj: object, dtype: DataType) -> Value:
-    """Return what a user wrote as a value of a type, exactly.
+    """Return a Python, numpy or Arrow object as a value of a type, exactly.
 
     Naive datetimes are TIMESTAMP, aware ones TIMESTAMP WITH LOCAL TIME ZONE. Text of such a time without a zone is UTC.
 
@@ -120,9 +120,9 @@ def from_scalar(scalar: pa.Scalar, dtype: DataType) -> Value:
 
 
 def to_python(value: Value, dtype: DataType) -> object:
-    """Return a value as the Python object users know: date, time, datetime (LTZ aware, in UTC), Decimal and so on.
+    """Return a value as a Python object: date, time, datetime (aware and in UTC for LTZ), Decimal and so on.
 
-    What Python's own classes cannot hold (less than a microsecond, years outside 1..9999) comes as `numpy.datetime64`.
+    Times that Python's classes cannot hold (below a microsecond, years outside 1..9999) become `numpy.datetime64`.
 
     >>> to_python(20000, AtomicType("DATE"))
     datetime.date(2024, 10, 4)
@@ -156,9 +156,9 @@ def to_array(values: Sequence[NestedValue], dtype: DataType) -> pa.Array:
 
 
 def cast_text(text: str, dtype: DataType, zone: str = "UTC") -> Value:
-    """Return the value that a text names: a partition spec, a column default or a literal of SQL.
+    """Return the value of a text: in a partition spec, a column default or a literal of SQL.
 
-    `zone` is that of times WITH LOCAL TIME ZONE that name none.
+    `zone` is the zone of times WITH LOCAL TIME ZONE whose text has none.
 
     >>> cast_text("2024-10-04 01:02:03.5", AtomicType("TIMESTAMP(3)"))
     1728003723500000000
@@ -191,9 +191,9 @@ def zone_of(name: str) -> tzinfo:
     if name in {"UTC", "Z"}:
         return UTC
     try:
-        if found := _OFFSET.fullmatch(name):
-            far = timedelta(hours=int(found["h"]), minutes=int(found["m"] or 0), seconds=int(found["s"] or 0))
-            return timezone(far if found["sign"] == "+" else -far)
+        if match := _OFFSET.fullmatch(name):
+            offset = timedelta(hours=int(match["h"]), minutes=int(match["m"] or 0), seconds=int(match["s"] or 0))
+            return timezone(offset if match["sign"] == "+" else -offset)
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidInputError(
@@ -258,7 +258,7 @@ def clock_text(seconds: int) -> str:
 
 
 def java_float_text(number: float, *, single: bool) -> str:
-    """Return the text Java gives a FLOAT (`single`) or DOUBLE: the shortest digits that name it, `E` where far from 1.
+    """Return Java's text of a FLOAT (`single`) or DOUBLE: the shortest digits that identify it, with `E` if far from 1.
 
     >>> java_float_text(1.5, single=False), java_float_text(0.0001, single=True), java_float_text(1e7, single=False)
     ('1.5', '1.0E-4', '1.0E7')
@@ -280,7 +280,7 @@ def java_float_text(number: float, *, single: bool) -> str:
 
 
 def decimal_of(unscaled: int, scale: int) -> Decimal:
-    """Return a decimal from its unscaled integer, whatever the ambient decimal context is.
+    """Return a decimal from its unscaled integer, whatever the decimal context of the thread is.
 
     >>> decimal_of(1250, 2)
     Decimal('12.50')
@@ -334,7 +334,7 @@ def _from_number(number: float | Decimal, dtype: DataType) -> Value:
     if root in {"FLOAT", "DOUBLE"}:
         return _to_float(number, dtype)
     if root == "DECIMAL":
-        # The shortest digits of a float are what its author wrote.
+        # The shortest digits of a float are those that the user wrote.
         exact = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
         return decimal_of(unscaled_of(exact, _atomic(dtype)), _atomic(dtype).scale)
     if root not in INTEGER_BITS:
@@ -469,7 +469,7 @@ def _temporal_text(word: str, dtype: DataType, zone: str) -> Value:
         offset = int(parts["zh"]) * 3600 + int(parts["zm"]) * 60
         seconds -= offset if parts["sign"] == "+" else -offset
     elif root == "TIMESTAMP_LTZ" and not parts.get("zone"):
-        # A time that the clocks skip is moved on by what they skip, and of two equal times the first is meant.
+        # A time that clocks skip moves forward by what they skip; of two equal times the first is used.
         offset_there = datetime.combine(day, clock, zone_of(zone)).utcoffset()
         seconds -= 0 if offset_there is None else round(offset_there.total_seconds())
     nanos = seconds * 10**9 + int((parts.get("fraction") or "").ljust(9, "0"))

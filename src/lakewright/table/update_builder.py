@@ -29,8 +29,8 @@ from lakewright.read.splits.shares import stretches
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import PredicateBuilder
 from lakewright.spec.types import DataField
 from lakewright.update import columns as column_files
 from lakewright.update import row_ids, verbs

@@ -30,7 +30,7 @@ from lakewright.errors import (
     TableReplacedError,
     UnsupportedError,
 )
-from lakewright.spec.schema.table_schema import Schema
+from lakewright.spec.schema.declaration import Schema
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.testing.enumerator import stray_files

@@ -24,8 +24,9 @@ from lakewright.read.splits.shares import pieces
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.evaluation import assume, may_match
 from lakewright.spec.predicate.filters import Filter, to_predicate
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, assume, may_match, negate, normalise
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, negate, normalise
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.stats import ColumnStats, field_stats
 from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField

@@ -23,7 +23,8 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError, Unsupp
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_ID, ROW_TRACKING_FIELDS
 from lakewright.read.splits.split import DataSplit
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update import columns as column_files
 from lakewright.update import vectors

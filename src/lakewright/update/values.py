@@ -24,7 +24,7 @@ from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOption
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, counted
 from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.predicate.predicate import resolve_path
+from lakewright.spec.predicate.builder import resolve_path
 from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
 from lakewright.spec.values import to_array, to_value
 from lakewright.write.input.align import Aligner

@@ -31,7 +31,8 @@ from lakewright.formats.parquet.stats import group_stats
 from lakewright.formats.parquet.tail import END, MAGIC
 from lakewright.formats.seal import SEAL_BYTES, sealed_checksum
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.predicate import Predicate, may_match
+from lakewright.spec.predicate.evaluation import may_match
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.units import MIB
 

@@ -34,7 +34,8 @@ from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD, ManifestEntry
 from lakewright.spec.options import TRAVEL, ChangelogProducer, CoreOptions
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, project
+from lakewright.spec.predicate.evaluation import project
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
 from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind, Snapshot
 

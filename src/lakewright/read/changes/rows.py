@@ -32,7 +32,8 @@ from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.predicate import TRUE, project
+from lakewright.spec.predicate.evaluation import project
+from lakewright.spec.predicate.predicate import TRUE
 
 _SIDE = "_SIDE"  # of a row while two states are compared: 0 before, 1 after
 

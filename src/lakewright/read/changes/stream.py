@@ -40,8 +40,9 @@ from lakewright.read.splits.plan import deletions_of, plan_splits
 from lakewright.spec import arguments
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import ChangelogProducer, CoreOptions
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import TRUE, Predicate, PredicateBuilder
+from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
 

@@ -29,7 +29,8 @@ from lakewright.spark.read.bitmaps import Words, words_of
 from lakewright.spark.read.core_reader import over_shares
 from lakewright.spark.read.parquet_scan import native_sections
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.predicate import TRUE, Predicate, project
+from lakewright.spec.predicate.evaluation import project
+from lakewright.spec.predicate.predicate import TRUE, Predicate
 
 Found: TypeAlias = Mapping[str, Words]  # by file name; files that lose nothing are absent
 _Key: TypeAlias = tuple[object, ...]

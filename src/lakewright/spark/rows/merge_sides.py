@@ -27,9 +27,10 @@ from lakewright.spark.jobs.types import arrow_schema_of, spark_type
 from lakewright.spark.read.filters import is_exact, translated
 from lakewright.spark.rows.located import GROUP, POSITION, column_name
 from lakewright.spec.arrow import from_arrow_type
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.comparison import common_type
 from lakewright.spec.predicate.literals import check_comparable
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, PredicateBuilder, and_predicates
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates
 from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, AtomicType, DataField
 from lakewright.update.merge.clauses import MergePlan, read_source
 from lakewright.update.values import Side

@@ -1,8 +1,8 @@
-"""One comparison of one column with literals: asked of a value, of statistics, of Arrow data, or shown as text.
+"""One comparison of one column with literals: evaluated on a value, on statistics or on Arrow data, or shown as text.
 
-A comparison is a method and literals of the column's own type (made by `spec.predicate.literals`). Compared with null
-the answer is unknown. Floating-point numbers compare as in Spark and Java: NaN equals NaN and is above every other
-number, and 0.0 equals -0.0.
+A comparison is a method and literals of the column's type (made by `spec.predicate.literals`). A comparison with null
+is unknown. Floating-point numbers compare as in Spark and Java: NaN equals NaN and is above every other number, and 0.0
+equals -0.0.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _OPPOSITE = {
     "greaterThan": "lessOrEqual",
     "greaterOrEqual": "lessThan",
 }
-# Of which sides NaN makes these true, where Arrow says that they are false.
-_NAN_MEETS = {"equal": (True, True), "lessThan": (False, True), "greaterThan": (True, False)}
+# On which sides NaN makes these comparisons true, where Arrow returns false.
+_TRUE_FOR_NAN = {"equal": (True, True), "lessThan": (False, True), "greaterThan": (True, False)}
 
 
 def is_float(dtype: DataType | None) -> TypeGuard[AtomicType]:
@@ -72,12 +72,12 @@ def is_float(dtype: DataType | None) -> TypeGuard[AtomicType]:
 
 
 def in_order(value: Any) -> tuple[bool, Any]:  # noqa: ANN401 - a Value
-    """Return what sorts and compares a value as filters do: NaN is one value, above all others."""
+    """Return a key that sorts and compares values as filters do: NaN is one value, above all others."""
     return (True, 0.0) if is_nan(value) else (False, value)
 
 
 def matches_value(method: str, literals: tuple[Any, ...], value: Any) -> bool | None:  # noqa: ANN401 - a Value
-    """Compare one value; None is unknown."""
+    """Return the result for one value; None is unknown."""
     if method in {"isNull", "isNotNull"}:
         return (value is None) == (method == "isNull")
     if value is None:
@@ -87,8 +87,8 @@ def matches_value(method: str, literals: tuple[Any, ...], value: Any) -> bool | 
     if method in _COMPARE:
         return _COMPARE[method](value, literals[0])
     if method in {"in", "notIn"}:
-        found = value in literals
-        return (found == (method == "in")) if found or None not in literals else None
+        is_member = value in literals
+        return (is_member == (method == "in")) if is_member or None not in literals else None
     if method == "between":
         return bool(literals[0] <= value <= literals[1])
     if method == "notBetween":
@@ -149,23 +149,23 @@ def may_match_stats(
     low, high = _bounds(stats, dtype)
     if method in {"notEqual", "notIn"}:
         return None not in literals and (low is None or low != high or low not in literals)
-    asked = _WITHIN_BOUNDS.get(method)
-    return asked is None or asked(low, high, literals)
+    may_match = _WITHIN_BOUNDS.get(method)
+    return may_match is None or may_match(low, high, literals)
 
 
 def _bounds(stats: ColumnStats, dtype: DataType | None) -> tuple[Any, Any]:
-    """Return the bounds that can be believed; None is unknown."""
+    """Return the bounds that are reliable; None is unknown."""
     low, high = stats.min, stats.max
     low, high = None if is_nan(low) else low, None if is_nan(high) else high
     if isinstance(high, str) and high.endswith("?"):
-        high = None  # a truncated bound that was raised into the surrogates is written as `?`, below the data
+        high = None  # a truncated bound that was rounded up to a surrogate is stored as `?`, which is below the data
     if isinstance(low, str) and isinstance(dtype, AtomicType) and dtype.root == "CHAR":
         # Bounds of ORC files are padded with blanks, which sort above control characters.
         low = re.split(r"[\x00-\x1f]", low, maxsplit=1)[0].rstrip(" ")
     return low, high
 
 
-def _meets(low: Any, high: Any, lower: Any, upper: Any) -> bool:  # noqa: ANN401 - values of one type
+def _overlaps(low: Any, high: Any, lower: Any, upper: Any) -> bool:  # noqa: ANN401 - values of one type
     if lower > upper:
         return False
     return (low is None or low <= upper) and (high is None or high >= lower)
@@ -188,12 +188,12 @@ def _prefix_may_match(prefix: str, low: str | None, high: str | None) -> bool:
 
 # Each says whether values between `low` and `high`, None being unknown, may match the literals.
 _WITHIN_BOUNDS: dict[str, Callable[[Any, Any, tuple[Any, ...]], bool]] = {
-    "equal": lambda low, high, v: _meets(low, high, v[0], v[0]),
+    "equal": lambda low, high, v: _overlaps(low, high, v[0], v[0]),
     "lessThan": lambda low, _, v: low is None or low < v[0],
     "lessOrEqual": lambda low, _, v: low is None or low <= v[0],
     "greaterThan": lambda _, high, v: high is None or high > v[0],
     "greaterOrEqual": lambda _, high, v: high is None or high >= v[0],
-    "between": lambda low, high, v: _meets(low, high, v[0], v[1]),
+    "between": lambda low, high, v: _overlaps(low, high, v[0], v[1]),
     "notBetween": lambda low, high, v: low is None or high is None or low < v[0] or high > v[1],
     "in": lambda low, high, v: _any_within(v, low, high),
     "startsWith": lambda low, high, v: _prefix_may_match(v[0], low, high),
@@ -208,7 +208,7 @@ def matches_arrow(
     array: Any,  # noqa: ANN401 - an Arrow expression, or the column itself: pyarrow's functions take both
     arrow_type: pa.DataType | None,
 ) -> Any:  # noqa: ANN401 - what `array` was
-    """Compare Arrow data, or make an expression that does; literals take the Arrow type where one is given."""
+    """Compare Arrow data, or return an expression that does; literals get the Arrow type if one is given."""
     if method == "isNull":
         return pc.is_null(array)
     if method == "isNotNull":
@@ -231,15 +231,15 @@ def _plain(method: str, left: Any, right: Any) -> Any:  # noqa: ANN401 - see `ma
 
 
 def _with_nan(method: str, left: Any, right: Any) -> Any:  # noqa: ANN401 - see `matches_arrow`
-    """Compare floating-point numbers, of which Arrow says that NaN is neither equal to, nor above, nor below any."""
+    """Compare floating-point numbers; for Arrow, NaN is not equal to, above or below any number."""
     if isinstance(right, pa.Scalar) and not is_nan(right.as_py()):
         plain = method not in {"greaterThan", "greaterOrEqual"}
         return _ARROW[method](left, right) if plain else pc.invert(_ARROW[_OPPOSITE[method]](left, right))
-    if method not in _NAN_MEETS:
+    if method not in _TRUE_FOR_NAN:
         return pc.invert(_with_nan(_OPPOSITE[method], left, right))
     both = (
-        pc.is_nan(side) if meets else pc.invert(pc.is_nan(side))
-        for side, meets in zip((left, right), _NAN_MEETS[method], strict=True)
+        pc.is_nan(side) if is_nan_side else pc.invert(pc.is_nan(side))
+        for side, is_nan_side in zip((left, right), _TRUE_FOR_NAN[method], strict=True)
     )
     return pc.or_kleene(_ARROW[method](left, right), pc.and_kleene(*both))
 
@@ -291,15 +291,15 @@ def _is_member(
 ) -> Any:  # noqa: ANN401 - see `matches_arrow`
     values = [v for v in literals if v is not None and not is_nan(v)]
     if is_float(dtype) and 0.0 in values:
-        values += [-0.0, 0.0]  # Arrow's hash tells the zeros apart, its comparison does not
+        values += [-0.0, 0.0]  # Arrow's `is_in` distinguishes the two zeros, its comparison does not
     unknown = pa.scalar(None, pa.bool_())
-    found = pc.is_in(array, value_set=_arrow_literals(values, dtype, arrow_type))
+    result = pc.is_in(array, value_set=_arrow_literals(values, dtype, arrow_type))
     if any(map(is_nan, literals)):
-        found = pc.or_kleene(found, pc.is_nan(array))
+        result = pc.or_kleene(result, pc.is_nan(array))
     if None in literals:
-        found = pc.if_else(found, pa.scalar(value=True), unknown)
-    found = pc.if_else(pc.is_valid(array), found, unknown)
-    return found if method == "in" else pc.invert(found)
+        result = pc.if_else(result, pa.scalar(value=True), unknown)
+    result = pc.if_else(pc.is_valid(array), result, unknown)
+    return result if method == "in" else pc.invert(result)
 
 
 def _matches_pattern(method: str, array: Any, pattern: str) -> Any:  # noqa: ANN401 - see `matches_arrow`
@@ -316,7 +316,7 @@ def _matches_pattern(method: str, array: Any, pattern: str) -> Any:  # noqa: ANN
 
 
 def _quote(text: str) -> str:
-    """Escape text for a regular expression of Arrow, which knows fewer escapes than Python."""
+    """Escape text for a regular expression of Arrow, which has fewer escapes than Python."""
     return "".join(c if c.isalnum() or not c.isascii() else f"\\x{{{ord(c):x}}}" for c in text)
 
 
@@ -326,7 +326,7 @@ def _arrow_literals(literals: Sequence[Value], dtype: DataType, arrow_type: pa.D
 
 
 def show(method: str, name: str, literals: tuple[Value, ...], dtype: DataType | None) -> str:
-    """Spell the comparison as SQL that `predicate_text` reads back."""
+    """Return the comparison as SQL that `spec.predicate.text` reads back."""
     shown = [_show_literal(value, dtype) for value in literals]
     match method:
         case "isNull":
@@ -352,7 +352,7 @@ def show(method: str, name: str, literals: tuple[Value, ...], dtype: DataType | 
 
 
 def show_name(path: tuple[str, ...]) -> str:
-    """Spell a column or a path into a ROW, quoted where it must be."""
+    """Return a column or a path into a ROW as text, quoted where necessary."""
     return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n, re.ASCII) else f"`{n.replace('`', '``')}`" for n in path)
 
 

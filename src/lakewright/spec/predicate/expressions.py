@@ -1,9 +1,9 @@
 """Filters of other libraries: an expression of Arrow or polars in, a bound `Predicate` out, so that files are pruned.
 
-Both are taken apart into one small tree: columns, literals and calls. Arrow's come from its own serialised form (what
-pickling an expression stores), polars' from its JSON. A call that has an exact counterpart among predicates becomes it;
-any other, and anything that is not known for sure, is refused by its name. The comparisons of the result follow our
-rules, which are those of filter texts.
+Both become one small tree of columns, literals and calls. An Arrow expression is read from its serialised form (the one
+that pickling uses), a polars expression from its JSON. A call that has an exact counterpart among predicates becomes
+that predicate; for any other call, and for any form that is not known, UnsupportedError names it. Comparisons follow
+the rules of predicates, as those in filter text do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, PredicateBuilder, and_predicates, or_predicates
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates, or_predicates
 
 _COMPARISONS = {
     "equal": PredicateBuilder.equal,
@@ -105,7 +106,7 @@ def from_arrow(expression: pc.Expression, builder: PredicateBuilder) -> Predicat
 def from_polars(expression: Any, builder: PredicateBuilder) -> Predicate:  # noqa: ANN401 - of an optional package
     """Return a polars expression as a predicate on the columns that a builder knows."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # polars says that its JSON may change; what we do not know is refused
+        warnings.simplefilter("ignore")  # polars warns that its JSON may change; unknown forms raise an error below
         data = json.loads(expression.meta.serialize(format="json"))
     return _predicate(_polars_node(data), builder)
 
@@ -114,7 +115,7 @@ def from_polars(expression: Any, builder: PredicateBuilder) -> Predicate:  # noq
 
 
 def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """Yield the metadata of a schema in order, with keys that come again: Arrow's C interface lays them out so."""
+    """Yield the metadata of a schema in order, keys that occur twice included, through Arrow's C interface."""
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -185,7 +186,7 @@ def _only(data: Any) -> tuple[str, Any]:  # noqa: ANN401 - JSON
     if isinstance(data, str):
         return data, None
     if not isinstance(data, dict) or len(data) != 1:
-        raise _refusal("what polars stores in a form that is not known here")
+        raise _refusal("an expression in a form that is not known here")
     return next(iter(data.items()))
 
 
@@ -237,7 +238,7 @@ def _polars_literal(kind: str, inner: Any) -> object:  # noqa: ANN401 - JSON
     return inner
 
 
-# One tree, one predicate.
+# From the tree to a predicate.
 
 
 def _predicate(node: _Node, builder: PredicateBuilder) -> Predicate:
@@ -279,7 +280,7 @@ def _comparison(name: str, left: _Node, right: _Node, builder: PredicateBuilder)
 
 
 def _test(name: str, column: str, options: Mapping[str, Any], builder: PredicateBuilder) -> Predicate:
-    """Return a call on one column alone."""
+    """Return the predicate for a call whose only argument is a column."""
     if name == "is_valid":
         return builder.is_not_null(column)
     if name == "is_null" and not _option(options, "nan_is_null"):
@@ -291,10 +292,10 @@ def _test(name: str, column: str, options: Mapping[str, Any], builder: Predicate
         return builder.is_in(column, [value for value in options["values"] if value is not None])
     if name == "is_in" and _option(options, "null_matching_behavior") in {_NULL_MATCHES_NULL, _NULL_NEVER_MATCHES}:
         values = list(options["value_set"].values)
-        found = builder.is_in(column, [value for value in values if value.is_valid]) & builder.is_not_null(column)
+        members = builder.is_in(column, [value for value in values if value.is_valid]) & builder.is_not_null(column)
         nulls = any(not value.is_valid for value in values)
         matches = nulls and _option(options, "null_matching_behavior") == _NULL_MATCHES_NULL
-        return found | builder.is_null(column) if matches else found
+        return members | builder.is_null(column) if matches else members
     raise _refusal(name)
 
 

@@ -1,4 +1,4 @@
-"""Filters as callers give them: text, a predicate, or an expression of Arrow or polars in, a bound `Predicate` out."""
+"""Filters of users in (text, a predicate, or an expression of Arrow or polars), a bound `Predicate` out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Protocol, TypeAlias
 import pyarrow.compute as pc
 
 from lakewright.spec import arguments
+from lakewright.spec.predicate.builder import PredicateBuilder, bind
 from lakewright.spec.predicate.expressions import from_arrow, from_polars, is_polars_expression
-from lakewright.spec.predicate.predicate import Predicate, PredicateBuilder, bind
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import DataField
 
@@ -19,7 +20,7 @@ class PolarsExpression(Protocol):
 
     @property
     def meta(self) -> object:
-        """What polars knows of the expression."""
+        """The part of polars' interface that serialises the expression."""
 
 
 Filter: TypeAlias = Predicate | str | pc.Expression | PolarsExpression
@@ -28,7 +29,7 @@ Filter: TypeAlias = Predicate | str | pc.Expression | PolarsExpression
 def to_predicate(given: Filter, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
     """Return a filter of any form as a predicate on these columns.
 
-    `zone` is that of times that name none, where they are compared with columns WITH LOCAL TIME ZONE.
+    `zone` is the zone of times without one that are compared with columns WITH LOCAL TIME ZONE.
 
     >>> from lakewright.spec.types import AtomicType
     >>> columns = [DataField(0, "id", AtomicType("INT"))]
@@ -43,5 +44,5 @@ def to_predicate(given: Filter, fields: Sequence[DataField], zone: str = "UTC") 
         return from_arrow(given, PredicateBuilder(fields, zone))
     if is_polars_expression(given):
         return from_polars(given, PredicateBuilder(fields, zone))
-    wanted = "text such as \"id > 3 AND name LIKE 'a%'\", a predicate, or an expression of Arrow or polars"
-    raise arguments.wrong("a filter", wanted, given)
+    expected = "text such as \"id > 3 AND name LIKE 'a%'\", a predicate, or an expression of Arrow or polars"
+    raise arguments.wrong("a filter", expected, given)

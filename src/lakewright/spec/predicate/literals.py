@@ -1,11 +1,11 @@
-"""What users compare columns with, made exact: a comparison with any literal in, one with a value of the column out.
+"""A comparison with any literal in, the equal comparison with a value of the column's type out.
 
-A literal need not be a value of the column's type: 300 is no TINYINT, 2.5 no INT, 12:00:00.0001 no TIMESTAMP(3). Each
-type's values lie on a grid, so a literal has a floor: the greatest value of the type that is not above it. Every
-comparison with the literal is a comparison with its floor, hence always logically right and never an error.
+A literal need not be a value of the column's type: 300 is no TINYINT, 2.5 no INT, 12:00:00.0001 no TIMESTAMP(3). But it
+has a floor: the greatest value of the type that is not above it. Every comparison with the literal is equal to a
+comparison with its floor, so that its result is right and it is never an error.
 
-Numbers that floating-point columns are compared with are the nearest DOUBLE. A float of Python is read as the column's
-own type, so 0.1 finds the FLOAT nearest to it; whole numbers and decimals are compared as they are, as SQL does.
+A number that is compared with a floating-point column is replaced by the nearest DOUBLE. A float of Python is converted
+to the column's type, so 0.1 equals the FLOAT nearest to it; whole numbers and decimals keep their value, as in SQL.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Comparison: TypeAlias = tuple[str, tuple[Value, ...]]  # a method and its litera
 
 NEVER: Comparison = ("in", ())  # false for every value, unknown for null
 ALWAYS: Comparison = ("notIn", ())  # true for every value, unknown for null
-UNKNOWN: Comparison = ("in", (None,))  # unknown for every row: what SQL says of a comparison with NULL
+UNKNOWN: Comparison = ("in", (None,))  # unknown for every row, as SQL's comparison with NULL
 
 _STRING, _BYTES = AtomicType("STRING"), AtomicType("BYTES")
 _WIDE = Context(prec=120, Emax=999999, Emin=-999999)
@@ -50,7 +50,7 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The greatest value of a type that is not above a literal; None where the literal is below them all."""
+    """The greatest value of a type that is not above a literal; None where the literal is below all values."""
 
     value: Value
     exact: bool  # the literal is that value
@@ -82,9 +82,9 @@ def compare(method: str, literal: object, dtype: DataType, column: str, zone: st
 
 
 def floor_of(literal: object, dtype: DataType, column: str, zone: str = "UTC") -> Floor:
-    """Place a literal on the grid of a type's values; a literal of another kind is an error that names the column.
+    """Return the floor of a literal among the values of a type; a literal of another kind is an InvalidInputError.
 
-    `zone` is that of text that names none, for columns WITH LOCAL TIME ZONE.
+    `zone` is the zone of text without one, for columns WITH LOCAL TIME ZONE.
     """
     atomic = check_comparable(dtype, column)
     literal = _plain(literal)
@@ -123,7 +123,7 @@ def check_text(dtype: DataType, pattern: object, column: str) -> str:
 
 
 def _plain(literal: object) -> object:
-    """Return what a numpy or Arrow scalar holds, where nothing gets lost by it."""
+    """Return the Python value of a numpy or Arrow scalar, unless that would lose precision."""
     if isinstance(literal, pa.Scalar) and not pa.types.is_temporal(literal.type):
         return literal.as_py()
     if isinstance(literal, np.generic) and not isinstance(literal, np.datetime64 | np.timedelta64):
@@ -145,7 +145,7 @@ def _number_floor(number: float | Decimal, dtype: AtomicType, column: str) -> Fl
     if number != number:  # noqa: PLR0124 - the test for NaN that works for floats and decimals alike
         raise InvalidInputError(f"column {column!r} of type {dtype} has no NaN to compare with", column=column)
     if isinstance(number, float) and math.isfinite(number):
-        number = Decimal(repr(number))  # the digits the caller wrote, not the bits they became
+        number = Decimal(repr(number))  # the digits that the caller wrote, not the exact binary value
     if dtype.root == "DECIMAL":
         return _decimal_floor(number, dtype)
     top = 2 ** (INTEGER_BITS[dtype.root] - 1)
@@ -192,14 +192,14 @@ def _float_floor(number: float | Decimal, root: str) -> Floor:
 
 
 def _timestamp_floor(literal: object, dtype: AtomicType, column: str, zone: str) -> Floor:
-    # A datetime64 knows no zone and means UTC; a datetime without a zone is no point in time.
+    # A datetime64 has no zone and means UTC; a datetime without a zone is no point in time.
     zoned = dtype.root == "TIMESTAMP_LTZ" and not isinstance(literal, np.datetime64)
     fine = AtomicType("TIMESTAMP_LTZ(9)" if zoned else "TIMESTAMP(9)")
-    zone_of(zone)  # refuses a zone that there is not before it refuses the literal
+    zone_of(zone)  # an unknown zone is reported before a wrong literal
     nanos = _value(literal, fine, dtype, column, zone)
     if not isinstance(nanos, int):
         raise _wrong_kind(literal, dtype, column)
-    # Files keep the physical unit of a precision, so TIMESTAMP(0) may carry milliseconds.
+    # Files store the unit of a precision, so TIMESTAMP(0) may hold milliseconds.
     step = UNIT_NANOS[time_unit(dtype.precision)]
     units = nanos // step
     if units > _LONG_MAX:

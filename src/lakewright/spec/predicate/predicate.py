@@ -1,17 +1,14 @@
-"""Row filters as values: built against a schema, then asked of statistics, partition rows and Arrow batches.
+"""Conditions on rows as values: a `Predicate` is a frozen tree, evaluated on Arrow batches.
 
-A `Predicate` is a frozen tree. Leaves compare one column (or a path into a ROW, `a.b`) with literals, which are values
-of the column's type once the predicate is bound; `and`, `or` and `not` join them. The logic is SQL's with three values:
-a comparison with null is unknown, and a row is kept only where the whole is true, so `notEqual` and `notIn` never keep
-nulls. Floating-point numbers compare as in Spark: NaN equals NaN and is above every other number.
-
-`may_match` answers from bounds and null counts and says False only when no row can match. All other answers are exact.
+Leaves compare one column (or a path into a ROW, `a.b`) with literals, which are values of the column's type once the
+predicate is bound; `and`, `or` and `not` join them. The logic is SQL's with three values: a comparison with null is
+unknown, and a row is kept only where the whole is true, so `notEqual` and `notIn` never keep nulls. Floating-point
+numbers compare as in Spark: NaN equals NaN and is above every other number.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeAlias
@@ -24,20 +21,12 @@ from lakewright.spec import arguments
 from lakewright.spec.predicate.comparison import (
     PATTERNS,
     SYMBOLS,
-    all_null,
-    common_type,
     compare_arrow,
-    in_order,
     matches_arrow,
-    matches_value,
-    may_match_stats,
     show,
     show_name,
 )
-from lakewright.spec.predicate.literals import UNKNOWN, check_comparable, check_text, compare, floor_of
-from lakewright.spec.stats import ColumnStats, is_nan
-from lakewright.spec.types import DataField, DataType, RowType, Value, with_nullable
-from lakewright.spec.values import to_python
+from lakewright.spec.types import DataType, Value
 
 # For the path of a field: the column that holds it, and the path inside that column.
 FindColumn: TypeAlias = Callable[[tuple[str, ...]], tuple[pa.Array | pa.ChunkedArray, tuple[str, ...]]]
@@ -56,7 +45,15 @@ _INVERSE |= {other: method for method, other in _INVERSE.items()}
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition on rows. Make one with a `PredicateBuilder`, or from text; join with `&`, `|` and `~`."""
+    """A condition on rows: an immutable value that can be pickled, compared and shown as SQL with `str`.
+
+    Make one with a `PredicateBuilder`, and join predicates with `&`, `|` and `~`. Reads also take filters as text.
+
+    >>> from lakewright.spec.types import AtomicType
+    >>> id_is_1 = Predicate("equal", "id", (1,), dtype=AtomicType("INT"), path=("id",))
+    >>> str(id_is_1 | ~id_is_1)
+    'id = 1 OR NOT (id = 1)'
+    """
 
     method: str
     field: str | None = None
@@ -79,7 +76,7 @@ class Predicate:
         return _show(self)
 
     def fields(self) -> set[str]:
-        """Return the columns it compares; a path into a ROW is spelled `a.b`."""
+        """Return the columns that it compares; a path into a ROW is written `a.b`."""
         return {leaf.field for leaf in self.leaves() if leaf.field is not None}
 
     def columns(self) -> set[str]:
@@ -94,7 +91,7 @@ class Predicate:
             yield from child.leaves()
 
     def to_arrow(self, schema: pa.Schema | None = None) -> pc.Expression:
-        """Return it as an Arrow expression; where a schema is given, literals take the types it has."""
+        """Return it as an Arrow expression; if a schema is given, literals have the types of its columns."""
         if schema is not None:
             arguments.instance("schema", schema, pa.Schema, "a pyarrow schema")
 
@@ -126,6 +123,8 @@ class Predicate:
 
 
 TRUE = Predicate("alwaysTrue")
+
+
 FALSE = Predicate("alwaysFalse")
 
 
@@ -153,196 +152,8 @@ def _join(method: str, predicates: Iterable[Predicate], neutral: Predicate, abso
     return Predicate(method, children=tuple(flat))
 
 
-class PredicateBuilder:
-    """Makes predicates on the columns of a schema, each literal checked against its column.
-
-    >>> from lakewright.spec.types import AtomicType
-    >>> builder = PredicateBuilder([DataField(0, "id", AtomicType("INT"))])
-    >>> str(builder.and_predicates([builder.greater_than("id", 2.5), builder.is_in("id", [4, 3, 3])]))
-    'id > 2 AND id IN (3, 4)'
-    """
-
-    def __init__(self, fields: Sequence[DataField], zone: str = "UTC") -> None:
-        checked = arguments.instances("fields", fields, DataField, "fields, such as those of a table")
-        self._fields = {field.name: field for field in checked}
-        self._zone = zone  # of text that names none, for columns WITH LOCAL TIME ZONE
-
-    def equal(self, field: str, literal: object) -> Predicate:
-        """Keep rows whose value equals the literal."""
-        return self._compare("equal", field, literal)
-
-    def not_equal(self, field: str, literal: object) -> Predicate:
-        """Keep rows whose value is there and differs from the literal."""
-        return self._compare("notEqual", field, literal)
-
-    def less_than(self, field: str, literal: object) -> Predicate:
-        """Keep rows whose value is below the literal."""
-        return self._compare("lessThan", field, literal)
-
-    def less_or_equal(self, field: str, literal: object) -> Predicate:
-        """Keep rows whose value is the literal or below it."""
-        return self._compare("lessOrEqual", field, literal)
-
-    def greater_than(self, field: str, literal: object) -> Predicate:
-        """Keep rows whose value is above the literal."""
-        return self._compare("greaterThan", field, literal)
-
-    def greater_or_equal(self, field: str, literal: object) -> Predicate:
-        """Keep rows whose value is the literal or above it."""
-        return self._compare("greaterOrEqual", field, literal)
-
-    def is_null(self, field: str) -> Predicate:
-        """Keep rows without a value."""
-        return self._leaf(field, "isNull")
-
-    def is_not_null(self, field: str) -> Predicate:
-        """Keep rows with a value."""
-        return self._leaf(field, "isNotNull")
-
-    def startswith(self, field: str, pattern_literal: str) -> Predicate:
-        """Keep rows whose text begins with the literal."""
-        return self._pattern("startsWith", field, pattern_literal)
-
-    def endswith(self, field: str, pattern_literal: str) -> Predicate:
-        """Keep rows whose text ends with the literal."""
-        return self._pattern("endsWith", field, pattern_literal)
-
-    def contains(self, field: str, pattern_literal: str) -> Predicate:
-        """Keep rows whose text contains the literal."""
-        return self._pattern("contains", field, pattern_literal)
-
-    def like(self, field: str, pattern_literal: str) -> Predicate:
-        r"""Keep rows whose text matches: `%` is any text, `_` one character, `\` takes the next one literally."""
-        return self._pattern("like", field, pattern_literal)
-
-    def is_in(self, field: str, literals: Iterable[object]) -> Predicate:
-        """Keep rows whose value is one of the literals."""
-        return self._members("in", field, literals)
-
-    def is_not_in(self, field: str, literals: Iterable[object]) -> Predicate:
-        """Keep rows whose value is there and none of the literals. A null among them keeps nothing, as in SQL."""
-        return self._members("notIn", field, literals)
-
-    def between(self, field: str, included_lower_bound: object, included_upper_bound: object) -> Predicate:
-        """Keep rows whose value lies between the bounds, both included."""
-        lower = self.greater_or_equal(field, included_lower_bound)
-        upper = self.less_or_equal(field, included_upper_bound)
-        if (lower.method, upper.method) == ("greaterOrEqual", "lessOrEqual"):
-            return replace(lower, method="between", literals=(*lower.literals, *upper.literals))
-        return and_predicates((lower, upper))
-
-    def not_between(self, field: str, included_lower_bound: object, included_upper_bound: object) -> Predicate:
-        """Keep rows whose value lies below or above the bounds."""
-        return negate(self.between(field, included_lower_bound, included_upper_bound))
-
-    def and_predicates(self, predicates: Iterable[Predicate]) -> Predicate:
-        """Join predicates: all must hold."""
-        return and_predicates(predicates)
-
-    def or_predicates(self, predicates: Iterable[Predicate]) -> Predicate:
-        """Join predicates: one must hold."""
-        return or_predicates(predicates)
-
-    def not_predicate(self, predicate: Predicate) -> Predicate:
-        """Keep rows of which the predicate is false; unknown stays unknown."""
-        return ~and_predicates((predicate,))
-
-    def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:
-        """Return the path and type that a column's name, or a path into a ROW such as `a.b`, stands for."""
-        return resolve_path(self._fields, field)
-
-    def compare_columns(self, method: str, field: str, other: str) -> Predicate:
-        """Keep rows in which a column compares so with another; numbers of several types by their exact values."""
-        (path, dtype), (second, other_dtype) = self.resolve(field), self.resolve(other)
-        common = common_type(check_comparable(dtype, field), check_comparable(other_dtype, other))
-        if common is None:
-            raise InvalidInputError(
-                f"the columns {field!r} ({dtype}) and {other!r} ({other_dtype}) cannot be compared exactly; cast one "
-                "of them to the type of the other",
-                column=field,
-            )
-        return Predicate(method, field, (), (), common, path, second)
-
-    def _compare(self, method: str, field: str, literal: object) -> Predicate:
-        return self._leaf(field, *compare(method, literal, self.resolve(field)[1], field, self._zone))
-
-    def _pattern(self, method: str, field: str, pattern: object) -> Predicate:
-        dtype = self.resolve(field)[1]
-        if pattern is None:
-            return self._leaf(field, *UNKNOWN)
-        return self._leaf(field, method, (check_text(dtype, pattern, field),))
-
-    def _members(self, method: str, field: str, literals: Iterable[object]) -> Predicate:
-        if isinstance(literals, str | bytes) or not isinstance(literals, Iterable):
-            raise InvalidInputError(f"IN on column {field!r} needs a list of literals, not {literals!r}", column=field)
-        dtype = check_comparable(self.resolve(field)[1], field)
-        has_null = False
-        values: set[Value] = set()
-        for literal in literals:
-            if literal is None:
-                has_null = True
-                continue
-            floor = floor_of(literal, dtype, field, self._zone)
-            if floor.exact:
-                values.add(math.nan if is_nan(floor.value) else floor.value)
-        return self._leaf(field, method, (*sorted(values, key=in_order), *((None,) if has_null else ())))
-
-    def _leaf(self, field: str, method: str, literals: tuple[Value, ...] = ()) -> Predicate:
-        path, dtype = self.resolve(field)
-        return Predicate(method, field, literals, (), dtype, path)
-
-
-def resolve_path(fields: Mapping[str, DataField], name: str) -> tuple[tuple[str, ...], DataType]:
-    """Find the column of that name, or the ROW field that a dotted path leads to."""
-    if not isinstance(name, str):
-        raise arguments.wrong("a column", "its name as text", name)
-    if name in fields:
-        return (name,), fields[name].type
-    head, dot, rest = name.partition(".")
-    if dot and head in fields:
-        inner = fields[head].type
-        if isinstance(inner, RowType):
-            path, dtype = resolve_path({f.name: f for f in inner.fields}, rest)
-            return (head, *path), dtype
-    raise ColumnNotExistException(
-        f"there is no column {arguments.shown(name)}; {arguments.did_you_mean(name, fields)}", column=name
-    )
-
-
-def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
-    """Return the predicate with every leaf checked against a schema; a bound one may come from an older schema."""
-    return _bind(predicate, PredicateBuilder(fields))
-
-
-def _bind(p: Predicate, builder: PredicateBuilder) -> Predicate:
-    if p.children:
-        return replace(p, children=tuple(_bind(child, builder) for child in p.children))
-    if p.field is None:
-        return p
-    path, dtype = builder.resolve(p.field)
-    source = p.dtype
-    if source is not None and with_nullable(source, True) == with_nullable(dtype, True):  # noqa: FBT003 - reads well
-        return replace(p, path=path, dtype=dtype)
-    literals = p.literals if source is None else tuple(to_python(v, source) for v in p.literals)
-    match p.method:
-        case "isNull" | "isNotNull":
-            return builder._leaf(p.field, p.method)  # noqa: SLF001 - one module
-        case "in" | "notIn":
-            return builder._members(p.method, p.field, literals)  # noqa: SLF001 - one module
-        case "between":
-            return builder.between(p.field, literals[0], literals[1])
-        case "notBetween":
-            return builder.not_between(p.field, literals[0], literals[1])
-        case method if method in PATTERNS:
-            return builder._pattern(method, p.field, literals[0])  # noqa: SLF001 - one module
-        case method if method in SYMBOLS:
-            return builder._compare(method, p.field, literals[0])  # noqa: SLF001 - one module
-        case method:
-            raise InvalidInputError(f"there is no predicate method {method!r}")
-
-
 def normalise(p: Predicate) -> Predicate:
-    """Push every `not` down into the comparisons; it stays only over patterns."""
+    """Move every `not` down into the comparisons; it stays only around patterns."""
     match p.method:
         case "and":
             return and_predicates(normalise(child) for child in p.children)
@@ -370,87 +181,11 @@ def negate(p: Predicate) -> Predicate:
 
 
 def conjuncts(p: Predicate) -> list[Predicate]:
-    """Return predicates that must all hold, as many as possible; none where the predicate always holds."""
+    """Split a predicate into predicates that must all hold; an empty list if it always holds."""
     p = normalise(p)
     if p.method == "alwaysTrue":
         return []
     return list(p.children) if p.method == "and" else [p]
-
-
-def project(p: Predicate, keep_fields: Iterable[str]) -> Predicate:
-    """Return the strongest predicate on these columns alone that every matching row fulfils."""
-    return _project(normalise(p), frozenset(keep_fields))
-
-
-def _project(p: Predicate, keep: frozenset[str]) -> Predicate:
-    match p.method:
-        case "and":
-            return and_predicates(_project(child, keep) for child in p.children)
-        case "or":
-            return or_predicates(_project(child, keep) for child in p.children)
-        case _:
-            return p if p.columns() <= keep else TRUE
-
-
-def assume(p: Predicate, values: Mapping[str, Value]) -> Predicate:
-    """Return what is left to ask of rows whose values of some columns are known, such as those of a partition."""
-    return _assume(normalise(p), values)
-
-
-def _assume(p: Predicate, values: Mapping[str, Value]) -> Predicate:
-    match p.method:
-        case "and":
-            return and_predicates(_assume(child, values) for child in p.children)
-        case "or":
-            return or_predicates(_assume(child, values) for child in p.children)
-        case _:
-            fields = p.fields()
-            if not fields or not fields <= values.keys():
-                return p
-            return TRUE if matches_values(p, values) else FALSE
-
-
-def matches_values(p: Predicate, values: Mapping[str, Value]) -> bool:
-    """Say whether a row of values fulfils the predicate, exactly; for partition rows."""
-    return _evaluate(p, values) is True
-
-
-def _evaluate(p: Predicate, values: Mapping[str, Value]) -> bool | None:
-    """Evaluate with three values; None is unknown."""
-    match p.method:
-        case "and":
-            results = [_evaluate(child, values) for child in p.children]
-            return False if False in results else None if None in results else True
-        case "or":
-            results = [_evaluate(child, values) for child in p.children]
-            return True if True in results else None if None in results else False
-        case "not":
-            result = _evaluate(p.children[0], values)
-            return None if result is None else not result
-        case "alwaysTrue" | "alwaysFalse":
-            return p.method == "alwaysTrue"
-        case _:
-            return matches_value(p.method, p.literals, values[p.field or ""])
-
-
-def may_match(p: Predicate, stats: Callable[[str], ColumnStats | None], row_count: int) -> bool:
-    """Say whether a file with these statistics may hold a matching row. False is certain; True is not."""
-    match p.method:
-        case "and":
-            return all(may_match(child, stats, row_count) for child in p.children)
-        case "or":
-            return any(may_match(child, stats, row_count) for child in p.children)
-        case "not":
-            inner = negate(p.children[0])
-            if inner.method != "not":
-                return may_match(inner, stats, row_count)
-            known = stats(inner.children[0].field or "")
-            return known is None or not all_null(known, row_count)
-        case "alwaysTrue" | "alwaysFalse":
-            return p.method == "alwaysTrue"
-        case _:
-            known = stats(p.field or "")
-            return row_count > 0 and (known is None or may_match_stats(p.method, p.literals, p.dtype, known, row_count))
 
 
 def _translate(
@@ -478,10 +213,10 @@ def _arrow_type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
     index = schema.get_field_index(path[0])
     if index < 0:
         raise ColumnNotExistException(f"the Arrow schema has no column {path[0]!r}", column=path[0])
-    found = schema.field(index).type
+    dtype = schema.field(index).type
     for name in path[1:]:
-        found = found.field(name).type
-    return found
+        dtype = dtype.field(name).type
+    return dtype
 
 
 def _show(p: Predicate) -> str:

@@ -20,8 +20,9 @@ from decimal import Decimal
 from typing import NoReturn, TypeAlias
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.comparison import matches_value
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, PredicateBuilder, and_predicates, or_predicates
+from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates, or_predicates
 from lakewright.spec.types import AtomicType, DataField
 
 DEPTH_MAX = 100
@@ -80,7 +81,7 @@ _Operand: TypeAlias = _Literal | _Column
 def parse_predicate(text: str, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
     """Read a filter such as `id > 3 AND name LIKE 'a%'` against the columns of a schema.
 
-    Times without a zone are of `zone` where they are compared with columns WITH LOCAL TIME ZONE.
+    `zone` is the zone of times without one that are compared with columns WITH LOCAL TIME ZONE.
 
     >>> fields = [DataField(0, "id", AtomicType("INT")), DataField(1, "name", AtomicType("STRING"))]
     >>> str(parse_predicate("5 >= id and not (name is null or name in ('a', 'b'))", fields))
@@ -90,7 +91,7 @@ def parse_predicate(text: str, fields: Sequence[DataField], zone: str = "UTC") -
 
 
 def parse_condition(text: str, builder: PredicateBuilder) -> Predicate:
-    """Read a condition whose columns a builder finds, and in which columns may be compared with each other."""
+    """Read a condition on the columns of a builder, in which columns may be compared with each other."""
     return _Parser(_tokens(text), builder, pairs=True).parse()
 
 
@@ -207,7 +208,7 @@ class _Parser:
             case _Column(), _Column() if self._pairs:
                 return self._builder.compare_columns(_COMPARE[symbol.text][0], left.name, right.name)
             case _Literal(), _Literal() if left.kind == right.kind and left.kind in {"number", "text"}:
-                # Generated text likes to begin with `1 = 1`.
+                # Generated filters often begin with `1 = 1`.
                 return TRUE if matches_value(_COMPARE[symbol.text][0], (right.value,), left.value) else FALSE
             case _Column(), _Column():
                 shown = right.name.replace("'", "''")
@@ -262,7 +263,7 @@ class _Parser:
         return "".join("\\" + p[1:] if p[0] == mark and len(p) > 1 else p.replace("\\", "\\\\") for p in pieces)
 
     def _fitted(self, column: _Column, literal: _Literal) -> object:
-        """Return a literal as the column's kind wants it: text names dates, times, numbers and truth values too."""
+        """Return a literal for a column: text may also hold dates, times, numbers and truth values."""
         dtype = self._builder.resolve(column.name)[1]
         root = dtype.root if isinstance(dtype, AtomicType) else ""
         if literal.kind in _TYPED and root not in _TYPED[literal.kind] | (
@@ -338,16 +339,16 @@ class _Parser:
     def _peek(self) -> _Token:
         return self._tokens[self._next]
 
-    def _take(self, wanted: str) -> bool:
+    def _take(self, word: str) -> bool:
         token = self._peek()
-        if token.kind in {"word", "symbol"} and token.text.upper() == wanted:
+        if token.kind in {"word", "symbol"} and token.text.upper() == word:
             self._next += 1
             return True
         return False
 
-    def _need(self, wanted: str) -> None:
-        if not self._take(wanted):
-            self._expected(wanted)
+    def _need(self, word: str) -> None:
+        if not self._take(word):
+            self._expected(word)
 
     def _expected(self, what: str) -> NoReturn:
         token = self._peek()

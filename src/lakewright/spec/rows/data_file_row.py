@@ -1,4 +1,4 @@
-"""The facts of a data file as one row without arity prefix, as splits and messages of all implementations carry it.
+"""The facts of a data file in, one row without arity prefix out, and back: splits and messages contain such rows.
 
 The row has 21 fields in the order of `DataFile`; older writers leave out the last. Damaged rows raise
 `CorruptTableError`.
@@ -35,7 +35,7 @@ _LISTS = {"extra_files": str, "value_stats_cols": str, "write_cols": str, "write
 
 
 def encode_file(file: DataFile, *, field_count: int = len(FILE_TYPES)) -> bytes:
-    """Return the facts of a file as a row; older readers know fewer fields."""
+    """Return the facts of a file as a row; older readers take rows with fewer fields."""
     values: list[NestedValue] = list(astuple(file))
     if file.creation_time is not None:
         values[_CREATION_TIME] = file.creation_time * _MILLI_NANOS

@@ -1,20 +1,36 @@
-"""Changes of a schema: a list of wishes in, the next schema out, or the rule that one of them breaks.
+"""A schema and changes of it in, the next schema out, or an error that names the rule that a change breaks.
 
-A column is its id: renaming, moving and retyping keep it, a new column always gets an id that was never used, even
-under the name of a column that was dropped. Old data files stay as they are and are read through the ids.
+A column is identified by its id: renaming, moving and retyping keep it, and a new column always gets an id that was
+never used, even under the name of a column that was dropped. Old data files are not changed; their columns are found by
+their ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TypeAlias
 
 from lakewright.errors import ColumnAlreadyExistException, InvalidInputError
-from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.moves import Move, Position
+from lakewright.spec.schema.changes import (
+    AddColumn,
+    DropColumn,
+    DropPrimaryKey,
+    Move,
+    Path,
+    Position,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateComment,
+    UpdateDefault,
+    UpdateDescription,
+    UpdateNullability,
+    UpdatePosition,
+    UpdateType,
+)
 from lakewright.spec.schema.option_changes import (
     check_option_change,
     options_naming,
@@ -22,7 +38,8 @@ from lakewright.spec.schema.option_changes import (
     part_renamed_in_options,
     renamed_in_options,
 )
-from lakewright.spec.schema.table_schema import TableSchema, check_schema, column_not_found
+from lakewright.spec.schema.rules import check_schema
+from lakewright.spec.schema.table_schema import TableSchema, column_not_found
 from lakewright.spec.schema.type_changes import Cast, cast_between
 from lakewright.spec.types import (
     ArrayType,
@@ -35,200 +52,18 @@ from lakewright.spec.types import (
     highest_field_id,
     numbered_type,
     row_parts,
-    to_type,
     types_inside,
     with_nullable,
 )
-from lakewright.spec.units import option_text
 
-FieldName: TypeAlias = str | Sequence[str]  # a column, or the path to a field inside one
-Path: TypeAlias = tuple[str, ...]
 Siblings: TypeAlias = tuple[DataField, ...]
-
 _PART_DEPTH = 3  # of the path to a field of the rows inside an array or a map: column, `element` or `value`, field
-
-
-class SchemaChange:
-    """One change of a schema. A `field_name` is a column, or a list of segments that leads to a field inside one.
-
-    Inside arrays and maps the segments are the literal names `element` and `value`.
-
-    >>> SchemaChange.drop_column(["items", "element", "price"])
-    DropColumn(path=('items', 'element', 'price'))
-    """
-
-    __slots__ = ()
-
-    @staticmethod
-    def add_column(
-        field_name: FieldName, data_type: DataType | str, comment: str | None = None, move: Move | None = None
-    ) -> SchemaChange:
-        """Add a column. It must be nullable: rows that exist have no value for it."""
-        place = arguments.optional(_move, "move", move)
-        return AddColumn(
-            _path(field_name),
-            _type(data_type),
-            arguments.remark("comment", comment),
-            place,
-        )
-
-    @staticmethod
-    def drop_column(field_name: FieldName) -> SchemaChange:
-        """Drop a column; its values in existing files are not read any more."""
-        return DropColumn(_path(field_name))
-
-    @staticmethod
-    def rename_column(field_name: FieldName, new_name: str) -> SchemaChange:
-        """Give a column another name."""
-        return RenameColumn(_path(field_name), arguments.plain_text("new_name", new_name))
-
-    @staticmethod
-    def update_column_type(
-        field_name: FieldName,
-        new_data_type: DataType | str,
-        keep_nullability: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
-        *,
-        allow_lossy: bool = False,
-    ) -> SchemaChange:
-        """Give a column another type; values in existing files are cast when they are read.
-
-        A type that does not hold every value of the table's rows is refused, unless `allow_lossy` asks for it: then
-        integers wrap, floats and times are cut, decimals that do not fit read as null, and text that names no value of
-        the new type cannot be read.
-        """
-        return UpdateType(_path(field_name), _type(new_data_type), keep_nullability, allow_lossy)
-
-    @staticmethod
-    def update_column_nullability(field_name: FieldName, new_nullability: bool) -> SchemaChange:  # noqa: FBT001 - pypaimon's signature
-        """Say whether a column may hold nulls."""
-        return UpdateNullability(_path(field_name), arguments.flag("new_nullability", new_nullability))
-
-    @staticmethod
-    def update_column_comment(field_name: FieldName, comment: str | None) -> SchemaChange:
-        """Describe a column; None removes the description."""
-        return UpdateDescription(_path(field_name), arguments.remark("comment", comment))
-
-    @staticmethod
-    def update_column_default_value(field_name: FieldName, default_value: str | None) -> SchemaChange:
-        """Set what later writes put in place of a null; None removes it."""
-        return UpdateDefault(_path(field_name), arguments.remark("default_value", default_value))
-
-    @staticmethod
-    def update_column_position(move: Move) -> SchemaChange:
-        """Move a column to another place."""
-        return UpdatePosition(_move("move", move))
-
-    @staticmethod
-    def set_option(key: str, value: object) -> SchemaChange:
-        """Set an option of the table."""
-        return SetOption(arguments.text("key", key), option_text(key, value))
-
-    @staticmethod
-    def remove_option(key: str) -> SchemaChange:
-        """Let an option fall back to its default."""
-        return SetOption(arguments.text("key", key), None)
-
-    @staticmethod
-    def update_comment(comment: str | None) -> SchemaChange:
-        """Describe the table; None removes the description."""
-        return UpdateComment(arguments.remark("comment", comment))
-
-    @staticmethod
-    def drop_primary_key() -> SchemaChange:
-        """Make a table without data an append table."""
-        return DropPrimaryKey()
-
-
-@dataclass(frozen=True, slots=True)
-class AddColumn(SchemaChange):
-    """See `SchemaChange.add_column`."""
-
-    path: Path
-    data_type: DataType
-    comment: str | None
-    move: Move | None
-
-
-@dataclass(frozen=True, slots=True)
-class DropColumn(SchemaChange):
-    """See `SchemaChange.drop_column`."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class RenameColumn(SchemaChange):
-    """See `SchemaChange.rename_column`."""
-
-    path: Path
-    new_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateType(SchemaChange):
-    """See `SchemaChange.update_column_type`."""
-
-    path: Path
-    data_type: DataType
-    keep_nullability: bool
-    allow_lossy: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateNullability(SchemaChange):
-    """See `SchemaChange.update_column_nullability`."""
-
-    path: Path
-    nullable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateDescription(SchemaChange):
-    """See `SchemaChange.update_column_comment`."""
-
-    path: Path
-    comment: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateDefault(SchemaChange):
-    """See `SchemaChange.update_column_default_value`."""
-
-    path: Path
-    default_value: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatePosition(SchemaChange):
-    """See `SchemaChange.update_column_position`."""
-
-    move: Move
-
-
-@dataclass(frozen=True, slots=True)
-class SetOption(SchemaChange):
-    """See `SchemaChange.set_option` and `SchemaChange.remove_option`."""
-
-    key: str
-    value: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateComment(SchemaChange):
-    """See `SchemaChange.update_comment`."""
-
-    comment: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class DropPrimaryKey(SchemaChange):
-    """See `SchemaChange.drop_primary_key`."""
 
 
 def apply_changes(
     schema: TableSchema, changes: Sequence[SchemaChange], *, has_snapshot: bool, time_millis: int
 ) -> TableSchema:
-    """Return the next schema, or the very same one where the changes change nothing."""
+    """Return the next schema, or the same object if the changes have no effect."""
     changed = schema
     for change in changes:
         changed = _apply(changed, change, has_snapshot=has_snapshot)
@@ -240,9 +75,9 @@ def apply_changes(
 
 
 def without_lossy(changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-    """Return the changes whose effect on the stored values is to be checked: new types that may lose some are left out.
+    """Return the changes whose effect on stored values must be checked: type changes with `allow_lossy` are left out.
 
-    What such a change says of nulls stays.
+    If such a change also changes nullability, that part of it stays.
     """
     kept: list[SchemaChange] = []
     for change in changes:
@@ -276,7 +111,7 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshot: bool) -> 
 
 
 def _with_attribute(schema: TableSchema, change: SchemaChange) -> TableSchema:
-    """Apply the changes of one column that leave its name, type and place alone."""
+    """Apply a change of one column that keeps its name, type and place."""
     match change:
         case UpdateNullability(path, nullable):
             if nullable:
@@ -339,7 +174,7 @@ def _without_column(schema: TableSchema, path: Path) -> TableSchema:
 
 
 def _refuse_named_in_options(old: TableSchema, new: TableSchema) -> None:
-    """Refuse to drop columns, and fields of the rows inside them, that options still speak of."""
+    """Raise InvalidInputError if a dropped column, or a dropped field of the rows inside one, is named in an option."""
     now = {field.id: field for field in new.fields}
     for field in old.fields:
         if field.id not in now:
@@ -368,7 +203,7 @@ def _without(siblings: Siblings, path: Path) -> Siblings:
     index = _index(siblings, path)
     if len(siblings) == 1:
         raise InvalidInputError(
-            f"the column {_spelled(path)!r} is the last one of its kind: drop what holds it instead",
+            f"the column {_spelled(path)!r} is the only one: drop the table or the column that contains it instead",
             column=_spelled(path),
         )
     return siblings[:index] + siblings[index + 1 :]
@@ -400,7 +235,7 @@ def _renamed(schema: TableSchema, change: RenameColumn) -> TableSchema:
 
 def _retyped(schema: TableSchema, change: UpdateType, *, has_snapshot: bool) -> TableSchema:
     _refuse_key_column(change.path, "retyped", (*schema.partition_keys, *schema.primary_keys))
-    if has_snapshot:  # the rows of existing files lie in the buckets of their old values
+    if has_snapshot:  # the buckets of existing rows follow from their old values
         _refuse_key_column(change.path, "retyped", schema.bucket_keys)
     return _rewrite_field(schema, change.path, lambda field: _cast_field(schema, field, change))
 
@@ -458,7 +293,7 @@ def _rewrite_field(schema: TableSchema, path: Path, edit: Callable[[DataField], 
 
 
 def _rewrite(schema: TableSchema, path: Path, edit: Callable[[Siblings, Path], Siblings]) -> TableSchema:
-    """Return the schema with the fields at the end of a path edited; `edit` gets them and the whole path."""
+    """Return the schema with edited fields at the end of a path; `edit` gets these fields and the path."""
 
     def in_fields(fields: Siblings, depth: int) -> Siblings:
         if depth == len(path) - 1:
@@ -468,7 +303,7 @@ def _rewrite(schema: TableSchema, path: Path, edit: Callable[[Siblings, Path], S
         return (*fields[:index], replace(fields[index], type=inner), *fields[index + 1 :])
 
     def in_part(name: str, dtype: DataType, depth: int) -> DataType:
-        # The part of an array or a map is treated as a lone field; only its type can change.
+        # The part of an array or a map is treated as the only field of a ROW; only its type can change.
         lone = DataField(-1, name, dtype)
         edited = in_fields((lone,), depth)
         if len(edited) != 1 or replace(edited[0], type=dtype) != lone:
@@ -513,18 +348,6 @@ def _refuse_taken(siblings: Siblings, name: str, path: Path) -> None:
 
 def _has_blob(dtype: DataType) -> bool:
     return any(isinstance(part, AtomicType) and part.root == "BLOB" for part in types_inside(dtype))
-
-
-def _move(argument: str, value: object) -> Move:
-    return arguments.instance(argument, value, Move, "a Move, such as Move.first('a')")
-
-
-def _path(field_name: FieldName) -> Path:
-    return arguments.path_of_names("field_name", field_name)
-
-
-def _type(data_type: DataType | str) -> DataType:
-    return to_type("data_type", data_type)
 
 
 def _spelled(path: Path) -> str:

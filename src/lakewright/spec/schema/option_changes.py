@@ -1,7 +1,7 @@
-"""Which options of a table may change, and when; and which options speak of a column and follow its name.
+"""Which options of a table may change, and when; and which options name a column and change with its name.
 
-Files that exist were written under the options of their time. An option that decides where rows lie or how they merge
-is therefore fixed as soon as there is a snapshot.
+Existing files were written with the options of their time. An option that decides where rows lie or how they merge is
+therefore fixed as soon as there is a snapshot.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<w
 
 
 def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
-    """Refuse a value that nobody could use, of an option that is set now; what is stored already is left as it is.
+    """Raise InvalidInputError for a value that an option cannot have, when it is set; stored options are not checked.
 
     `options` are those of the table, with this one.
 
@@ -95,13 +95,13 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
     lakewright.errors.InvalidInputError: the option 'file.format' cannot be 'parqet': it takes parquet, orc, avro
     """
     words = _WORDS.get(key, ())
-    found = {value.strip().lower()} if words else set()
+    given = {value.strip().lower()} if words else set()
     if key in _PER_LEVEL:
         words, levels = _PER_LEVEL[key], CoreOptions({key: value}).get(_level_option(key))
-        found = set(levels.values())
+        given = set(levels.values())
         if not levels or any(not part.strip() for part in value.split(",")) or min(levels) < 0:
             raise _refusal(key, f"cannot be {value!r}", "it takes a list such as 0:avro,5:parquet without blank items")
-    if words and not found <= set(words):
+    if words and not given <= set(words):
         raise _refusal(key, f"cannot be {value!r}", f"it takes {', '.join(words)}")
     match = FIELD_OPTION.fullmatch(key)
     listing = key in _LISTS or _VALUE_LISTS_COLUMNS.fullmatch(key) or (match and match["what"] in _NAMES_PARTS)
@@ -114,7 +114,7 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
 
 
 def _check_codec(options: CoreOptions) -> None:
-    """Refuse a compression that files of the table's format cannot have, on any level."""
+    """Raise InvalidInputError for a compression that files of the table's format cannot have, on any level."""
     formats = options.get(CoreOptions.FILE_FORMAT_PER_LEVEL)
     codecs = options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL)
     for level in (-1, *formats, *codecs):
@@ -133,7 +133,7 @@ def _level_option(key: str) -> ConfigOption[Mapping[int, str]]:
 
 
 def check_option_change(options: Mapping[str, str], key: str, value: str | None, *, has_snapshot: bool) -> None:
-    """Refuse to give an option another value (None: to remove it) where the table does not allow that.
+    """Raise InvalidInputError if an option cannot get a value (None: be removed) at this stage of the table.
 
     >>> check_option_change({"bucket": "2"}, "bucket", "3", has_snapshot=True)
     """
@@ -159,14 +159,14 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
         raise _refusal(key, f"cannot change from {old} to {new}", "set 'deletion-vectors.modifiable' to true first")
     if option is CoreOptions.CHANGELOG_PRODUCER and _decides_sums(options, old, new):
         raise _refusal(
-            key, f"cannot change from {old} to {new}", "levels that were folded by one rule would be read by another"
+            key, f"cannot change from {old} to {new}", "levels that were merged by one rule would be read by another"
         )
     if option.key() in _ONLY_ON and not new:
         raise _refusal(key, "cannot be turned off", "the rows it dropped are gone")
 
 
 def _decides_sums(options: Mapping[str, str], *producers: object) -> bool:
-    """Say whether a change of the changelog producer changes which levels of a key are put together."""
+    """Say whether a change of the changelog producer changes which levels of a key are merged."""
     engine = CoreOptions(options).merge_engine()
     return ChangelogProducer.LOOKUP in producers and engine in {MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE}
 
@@ -187,7 +187,7 @@ def part_renamed_in_options(options: Mapping[str, str], column: str, old: str, n
     {'fields.r.nested-key': 'number,day'}
     """
     return {
-        key: _renamed_list(text, old, new) if _speaks_of_parts(key, column) else text for key, text in options.items()
+        key: _renamed_list(text, old, new) if _names_parts_of(key, column) else text for key, text in options.items()
     }
 
 
@@ -207,10 +207,10 @@ def options_naming(options: Mapping[str, str], column: str) -> list[str]:
 
 def options_naming_part(options: Mapping[str, str], column: str, part: str) -> list[str]:
     """Return the keys of the options that name a field of the rows inside a column."""
-    return [key for key, text in options.items() if _speaks_of_parts(key, column) and part in _split(text)]
+    return [key for key, text in options.items() if _names_parts_of(key, column) and part in _split(text)]
 
 
-def _speaks_of_parts(key: str, column: str) -> bool:
+def _names_parts_of(key: str, column: str) -> bool:
     match = FIELD_OPTION.fullmatch(key)
     return match is not None and match["what"] in _NAMES_PARTS and match["columns"] == column
 

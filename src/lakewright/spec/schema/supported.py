@@ -1,7 +1,7 @@
-"""What lakewright can read and write: a schema in, nothing or an `UnsupportedError` out.
+"""Which tables lakewright can read and write: a schema in, nothing or an `UnsupportedError` out.
 
-Tables of other implementations may use what is not implemented here. They are refused where rows would come out wrong
-or where other implementations would understand what was written differently, and nowhere else.
+Tables of other implementations may use features that are not implemented here. Such a table is refused only if reads
+would return wrong rows, or if other implementations would read wrong rows from what lakewright writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from lakewright.errors import UnsupportedError
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
-from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema, check_partition_types
+from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
 
 BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
@@ -19,7 +19,7 @@ COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zs
 
 
 def check_supported_for_write(schema: TableSchema) -> None:
-    """Refuse a table that uses what lakewright would silently do differently when writing."""
+    """Raise UnsupportedError for a table that lakewright would write differently from other implementations."""
     options = schema.core_options
     _check_table_type(schema)
     _check_types(schema.fields, "written")
@@ -47,27 +47,27 @@ def check_supported_for_write(schema: TableSchema) -> None:
 
 
 def doubtful_keys(schema: TableSchema) -> list[str]:
-    """Return what a writer should know of keys that only pypaimon lets a table have; rows go where it puts them."""
+    """Return warnings for a writer about keys that only pypaimon allows; rows get the same buckets as there."""
     if schema.bucket_mode is not BucketMode.HASH_FIXED:
         return []
-    found = []
+    warnings = []
     if not schema.bucket_keys:
-        found.append(
+        warnings.append(
             "the table has fixed buckets and no 'bucket-key', so all rows of a partition go into one bucket; make the "
             "table again with a 'bucket-key', or with 'bucket' = -1"
         )
     if schema.crosses_partitions:
         missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
-        found.append(
+        warnings.append(
             f"the buckets are fixed and the primary key lacks the partition columns {missing}, so a key is unique in "
             "its partition only, and stays there when it is written to another; make the table again with them in the "
             "primary key, or with 'bucket' = -1"
         )
-    return found
+    return warnings
 
 
 def _check_keyed_write(options: CoreOptions) -> None:
-    """Refuse options of primary-key tables that change what a row, a file or its order means."""
+    """Raise UnsupportedError for options of primary-key tables that change rows, files or their order."""
     changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
     _refuse_others("changelog file format", changelog, FILE_FORMATS)
     codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
@@ -90,13 +90,25 @@ def _check_keyed_write(options: CoreOptions) -> None:
 
 
 def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
-    """Refuse a table whose rows lakewright would return wrongly; `columns` are the ones to be read, None for all."""
+    """Raise UnsupportedError for a table whose rows would be read wrongly; `columns` are those to read, None: all."""
     _check_table_type(schema)
     check_partition_types(schema)
     _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
     clustered = schema.core_options.get(CoreOptions.PK_CLUSTERING_OVERRIDE)
     if clustered and schema.primary_keys:
         raise UnsupportedError("tables with 'pk-clustering-override' cannot be read: their files are not sorted by key")
+
+
+def check_partition_types(schema: TableSchema) -> None:
+    """Raise UnsupportedError for partitions by binary values: implementations name their directories differently."""
+    for column in schema.partition_fields:
+        if isinstance(column.type, AtomicType) and column.type.root in {"BINARY", "VARBINARY"}:
+            raise UnsupportedError(
+                f"the column {column.name!r} of type {column.type} cannot be a partition key: every implementation "
+                "names the directories its own way and does not find those of others; read such a table with its "
+                "writer, and partition by the hexadecimal text of the column",
+                column=column.name,
+            )
 
 
 def _check_table_type(schema: TableSchema) -> None:
@@ -117,7 +129,7 @@ def _check_types(fields: Iterable[DataField], verb: str) -> None:
                 )
 
 
-def _refuse_others(what: str, found: Iterable[str], supported: frozenset[str]) -> None:
-    for value in found:
+def _refuse_others(what: str, values: Iterable[str], supported: frozenset[str]) -> None:
+    for value in values:
         if value not in supported:
             raise UnsupportedError(f"the {what} {value!r} is not supported: use one of {', '.join(sorted(supported))}")

@@ -1,7 +1,7 @@
-"""What a change of a column's type means for its values: two types in, whether and how values go over out.
+"""The old and the new type of a column in; whether values can be cast, and whether all keep their value, out.
 
-Old files are cast when they are read. A pair of types without a cast must never get into a schema; before a pair whose
-cast may change values does, the stored values are looked at.
+Old files are cast when they are read. A change of type without a cast is never applied to a schema; before one whose
+cast may change values is applied, the stored values are checked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _EXPLICIT = {
 
 
 class Cast(StrEnum):
-    """What a change of type means for the values there are."""
+    """Whether the values of one type can be cast to another: always, perhaps not all of them, or not at all."""
 
     IMPLICIT = "implicit"
     EXPLICIT = "explicit"
@@ -64,7 +64,7 @@ class Cast(StrEnum):
 
 
 def cast_between(source: DataType, target: DataType) -> Cast:
-    """Say how values of one type become values of another; nullability plays no part.
+    """Return how values of one type are cast to another, whatever the nullability of the types.
 
     >>> cast_between(AtomicType("INT"), AtomicType("BIGINT")).value
     'implicit'
@@ -82,7 +82,7 @@ def cast_between(source: DataType, target: DataType) -> Cast:
 
 
 def _has_text(dtype: DataType) -> bool:
-    """Say whether all parts of a type have a text."""
+    """Say whether all parts of a type can be cast to text."""
     match dtype:
         case AtomicType():
             return dtype.root in _SCALARS
@@ -97,7 +97,7 @@ def _has_text(dtype: DataType) -> bool:
 
 
 def keeps_all_values(source: DataType, target: DataType) -> bool:
-    """Say whether no value of a type changes when it becomes one of another; nullability plays no part.
+    """Say whether all values of one type are exact in another, whatever the nullability of the types.
 
     >>> keeps_all_values(AtomicType("INT"), AtomicType("DOUBLE"))
     True
@@ -126,7 +126,7 @@ def keeps_all_values(source: DataType, target: DataType) -> bool:
 
 
 def exact_below(source: AtomicType, target: AtomicType) -> int | None:
-    """Return the number below whose size values of one numeric type are exact in another; None: size does not tell.
+    """Return the magnitude below which values of one numeric type are exact in another; None if there is no such rule.
 
     >>> exact_below(AtomicType("BIGINT"), AtomicType("TINYINT"))
     128

@@ -14,17 +14,9 @@ import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_type
+from lakewright.spec.predicate.builder import PredicateBuilder, resolve_path
 from lakewright.spec.predicate.filters import Filter, to_predicate
-from lakewright.spec.predicate.predicate import (
-    TRUE,
-    Predicate,
-    PredicateBuilder,
-    and_predicates,
-    conjuncts,
-    normalise,
-    or_predicates,
-    resolve_path,
-)
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates, conjuncts, normalise, or_predicates
 from lakewright.spec.predicate.text import parse_condition
 from lakewright.spec.types import DataField, DataType
 from lakewright.update.values import ColumnRef, Scope, Side

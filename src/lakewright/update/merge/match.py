@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.images import INTEGERS
 from lakewright.spec.arrow import from_arrow_type, to_arrow_type
+from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.comparison import common_type, is_float
 from lakewright.spec.predicate.literals import check_comparable
-from lakewright.spec.predicate.predicate import FALSE, Predicate, PredicateBuilder, and_predicates
+from lakewright.spec.predicate.predicate import FALSE, Predicate, and_predicates
 from lakewright.spec.rows.binary_row import fixed_values, null_mask, plain_column
 from lakewright.spec.types import BINARY_ROOTS, TEXT_ROOTS, AtomicType, DataField
 from lakewright.update.merge.conditions import Condition

@@ -1,0 +1,226 @@
+"""The rules that every schema keeps: a schema in, nothing or an `InvalidInputError` out.
+
+A schema that breaks a rule never becomes a file.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.schema.option_changes import FIELD_OPTION
+from lakewright.spec.schema.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, TableSchema
+from lakewright.spec.types import (
+    TEXT_ROOTS,
+    AtomicType,
+    DataField,
+    RowType,
+    types_inside,
+)
+from lakewright.spec.values import cast_text
+
+SYSTEM_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"})
+
+
+def check_schema(schema: TableSchema) -> None:
+    """Raise InvalidInputError if a schema breaks a rule. Every schema is checked here before it becomes a file."""
+    schema.core_options.check()
+    _check_names(schema.fields)
+    for name in schema.field_names:
+        if name in SYSTEM_NAMES or name.startswith(KEY_PREFIX):
+            raise InvalidInputError(f"the column name {name!r} belongs to the format: choose another", column=name)
+    _check_keys("partition key", schema, schema.partition_keys)
+    _check_keys("primary key", schema, schema.primary_keys)
+    if schema.primary_keys and not schema.trimmed_primary_keys:
+        raise InvalidInputError(
+            f"the primary key {list(schema.primary_keys)} must have a column that is not a partition key",
+            columns=schema.primary_keys,
+        )
+    _check_buckets(schema)
+    _check_row_tracking(schema)
+    _check_merging(schema)
+    _check_column_settings(schema)
+    try:
+        schema.to_json().encode()
+    except UnicodeEncodeError as cause:
+        raise InvalidInputError(f"a name, comment or option of the schema is not valid Unicode: {cause}") from cause
+
+
+def _check_names(fields: Sequence[DataField]) -> None:
+    """Check the names of the columns and, level by level, of the fields inside them."""
+    _check_level(fields, "the table")
+    for column in fields:
+        for part in types_inside(column.type):
+            if isinstance(part, RowType):
+                _check_level(part.fields, f"a ROW of the column {column.name!r}")
+
+
+def _check_level(fields: Sequence[DataField], where: str) -> None:
+    if not fields:
+        raise InvalidInputError(f"{where} has no columns: give it at least one")
+    seen: set[str] = set()
+    for name in (column.name for column in fields):
+        if not name.strip():
+            raise InvalidInputError(f"{where} has a column with the blank name {name!r}: name it", column=name)
+        if any(unicodedata.category(character) == "Cc" for character in name):
+            raise InvalidInputError(f"the column name {name!r} has control characters: remove them", column=name)
+        if name in seen:
+            raise InvalidInputError(f"{where} has two columns named {name!r}: rename one", column=name)
+        seen.add(name)
+
+
+def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
+    for name in names:
+        dtype = schema.field(name).type
+        if names.count(name) > 1:
+            raise InvalidInputError(f"the {kind} names the column {name!r} twice: name it once", column=name)
+        if not isinstance(dtype, AtomicType) or dtype.root in UNSUPPORTED_ROOTS:
+            raise InvalidInputError(
+                f"the column {name!r} cannot be part of the {kind}: {dtype} has no order; use a scalar column",
+                column=name,
+            )
+
+
+def _check_buckets(schema: TableSchema) -> None:
+    options = schema.core_options
+    buckets, declared = options.bucket(), options.bucket_key()
+    if declared:
+        _check_keys("bucket key", schema, declared)
+    shared = set(declared) & set(schema.partition_keys)
+    outside = set(declared) - set(schema.primary_keys)
+    if shared:
+        raise InvalidInputError(
+            f"the bucket key cannot hold partition columns: remove {sorted(shared)}", option="bucket-key"
+        )
+    if schema.primary_keys and outside:
+        raise InvalidInputError(
+            f"the bucket key must lie inside the primary key: remove {sorted(outside)}", option="bucket-key"
+        )
+    if buckets == -1 and declared:
+        raise InvalidInputError(
+            "a 'bucket-key' needs a fixed number of buckets: set 'bucket' or remove it", option="bucket-key"
+        )
+    if buckets > 0 and not schema.bucket_keys:
+        raise InvalidInputError(
+            "a table with fixed buckets and no primary key needs a 'bucket-key'", option="bucket-key"
+        )
+    if buckets == POSTPONE and not schema.primary_keys:
+        raise InvalidInputError("'bucket' = -2 (postpone) needs a primary key", option="bucket")
+    if buckets != -1 and schema.crosses_partitions:
+        missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
+        raise InvalidInputError(
+            f"the primary key lacks the partition columns {missing}, so a key could not be found in other partitions:"
+            " add them to the primary key, or set 'bucket' to -1",
+            option="bucket",
+            columns=tuple(missing),
+        )
+    if options.get(CoreOptions.BUCKET_FUNCTION_TYPE) == "mod" and buckets > 0:
+        types = [field.type for field in schema.bucket_fields]
+        if len(types) != 1 or not isinstance(types[0], AtomicType) or types[0].root not in {"INT", "BIGINT"}:
+            raise InvalidInputError(
+                "the bucket function 'mod' needs exactly one bucket key column, of type INT or BIGINT",
+                option="bucket-function.type",
+            )
+
+
+def _check_row_tracking(schema: TableSchema) -> None:
+    options = schema.core_options
+    tracking = options.row_tracking_enabled()
+    if tracking and schema.primary_keys:
+        raise InvalidInputError(
+            "'row-tracking.enabled' needs a table without primary key", option="row-tracking.enabled"
+        )
+    if tracking and options.bucket() != -1:
+        raise InvalidInputError("'row-tracking.enabled' needs 'bucket' = -1", option="row-tracking.enabled")
+    if options.data_evolution_enabled() and not tracking:
+        raise InvalidInputError(
+            "'data-evolution.enabled' needs 'row-tracking.enabled' = true", option="data-evolution.enabled"
+        )
+
+
+def _check_merging(schema: TableSchema) -> None:
+    """Check the options for how rows of one key are merged, and which changelog is written."""
+    options = schema.core_options
+    _check_sequence(schema, options.get(CoreOptions.SEQUENCE_FIELD))
+    if (kind_column := options.get(CoreOptions.ROWKIND_FIELD)) is not None:
+        dtype = schema.field(kind_column).type
+        if not isinstance(dtype, AtomicType) or dtype.root not in TEXT_ROOTS:
+            raise InvalidInputError(
+                f"'rowkind.field' needs a text column, but {kind_column!r} has the type {dtype}",
+                option="rowkind.field",
+                column=kind_column,
+            )
+    if (time_column := options.get(CoreOptions.RECORD_LEVEL_TIME_FIELD)) is not None:
+        schema.field(time_column)
+    producer, first_row = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine() is MergeEngine.FIRST_ROW
+    if producer is not ChangelogProducer.NONE and not schema.primary_keys:
+        raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
+    if schema.primary_keys and first_row and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
+        raise InvalidInputError(
+            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup",
+            option="changelog-producer",
+        )
+    if schema.primary_keys and options.deletion_vectors_enabled():
+        if first_row:
+            raise InvalidInputError(
+                "the merge engine first-row needs no 'deletion-vectors.enabled', because nothing replaces its rows:"
+                " remove the option",
+                option="deletion-vectors.enabled",
+            )
+        if producer is ChangelogProducer.FULL_COMPACTION:
+            raise InvalidInputError(
+                "the changelog producer full-compaction cannot be combined with 'deletion-vectors.enabled': use lookup",
+                option="changelog-producer",
+            )
+    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
+        raise InvalidInputError(
+            "'sequence.snapshot-ordering' needs 'write-only' = true, and a compaction in a job of its own",
+            option="sequence.snapshot-ordering",
+        )
+
+
+def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
+    for name in sequence:
+        dtype = schema.field(name).type
+        if not isinstance(dtype, AtomicType):
+            raise InvalidInputError(
+                f"'sequence.field' names {name!r}, but {dtype} has no order: use a scalar column",
+                option="sequence.field",
+                column=name,
+            )
+        if sequence.count(name) > 1:
+            raise InvalidInputError(
+                f"'sequence.field' names the column {name!r} twice: name it once", option="sequence.field", column=name
+            )
+    if sequence and schema.core_options.merge_engine() is MergeEngine.FIRST_ROW:
+        raise InvalidInputError(
+            "'sequence.field' cannot be combined with the merge engine first-row, which keeps what came first: remove"
+            " it, or use deduplicate with 'sequence.field.sort-order' = descending",
+            option="sequence.field",
+        )
+    if sequence and schema.crosses_partitions:
+        raise InvalidInputError(
+            f"'sequence.field' needs a primary key that contains all partition keys: add"
+            f" {[name for name in schema.partition_keys if name not in schema.primary_keys]} to the primary key, or"
+            " remove the option",
+            option="sequence.field",
+        )
+
+
+def _check_column_settings(schema: TableSchema) -> None:
+    """Check the defaults of columns, and the options that name columns in their key."""
+    for column in schema.fields:
+        if column.default_value is None:
+            continue
+        try:
+            cast_text(column.default_value, column.type)
+        except InvalidInputError as cause:
+            raise InvalidInputError(
+                f"the default of the column {column.name!r}: {cause}", column=column.name
+            ) from cause
+    for match in filter(None, map(FIELD_OPTION.fullmatch, schema.options)):
+        if match["columns"] not in schema.field_names:
+            for name in match["columns"].split(","):
+                schema.field(name.strip())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.consumers import Consumers
+from lakewright.metadata.snapshots import Changelogs
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
 from support.golden import WAREHOUSE

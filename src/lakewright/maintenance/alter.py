@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.lsm.merge import check_merging_kept
-from lakewright.metadata.schemas import Wanted
+from lakewright.metadata.schemas import PlanChanges
 from lakewright.metadata.store import TableStore
 from lakewright.read.fit import check_values_fit
 from lakewright.spec.schema.changes import SchemaChange
@@ -23,7 +23,7 @@ from lakewright.spec.schema.table_schema import TableSchema
 _ROUNDS_MAX = 3
 
 
-def alter(store: TableStore, changes: Sequence[SchemaChange] | Wanted, *, time_millis: int) -> TableSchema:
+def alter(store: TableStore, changes: Sequence[SchemaChange] | PlanChanges, *, time_millis: int) -> TableSchema:
     """Apply changes to the newest schema and return it; refuse those that would change stored values.
 
     Changes may be a function of the newest schema, as for `Schemas.evolve`.

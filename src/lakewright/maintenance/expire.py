@@ -23,10 +23,9 @@ from functools import cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, counted
 from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own
-from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.refs import Tags
-from lakewright.metadata.snapshots import Snapshots
+from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions

@@ -1,7 +1,8 @@
-"""Whole Avro files of records, in memory: records in, bytes out, and the reverse.
+"""Avro files of records, in memory: records in, bytes out, and the reverse.
 
-Fields are found by the names in the file's own schema, because field sets grow, record names differ between writers,
-and some wrap the record into a union. Always holds: a file is either decoded whole or refused with CorruptTableError.
+Fields are found by the names in the file's own schema, because newer files have more fields, record names differ
+between writers, and some put the record into a union. Always holds: either all records of a file are decoded, or
+CorruptTableError is raised.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def decode_records(data: bytes, path: str, *, expected: Schema | None = None) ->
 
 
 def iterate_records(data: bytes, path: str, *, expected: Schema | None = None) -> Iterator[Record]:
-    """Yield the records one by one, as `decode_records` returns them. What was yielded counts only if all are."""
+    """Yield the records one by one, as `decode_records` returns them. After an error, those before are invalid too."""
     with decoding(path):
         header = decode_header(data)
         coding = _coding(header.schema)
@@ -60,14 +61,14 @@ def iterate_records(data: bytes, path: str, *, expected: Schema | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class _Coding:
-    """The schema in the header of a file, as fastavro codes by it, and what it was found readable as."""
+    """The schema in the header of a file, in fastavro's form too, and the expected schemas it was checked against."""
 
     schema: FileSchema
     entry: Any
     readable_as: list[Schema] = field(default_factory=list)
 
     def check_readable(self, expected: Schema) -> None:
-        """Check the schema of a file once: thousands of manifests share it, and the walk takes longer than reading."""
+        """Check the schema once for all files that have it: the check can take longer than reading a file."""
         if not any(known is expected for known in self.readable_as):
             check_readable(self.schema.record, expected)
             self.readable_as.append(expected)
@@ -75,9 +76,9 @@ class _Coding:
 
 @lru_cache(maxsize=32)
 def _coding(schema: bytes) -> _Coding:
-    """Return how a schema is coded. Few writers have many schemas."""
-    found = file_schema(json.loads(schema))
-    return _Coding(found, parsed(found.entry))
+    """Return a checked schema; cached, because most files of a table have the same one."""
+    checked = file_schema(json.loads(schema))
+    return _Coding(checked, parsed(checked.entry))
 
 
 @lru_cache(maxsize=32)
@@ -98,7 +99,7 @@ def _records(block: Block, schema: Any) -> Iterator[Record]:  # noqa: ANN401 - f
 
 
 class RecordEncoder:
-    """Collects records and keeps count of the bytes, so that the caller can start another file in time."""
+    """Collects the records of one file and counts its bytes, so that the caller knows when to start another file."""
 
     def __init__(self, schema: Schema, compression: str, *, zstd_level: int = 1, salt: bytes = b"") -> None:
         self._codec = Codec.of(compression, zstd_level)
@@ -112,7 +113,7 @@ class RecordEncoder:
 
     @property
     def size(self) -> int:
-        """The bytes of the blocks that are closed, which is a little less than the file would have."""
+        """The bytes of the closed blocks, a little less than the size of the file."""
         return self._size
 
     def add(self, record: Mapping[str, object]) -> None:

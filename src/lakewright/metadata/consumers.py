@@ -1,8 +1,8 @@
-"""Consumers: how far each reader of a stream has come, one small file each.
+"""Consumers: the position of each reader of a stream, one small file each.
 
-`consumer/consumer-<id>` says `{"nextSnapshot": n}`: everything before n was processed, and snapshots from n on must
-stay. Expiry asks `min_next_snapshot`. A file that cannot be understood is an error, never "no consumer": on a guess
-expiry would take away what somebody still has to read.
+`consumer/consumer-<id>` contains `{"nextSnapshot": n}`: snapshots before n are processed, and snapshots from n on must
+be kept. Expiry uses `min_next_snapshot`. A file that cannot be read is an error and does not count as no consumer:
+otherwise expiry could remove snapshots that a consumer still has to read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Consumers:
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
 
     def next_snapshot(self, consumer_id: str) -> int | None:
-        """Return the first snapshot that a consumer has not processed; None where it never recorded anything."""
+        """Return the first snapshot that a consumer has not processed; None if there is no such consumer."""
         path = self._path(consumer_id)
         try:
             data = self.storage.read(path)
             for _ in range(BODY_READS_MAX):
                 if data.rstrip().endswith(b"}"):
                     break
-                # Writers exist that do not put the file in one step.
+                # Some writers do not create the file in one step.
                 self.sleep(BODY_WAIT_SECONDS)
                 data = self.storage.read(path)
         except FileNotFoundError:
@@ -47,17 +47,17 @@ class Consumers:
         return _next_snapshot(data, path)
 
     def record(self, consumer_id: str, next_snapshot: int) -> None:
-        """Say that a consumer has processed everything before a snapshot."""
+        """Record that a consumer has processed all snapshots before this one."""
         if next_snapshot < 1:
             raise InvalidInputError(
-                f"consumer {consumer_id!r} cannot come to snapshot {next_snapshot}: snapshots count from 1",
+                f"consumer {consumer_id!r} cannot be at snapshot {next_snapshot}: snapshots count from 1",
                 consumer=consumer_id,
                 snapshot_id=next_snapshot,
             )
         self.storage.replace(self._path(consumer_id), json.dumps({_KEY: next_snapshot}).encode())
 
     def delete(self, consumer_id: str) -> None:
-        """Forget a consumer; one that is not there is no error."""
+        """Remove a consumer; it is no error if it does not exist."""
         self.storage.delete(self._path(consumer_id))
 
     def list(self) -> list[str]:
@@ -67,15 +67,15 @@ class Consumers:
 
     def all(self) -> dict[str, int]:
         """Return the next snapshot of every consumer."""
-        found = ((consumer_id, self.next_snapshot(consumer_id)) for consumer_id in self.list())
-        return {consumer_id: number for consumer_id, number in found if number is not None}
+        positions = ((consumer_id, self.next_snapshot(consumer_id)) for consumer_id in self.list())
+        return {consumer_id: number for consumer_id, number in positions if number is not None}
 
     def min_next_snapshot(self) -> int | None:
-        """Return the oldest snapshot that some consumer still has to read; None where there is no consumer."""
+        """Return the oldest snapshot that a consumer still has to read; None if there is no consumer."""
         return min(self.all().values(), default=None)
 
     def expire(self, *, older_than_millis: int) -> tuple[str, ...]:
-        """Forget the consumers that recorded nothing since a moment, and say which."""
+        """Remove the consumers whose last record is older than a time, and return their ids."""
         stale = []
         for info in self.storage.list(self.layout.consumer_directory):
             name = info.path.rpartition("/")[2]

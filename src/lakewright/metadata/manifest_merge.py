@@ -18,26 +18,24 @@ from lakewright.spec.types import DataType, Value
 
 @dataclass(frozen=True, slots=True)
 class MergeLimits:
-    """When to merge."""
+    """When manifests are merged."""
 
-    target_bytes: int  # what a manifest should reach
-    count_min: int  # how many small manifests are worth a merge
-    full_bytes: int  # how much may be unsettled before everything is rewritten
+    target_bytes: int  # the size that a manifest should reach
+    count_min: int  # how many small manifests are merged at least
+    full_bytes: int  # the size of small manifests and manifests with deletes from which on a merge is a full one
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What to do with a list of manifests, given in order."""
+    """How to merge a list of manifests, given in order."""
 
-    full: bool  # settle all deletes now
-    groups: tuple[
-        tuple[ManifestFile, ...], ...
-    ]  # without a full merge: what becomes one; a group of one stays as it is
+    full: bool  # remove all deletes together with the entries they delete
+    groups: tuple[tuple[ManifestFile, ...], ...]  # if not full: each group becomes one manifest; a group of one stays
 
 
 def plan_merge(files: Sequence[ManifestFile], limits: MergeLimits) -> MergePlan:
     """Decide how to merge the manifests of a snapshot."""
-    unsettled = sum(f.file_size for f in files if is_unsettled(f, limits))
+    improvable_bytes = sum(f.file_size for f in files if is_improvable(f, limits))
     groups: list[tuple[ManifestFile, ...]] = []
     batch: list[ManifestFile] = []
     batch_bytes = 0
@@ -51,11 +49,11 @@ def plan_merge(files: Sequence[ManifestFile], limits: MergeLimits) -> MergePlan:
         groups.append(tuple(batch))
     else:
         groups.extend((file,) for file in batch)
-    return MergePlan(unsettled >= limits.full_bytes, tuple(groups))
+    return MergePlan(improvable_bytes >= limits.full_bytes, tuple(groups))
 
 
-def is_unsettled(file: ManifestFile, limits: MergeLimits) -> bool:
-    """Say whether a full merge would rewrite the manifest for its own sake: it is small or deletes files."""
+def is_improvable(file: ManifestFile, limits: MergeLimits) -> bool:
+    """Say whether a full merge rewrites the manifest in any case: it is small or deletes files."""
     return file.num_deleted_files > 0 or file.file_size < limits.target_bytes
 
 

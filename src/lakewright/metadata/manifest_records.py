@@ -199,7 +199,7 @@ def _entry_schema(file_fields: list[Schema]) -> Schema:
     )
 
 
-# Only tables that need the last field get it: released readers do not know it.
+# Only tables that need the last field get it: released readers do not support it.
 ENTRY_SCHEMA = _entry_schema(_FILE_FIELDS)
 ENTRY_SCHEMA_SEQUENCES = _entry_schema([*_FILE_FIELDS, _optional("_WRITE_COLS_SEQUENCES", _array("long"))])
 
@@ -259,12 +259,12 @@ INDEX_SCHEMA_SOURCE = _index_schema([*_GLOBAL_FIELDS, _optional("_SOURCE_META", 
 def manifest_facts(
     entries: Sequence[ManifestEntry], types: Sequence[DataType], *, name: str, size: int, schema_id: int
 ) -> ManifestFile:
-    """Return what a manifest list says of a manifest with these entries."""
+    """Return the record of a manifest with these entries in a manifest list."""
     files = [entry.file for entry in entries]
     buckets, levels = [entry.bucket for entry in entries], [file.level for file in files]
     first_ids = [file.first_row_id for file in files]
     last_ids = [file.first_row_id + file.row_count - 1 for file in files if file.first_row_id is not None]
-    whole = len(last_ids) == len(files)  # ids that are known for some files only say nothing of the manifest
+    has_ids = len(last_ids) == len(files)  # bounds of ids are recorded only if all files have ids
     added = sum(entry.kind == ADD for entry in entries)
     return ManifestFile(
         file_name=name,
@@ -277,8 +277,8 @@ def manifest_facts(
         max_bucket=max(buckets, default=None),
         min_level=min(levels, default=None),
         max_level=max(levels, default=None),
-        min_row_id=min((i for i in first_ids if i is not None), default=None) if whole else None,
-        max_row_id=max(last_ids, default=None) if whole else None,
+        min_row_id=min((i for i in first_ids if i is not None), default=None) if has_ids else None,
+        max_row_id=max(last_ids, default=None) if has_ids else None,
     )
 
 
@@ -299,7 +299,7 @@ def _partition_stats(partitions: Counter[bytes], types: Sequence[DataType]) -> S
 
 
 def java_order(value: Value) -> tuple[object, ...]:
-    """Return what sorts values as Java does: NaN after every number, -0.0 before 0.0."""
+    """Return a key that sorts values as Java does: NaN after every number, -0.0 before 0.0."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
     return (value,)
@@ -321,7 +321,7 @@ def entry_record(entry: ManifestEntry) -> Record:
         "_SCHEMA_ID": f.schema_id,
         "_LEVEL": f.level,
         "_EXTRA_FILES": list(f.extra_files),
-        "_CREATION_TIME": 0 if f.creation_time is None else f.creation_time,  # Java cannot bear a null here
+        "_CREATION_TIME": 0 if f.creation_time is None else f.creation_time,  # Java fails on a null here
         "_DELETE_ROW_COUNT": f.delete_row_count,
         "_EMBEDDED_FILE_INDEX": f.embedded_file_index,
         "_FILE_SOURCE": f.file_source,
@@ -409,9 +409,9 @@ def index_record(entry: IndexEntry) -> Record:
     """Return the record of an entry of an index manifest."""
     f, g = entry.file, entry.file.global_index
     ranges = None if f.deletion_ranges is None else [_range_record(r) for r in f.deletion_ranges]
-    whole: Record | None = None
+    global_index: Record | None = None
     if g is not None:
-        whole = {
+        global_index = {
             "_ROW_RANGE_START": g.row_range_start,
             "_ROW_RANGE_END": g.row_range_end,
             "_INDEX_FIELD_ID": g.index_field_id,
@@ -430,13 +430,13 @@ def index_record(entry: IndexEntry) -> Record:
         "_ROW_COUNT": f.row_count,
         "_DELETIONS_VECTORS_RANGES": ranges,
         "_EXTERNAL_PATH": f.external_path,
-        "_GLOBAL_INDEX": whole,
+        "_GLOBAL_INDEX": global_index,
     }
 
 
 def index_file(record: IndexRecord) -> IndexFile:
     """Return the index file of an index manifest's record."""
-    ranges, whole = record.get("_DELETIONS_VECTORS_RANGES"), record.get("_GLOBAL_INDEX")
+    ranges, global_index = record.get("_DELETIONS_VECTORS_RANGES"), record.get("_GLOBAL_INDEX")
     return IndexFile(
         record["_INDEX_TYPE"],
         record["_FILE_NAME"],
@@ -446,7 +446,7 @@ def index_file(record: IndexRecord) -> IndexFile:
         if ranges is None
         else tuple(DeletionRange(r["f0"], r["f1"], r["f2"], r.get("_CARDINALITY")) for r in ranges if r is not None),
         record.get("_EXTERNAL_PATH"),
-        None if whole is None else _global_index(whole),
+        None if global_index is None else _global_index(global_index),
     )
 
 
@@ -456,7 +456,7 @@ def stats_of(record: StatsRecord | None) -> SimpleStats:
         return EMPTY_STATS
     low, high, nulls = record["_MIN_VALUES"], record["_MAX_VALUES"], record.get("_NULL_COUNTS")
     if low == high == EMPTY_ROW and not nulls:
-        return EMPTY_STATS  # most files have none of some kind; one object serves them all
+        return EMPTY_STATS  # one object for all files, most of which lack some statistics
     return SimpleStats(low, high, tuple(nulls or ()))
 
 
@@ -485,5 +485,5 @@ def _texts(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def _list(values: Sequence[object] | None) -> list[object] | None:
-    """Return a list, because a tuple names the branch of a union to fastavro."""
+    """Return a list, because fastavro reads a tuple as the name of a branch of a union and its value."""
     return None if values is None else list(values)

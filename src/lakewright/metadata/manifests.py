@@ -1,11 +1,11 @@
 """Manifests, manifest lists and index manifests: entries in, Avro files out, and the reverse.
 
 A snapshot names two manifest lists, each list names manifests, each manifest holds entries that add or delete data
-files; all entries together, in order, say which files are live. What was written by others is made regular here:
-partition rows get Java's bytes, so that equal partitions have equal bytes everywhere else in the library.
+files; all entries together, in order, say which files are live. Partition rows of other writers are converted to Java's
+form here, so that equal partitions have equal bytes everywhere else in the library.
 
-Always holds: a file is written whole and durable under a new name before anybody hears its name; a file that is read
-has the size and the number of entries that the file naming it says, or CorruptTableError is raised.
+Always holds: a file is complete and durable under a new name before its name is returned; a file that is read has the
+size and the number of entries that are recorded in the file that names it, or CorruptTableError is raised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode
 from lakewright.metadata.manifest_merge import (
     MergeLimits,
     deleted_partitions,
-    is_unsettled,
+    is_improvable,
     may_hold,
     plan_merge,
 )
@@ -56,7 +56,7 @@ from lakewright.spec.types import DataType
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 
-THREADS_MAX = 8  # manifests are small, so what counts is the time until the store answers
+THREADS_MAX = 8  # manifests are small, so most of the time is the latency of the storage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,7 +64,7 @@ Keep: TypeAlias = Callable[[bytes, int, int, int], bool]  # partition, bucket, t
 
 
 class Namer:
-    """Makes names of new metadata files: one unique text for all, and a count for each kind.
+    """Makes the names of new metadata files: a uuid for all of them, and a number for each kind of file.
 
     >>> namer = Namer(lambda: uuid.UUID(int=7))
     >>> namer.name("manifest"), namer.name("manifest")
@@ -76,7 +76,7 @@ class Namer:
         self._counts: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 
     def name(self, kind: str) -> str:
-        """Return a name that was not given before."""
+        """Return a new name."""
         return f"{kind}-{self._unique}-{next(self._counts[kind])}"
 
 
@@ -97,7 +97,7 @@ class Manifests:
     partition_types: tuple[DataType, ...]
     options: CoreOptions
     namer: Namer = field(default_factory=Namer, repr=False, compare=False)
-    salt: bytes = field(default=b"", repr=False, compare=False)  # makes the bytes of new files those of one writer
+    salt: bytes = field(default=b"", repr=False, compare=False)  # makes the bytes of new files unique to one writer
 
     # Reading.
 
@@ -107,7 +107,7 @@ class Manifests:
             (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
             (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
         )
-        parts = self._each(lambda one: self.read_list(*one, snapshot_id=snapshot.id), lists)
+        parts = self._each(lambda name_and_size: self.read_list(*name_and_size, snapshot_id=snapshot.id), lists)
         return [file for part in parts for file in part]
 
     def live(
@@ -117,14 +117,13 @@ class Manifests:
         keep: Keep | None = None,
         keep_manifest: Callable[[ManifestFile], bool] | None = None,
     ) -> list[ManifestEntry]:
-        """Return the entries of the files that are live in a snapshot, of those that `keep` says True to.
+        """Return the entries of the files that are live in a snapshot and for which `keep` returns True.
 
-        `keep_manifest` spares the reading of whole manifests; like `keep`, it may judge by partition, bucket and level
-        only, because an entry that deletes a file must share the fate of the one that added it.
+        A manifest for which `keep_manifest` returns False is not read. Like `keep`, it may decide by partition, bucket
+        and level only, because an entry that deletes a file must be kept or left out with the one that adds it.
         """
-        files = self.files_of(snapshot)
-        wanted = [f for f in files if keep_manifest is None or keep_manifest(f)]
-        entries = merge_entries(self._read_all(wanted, keep=keep, snapshot_id=snapshot.id))
+        files = [f for f in self.files_of(snapshot) if keep_manifest is None or keep_manifest(f)]
+        entries = merge_entries(self._read_all(files, keep=keep, snapshot_id=snapshot.id))
         for entry in entries:
             if entry.kind != ADD:
                 raise CorruptTableError(
@@ -137,7 +136,7 @@ class Manifests:
         return entries
 
     def delta(self, snapshot: Snapshot, *, keep: Keep | None = None) -> list[ManifestEntry]:
-        """Return what a snapshot itself added and deleted, in order and not merged."""
+        """Return the entries that a snapshot itself added, in order and not merged."""
         size = snapshot.delta_manifest_list_size
         files = self.read_list(snapshot.delta_manifest_list, size, snapshot_id=snapshot.id)
         return self._read_all(files, keep=keep, snapshot_id=snapshot.id)
@@ -151,7 +150,7 @@ class Manifests:
         return self._read_all(files, keep=keep, snapshot_id=snapshot.id)
 
     def read_list(self, name: str, size: int | None = None, *, snapshot_id: int | None = None) -> list[ManifestFile]:
-        """Return the manifests of a manifest list, whose size is checked where it is known."""
+        """Return the manifests of a manifest list; its size is checked if it is given."""
         path, data = self._load(name, size=size, snapshot_id=snapshot_id)
         records = decode_records(data, path, expected=LIST_SCHEMA)
         _check_versions(records, LIST_VERSION, path)
@@ -160,12 +159,12 @@ class Manifests:
     def read(
         self, manifest: ManifestFile, *, keep: Keep | None = None, snapshot_id: int | None = None
     ) -> list[ManifestEntry]:
-        """Return the entries of a manifest in order, of those that `keep` says True to."""
+        """Return the entries of a manifest for which `keep` returns True, in order."""
         path, data = self._load(manifest.file_name, size=manifest.file_size, snapshot_id=snapshot_id)
         canonical = _Canonical(self.partition_types, path)
         entries: list[ManifestEntry] = []
         counts = [0, 0]
-        # Records are translated one by one: holding all of them beside the entries would double the time.
+        # Records are converted one by one: keeping all of them in memory with the entries would double the time.
         for record in iterate_records(data, path, expected=ENTRY_SCHEMA_SEQUENCES):
             kind, partition, bucket, total, file = _parts(cast("EntryRecord", record), path)
             counts[kind] += 1
@@ -176,7 +175,7 @@ class Manifests:
         return entries
 
     def read_index(self, name: str) -> list[IndexEntry]:
-        """Return the entries of an index manifest, which are the whole live set."""
+        """Return the entries of an index manifest, which lists all live index files."""
         path, data = self._load(name)
         records = decode_records(data, path, expected=INDEX_SCHEMA_SOURCE)
         _check_versions(records, INDEX_VERSION, path)
@@ -191,9 +190,9 @@ class Manifests:
     # Writing.
 
     def write(self, entries: Iterable[ManifestEntry], *, schema_id: int) -> list[ManifestFile]:
-        """Write entries to as many manifests as their size asks for, none for no entries.
+        """Write entries to as many manifests as their size requires, none if there are no entries.
 
-        `schema_id` stands for the newest schema. If a write fails, the manifests written before it are removed.
+        `schema_id` is that of the newest schema. If a write fails, the manifests written before it are removed.
         """
         entries = list(entries)
         sequenced = any(entry.file.write_cols_sequences is not None for entry in entries)
@@ -220,7 +219,7 @@ class Manifests:
         return self._store("manifest-list", self._encoded(LIST_SCHEMA, map(list_record, files)))
 
     def write_index(self, entries: Iterable[IndexEntry]) -> str:
-        """Write an index manifest with the whole live set, which may be empty, and return its name."""
+        """Write an index manifest with all live index files, perhaps none, and return its name."""
         entries = list(entries)
         sourced = any(e.file.global_index is not None and e.file.global_index.source_meta is not None for e in entries)
         schema = INDEX_SCHEMA_SOURCE if sourced else INDEX_SCHEMA
@@ -231,7 +230,7 @@ class Manifests:
         self.storage.delete(self.layout.manifest_file(name))
 
     def merge(self, files: Sequence[ManifestFile]) -> MergedManifests:
-        """Merge manifests, given in order, as far as it is worth it. If it fails, what it wrote is removed."""
+        """Merge manifests, given in order, as the options of the table say. If it fails, new manifests are removed."""
         get = self.options.get
         limits = MergeLimits(
             target_bytes=get(CoreOptions.MANIFEST_TARGET_FILE_SIZE),
@@ -257,14 +256,17 @@ class Manifests:
         return MergedManifests(tuple(merged_files), tuple(written))
 
     def _merge_fully(self, files: Sequence[ManifestFile], limits: MergeLimits) -> MergedManifests | None:
-        """Settle every delete: rewrite what is unsettled or may hold a deleted file. None where it is one manifest."""
-        unsettled = {f.file_name: self.read(f) for f in files if is_unsettled(f, limits)}
+        """Rewrite the small manifests, those with deletes and those that may hold a deleted file; no deletes remain.
+
+        Returns None if only one manifest would be rewritten.
+        """
+        read = {f.file_name: self.read(f) for f in files if is_improvable(f, limits)}
         types = self.partition_types
-        partitions = deleted_partitions(itertools.chain.from_iterable(unsettled.values()), types)
-        rewrite = [f for f in files if f.file_name in unsettled or may_hold(f.partition_stats, partitions, types)]
+        partitions = deleted_partitions(itertools.chain.from_iterable(read.values()), types)
+        rewrite = [f for f in files if f.file_name in read or may_hold(f.partition_stats, partitions, types)]
         if len(rewrite) <= 1:
             return None
-        entries = [e for f in rewrite for e in (unsettled[f.file_name] if f.file_name in unsettled else self.read(f))]
+        entries = [e for f in rewrite for e in (read[f.file_name] if f.file_name in read else self.read(f))]
         left = merge_entries(entries)
         orphans = tuple(entry.file.file_name for entry in left if entry.kind == DELETE)
         if orphans:
@@ -288,7 +290,7 @@ class Manifests:
     def _read_all(
         self, files: Sequence[ManifestFile], *, keep: Keep | None = None, snapshot_id: int | None = None
     ) -> list[ManifestEntry]:
-        """Read several manifests at once; the entries keep the order of the manifests."""
+        """Return the entries of several manifests, in the order of the manifests."""
 
         def read(file: ManifestFile) -> list[ManifestEntry]:
             return self.read(file, keep=keep, snapshot_id=snapshot_id)
@@ -296,14 +298,14 @@ class Manifests:
         return [entry for part in self._each(read, files) for entry in part]
 
     def _each(self, read: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
-        """Read several files: side by side where a store takes its time to answer, which a disk does not."""
+        """Read several files: in threads on an object store, whose latency is high, one by one on a disk."""
         if len(files) <= 1 or self.storage.renames_atomically:
             return map(read, files)
         with ThreadPoolExecutor(min(THREADS_MAX, len(files))) as pool:
             return list(pool.map(read, files))
 
     def _load(self, name: str, *, size: int | None = None, snapshot_id: int | None = None) -> tuple[str, bytes]:
-        """Return the path and the bytes of a file, which must have the size that is said of it."""
+        """Return the path and the bytes of a file, which must have the recorded size."""
         path = self.layout.manifest_file(name, origin=self.layout.manifest_directory)
         try:
             data = self.storage.read(path)
@@ -315,7 +317,7 @@ class Manifests:
         return path, data
 
     def _missing(self, path: str, snapshot_id: int | None) -> NotFoundError | CorruptTableError:
-        """Return the error for a file that is not there: expiry took its snapshot away, or the table is damaged."""
+        """Return the error for a missing file: its snapshot has expired, or the table is damaged."""
         if snapshot_id is not None and not self.storage.exists(self.layout.snapshot_file(snapshot_id)):
             return NotFoundError(
                 f"snapshot {snapshot_id} of {self.layout.root} has expired and {path} with it; read a newer snapshot",
@@ -336,7 +338,7 @@ class Manifests:
         return encoder.finish()
 
     def _store(self, kind: str, data: bytes) -> tuple[str, int]:
-        """Put a whole file under a new name, durably."""
+        """Create a file under a new name and return the name and the size."""
         name = self.namer.name(kind)
         path = self.layout.manifest_file(name)
         if not self.storage.create(path, data):
@@ -345,7 +347,7 @@ class Manifests:
 
 
 class _Canonical(dict[bytes, bytes]):
-    """Partition rows as they stand in a file, with Java's form of each."""
+    """A cache: partition rows as they are in a file, each with Java's form of it."""
 
     def __init__(self, types: Sequence[DataType], path: str) -> None:
         super().__init__()
@@ -361,9 +363,9 @@ class _Canonical(dict[bytes, bytes]):
 
 
 def _check_versions(records: Iterable[Record], version: int, path: str) -> None:
-    for found in {record["_VERSION"] for record in records}:
-        if found != version:
-            raise UnsupportedError(f"{path} has records of version {found}; lakewright knows {version}", path=path)
+    for stored in {record["_VERSION"] for record in records}:
+        if stored != version:
+            raise UnsupportedError(f"{path} has records of version {stored}; lakewright knows {version}", path=path)
 
 
 def _check_counts(manifest: ManifestFile, counts: Sequence[int], path: str) -> None:
@@ -377,7 +379,7 @@ def _check_counts(manifest: ManifestFile, counts: Sequence[int], path: str) -> N
 
 
 def _parts(record: EntryRecord, path: str) -> tuple[int, bytes, int, int, FileRecord]:
-    """Take apart the record of an entry, which must be one that we understand."""
+    """Return the parts of the record of an entry, after a check of its version and kind."""
     kind, file = record["_KIND"], record["_FILE"]
     if record["_VERSION"] != ENTRY_VERSION:
         _check_versions([cast("Record", record)], ENTRY_VERSION, path)

@@ -1,8 +1,8 @@
 """Tags and branches: names for states of a table.
 
-A tag is a file with the body of a snapshot; it keeps the files of that snapshot alive after the snapshot expired. Tags
-are created with the create-once primitive, so of two racing callers exactly one makes the tag. A branch is a directory
-of its own; here it is only found.
+A tag is a file with the content of a snapshot file; the files of that snapshot are kept after the snapshot has expired.
+Tags are created with `Storage.create`, so of two racing callers exactly one makes the tag. A branch is a directory of
+its own; here branches are only listed.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Tags:
         return tuple(self.get(name) for name in self.list())
 
     def delete(self, name: str) -> None:
-        """Take a tag's name away; the files that only it kept alive are left for the removal of orphans."""
+        """Remove a tag; files that only it kept become orphans."""
         if not self.exists(name):
             raise self._missing(name)
         self.storage.delete(self.layout.tag_file(name))
 
     def rename(self, old: str, new: str) -> None:
-        """Give a tag another name. If the last step fails the tag has both names, never none."""
+        """Rename a tag. If the last step fails, the tag has both names."""
         tag = self.get(old)
         body = tag_to_json(Tag(new, tag.snapshot, tag.create_time, tag.time_retained))
         if not self.storage.create(self.layout.tag_file(new), body.encode()):
@@ -84,7 +84,7 @@ class Tags:
         time_retained_millis: int | None = None,
         create_time: datetime | None = None,
     ) -> Tag:
-        """Let an existing name stand for another snapshot."""
+        """Give an existing tag another snapshot."""
         tag = _tag(name, snapshot, time_retained_millis, create_time)
         if not self.exists(name):
             raise self._missing(name)
@@ -115,5 +115,5 @@ def _tag(name: str, snapshot: Snapshot, time_retained_millis: int | None, create
         return Tag(name, snapshot, create_time)
     if time_retained_millis < 0:
         raise InvalidInputError(f"the tag {name!r} cannot be kept for {time_retained_millis} ms", tag=name)
-    begin = datetime.now() if create_time is None else create_time  # noqa: DTZ005 - the format wants the wall clock
+    begin = datetime.now() if create_time is None else create_time  # noqa: DTZ005 - the format records the wall clock
     return Tag(name, snapshot, begin, timedelta(milliseconds=time_retained_millis))

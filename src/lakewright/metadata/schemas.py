@@ -1,10 +1,10 @@
 """The schema files of a table: ids and changes in, `TableSchema` values out.
 
-A schema file is written once, by atomic creation, and never changed or removed; the newest one is the one with the
-highest number. So whoever creates `schema-<n+1>` first has changed the table, and everybody else starts again from it.
+A schema file is created atomically, and never changed or removed; the newest one is the one with the highest number. So
+the first writer that creates `schema-<n+1>` has changed the table, and all others start again from that schema.
 
-A schema file also tells its table from every other: it says when it was made, so that a table that is dropped and made
-again has another one, even with the same columns. A handle remembers the file that it was opened with, its origin.
+A schema file also identifies its table: it contains the time when it was made, so that a table that is dropped and made
+again has another one, even with the same columns. A handle keeps its origin: the schema file that it was opened with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout, numbered
 
 Check: TypeAlias = Callable[[TableSchema, TableSchema], None]
-Wanted: TypeAlias = Callable[[TableSchema], Sequence[SchemaChange]]
+PlanChanges: TypeAlias = Callable[[TableSchema], Sequence[SchemaChange]]
 
 _ATTEMPTS_MAX = 20
 
@@ -74,9 +74,9 @@ class Schemas:
         return hashlib.sha256(self.layout.branch_root.encode() + b"\0" + data).hexdigest()
 
     def check_origin(self) -> None:
-        """Raise TableReplacedError if the table is another one than that of the origin, TableNotExistException if none.
+        """Raise TableReplacedError if the table is not that of the origin, TableNotExistException if there is none.
 
-        Whoever changes a table asks this right before the step that makes the change visible.
+        A change of a table calls this right before the step that makes the change visible.
         """
         origin, place = self.origin, self.layout.branch_root
         if origin is None:
@@ -117,11 +117,11 @@ class Schemas:
         return [self.get(schema_id) for schema_id in self.ids()]
 
     def create(self, schema: TableSchema) -> bool:
-        """Put a new schema file. False means that somebody else was first."""
+        """Create a new schema file. False means that another writer was first."""
         return self.storage.create(self.layout.schema_file(schema.id), schema.to_json().encode())
 
     def _created(self, schema: TableSchema) -> bool:
-        """Put a new schema file and make sure whose file stands there now, even if the reply got lost."""
+        """Create a new schema file and say whether the file is ours, even if the reply of the storage was lost."""
         doubt: OSError | None = None
         try:
             if self.create(schema):
@@ -147,25 +147,25 @@ class Schemas:
 
     def evolve(
         self,
-        changes: Sequence[SchemaChange] | Wanted,
+        changes: Sequence[SchemaChange] | PlanChanges,
         *,
         has_snapshot: bool,
         time_millis: int,
         attempts: int = _ATTEMPTS_MAX,
         check: Check | None = None,
     ) -> TableSchema:
-        """Apply changes to the newest schema and return the result; changes that change nothing write nothing.
+        """Apply changes to the newest schema and return the result; no file is written if they have no effect.
 
-        Changes that depend on what is there are a function of the newest schema, asked again for every attempt.
-        `check` sees the old and the new schema, and may refuse the new one.
+        Changes that depend on the newest schema are given as a function of it, which every attempt calls again.
+        `check` gets the old and the new schema, and may raise an error.
         """
         for _ in range(attempts):
             latest = self.latest()
             self.check_origin()
             if latest is None:
                 raise _gone(self.layout.branch_root)
-            wanted = changes(latest) if callable(changes) else changes
-            changed = apply_changes(latest, wanted, has_snapshot=has_snapshot, time_millis=time_millis)
+            planned = changes(latest) if callable(changes) else changes
+            changed = apply_changes(latest, planned, has_snapshot=has_snapshot, time_millis=time_millis)
             if check is not None and changed is not latest:
                 check(latest, changed)
             if changed is latest:
@@ -182,7 +182,7 @@ class Schemas:
     def _take_back_if_replaced(self, made: TableSchema) -> None:
         """Remove a new schema if the table was dropped and made again between the check and the creation.
 
-        Only where a look costs next to nothing: on object stores a drop takes longer than the two requests are apart.
+        Only on disks, where the check is cheap: on object stores a drop takes longer than the time between the two.
         """
         if not self.storage.renames_atomically:
             return

@@ -1,8 +1,9 @@
 """The snapshot files of a table, and the two hints that make finding them fast.
 
-Ids come in, snapshots go out. What exists is decided by the snapshot files alone: `LATEST` and `EARLIEST` may be empty,
-missing, stale or ahead, so a hint is believed only where the files agree. A snapshot file that is empty or cut may be
-in the hands of a writer that does not create it in one step, so it is read again before it is called damaged.
+Ids come in, snapshots go out. Only the snapshot files decide which snapshots exist: the hints `LATEST` and `EARLIEST`
+may be empty, missing, too old or too new, so a hint is used only if the files agree with it. A snapshot file that is
+empty or cut short may still be being written by a writer that does not create it in one step, so it is read again
+before it is reported as damaged.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ HINT_READS_MAX = 3
 HINT_WAIT_SECONDS = 0.001
 BODY_READS_MAX = 10
 BODY_WAIT_SECONDS = 0.2
-EXPIRY_STEPS_MAX = 300  # how far the oldest snapshot may move while it is being opened
-LATEST_LOOKS_MAX = 5  # how often the newest snapshot may vanish, by a rollback, while it is being opened
+EXPIRY_STEPS_MAX = 300  # how many snapshots may expire while the oldest is being opened
+LATEST_LOOKS_MAX = 5  # how often a rollback may remove the newest snapshot while it is being opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Snapshots:
             with suppress(FileNotFoundError):
                 return self._read(newest)
         path = self.layout.snapshot_directory
-        raise NotFoundError(f"the newest snapshot in {path} vanished again and again; look again later", path=path)
+        raise NotFoundError(f"the newest snapshot in {path} was removed again and again; try again later", path=path)
 
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, None for a table that was never written."""
@@ -64,7 +65,7 @@ class Snapshots:
         if oldest is None:
             return None
         for snapshot_id in range(oldest, oldest + EXPIRY_STEPS_MAX):
-            # An expiry may be running, which removes the oldest first.
+            # An expiry may be running: it removes the oldest snapshots first.
             with suppress(FileNotFoundError):
                 return self._read(snapshot_id)
         raise self._missing(oldest)
@@ -115,7 +116,7 @@ class Snapshots:
                 return
 
     def of_user(self, user: str) -> Snapshot | None:
-        """Return the newest snapshot that this user committed, None where none is left."""
+        """Return the newest snapshot that this user committed, None if there is none."""
         newest = self.latest_id()
         if newest is None:
             return None
@@ -198,7 +199,7 @@ class Snapshots:
             return MIN_LONG
 
     def _missing(self, snapshot_id: int) -> NotFoundError:
-        """Return the error for a snapshot that is not there, saying why it is not."""
+        """Return the error for a snapshot that does not exist, with the reason."""
         ids = self.ids()
         if not ids:
             why = "the table has no snapshot"
@@ -211,6 +212,33 @@ class Snapshots:
             path=self.layout.snapshot_file(snapshot_id),
             snapshot_id=snapshot_id,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Changelogs:
+    """The expired snapshots of one branch of a table that are kept in `changelog/` for their changelog files.
+
+    Of such a snapshot only the changelog manifest list and the files it names still exist; its data files are removed.
+    """
+
+    storage: Storage
+    layout: Layout
+
+    def ids(self) -> list[int]:
+        """Return the ids of all long-lived changelogs, in order."""
+        names = (info.path.rpartition("/")[2] for info in self.storage.list(self.layout.changelog_directory))
+        return numbered(names, "changelog-")
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """Return the snapshot of a long-lived changelog, None where there is none of this id."""
+        path = self.layout.changelog_file(snapshot_id)
+        try:
+            snapshot = snapshot_from_json(self.storage.read(path), path=path)
+        except FileNotFoundError:
+            return None
+        if snapshot.id != snapshot_id:
+            raise CorruptTableError(f"{path} is the file of snapshot {snapshot.id}; restore it from a copy", path=path)
+        return snapshot
 
 
 def _looks_cut(data: bytes) -> bool:

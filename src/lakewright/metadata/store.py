@@ -1,9 +1,9 @@
 """One table as seen by a worker: where it is, how to reach it, its schema and options. Small, frozen, serialisable.
 
-Writers, readers and committers all start from this value; it holds no session, no catalog and no open file. It knows
-from the moment it was opened which table it stands for: a table that was dropped and made again at the same place is
-another one, and whoever reads or changes it through an old handle gets TableReplacedError. A commit message carries the
-identity of the table it was written for, so that it cannot be committed to another one.
+Writers, readers and committers all start from this value; it holds no session, no catalog and no open file. It records
+which table was opened: a table that was dropped and made again at the same place is another one, and a read or a change
+of it through an old handle raises TableReplacedError. A commit message contains the identity of its table, so that it
+cannot be committed to another one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lakewright.errors import InvalidInputError, NotFoundError, TableNotExistException, naming
-from lakewright.metadata.changelogs import Changelogs
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
-from lakewright.metadata.snapshots import Snapshots
+from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
@@ -51,7 +50,7 @@ class TableStore:
     storage: Storage
     layout: Layout
     schema: TableSchema  # the schema to read and write with; its options are the effective ones
-    origin: Origin | None = None  # which table it is; None: one that is only planned, of which nothing is checked
+    origin: Origin | None = None  # which table it is; None for a table that does not exist yet: nothing is checked
 
     @property
     def identity(self) -> str:
@@ -61,45 +60,45 @@ class TableStore:
             return _first_digest(self)
         if origin.schema_id == 0:
             return origin.digest
-        found = _identities.get(origin)
-        if found is None:
-            found = _first_digest(self)
-            self.check_same_table()  # after the look at the first schema, which may be one of another table by now
+        identity = _identities.get(origin)
+        if identity is None:
+            identity = _first_digest(self)
+            self.check_same_table()  # after the first schema was read, which may be one of another table by now
             with _lock:
                 if len(_identities) >= _IDENTITIES_MAX:
                     _identities.clear()
-                _identities[origin] = found
-        return found
+                _identities[origin] = identity
+        return identity
 
     def check_same_table(self) -> None:
-        """Raise TableReplacedError if another table has taken this one's place, TableNotExistException if it is gone.
+        """Raise TableReplacedError if another table is at this one's place, TableNotExistException if there is none.
 
-        One small file is read.
+        This reads one small file.
         """
         with naming(self.name):
             self.schemas.check_origin()
 
     @contextmanager
     def checking_same_table(self) -> Iterator[None]:
-        """Do `check_same_table` for what is read meanwhile: at the same time where a request takes long.
+        """Call `check_same_table` for the reads inside the block; in parallel with them on an object store.
 
-        Whatever goes wrong with the files of another table says nothing, so its error comes first.
+        If the table was replaced, that error is raised, not the one that reading the files of another table caused.
         """
         if self.storage.renames_atomically:
             self.check_same_table()
             yield
             return
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(self.check_same_table)
+            check = pool.submit(self.check_same_table)
             try:
                 yield
             finally:
-                asked.result()
+                check.result()
 
     def refreshed(self) -> TableStore:
-        """Return the table with its newest schema; one look for a newer schema file where there is none.
+        """Return the table with its newest schema; one request finds out whether there is a newer one.
 
-        A handle may be old: others add columns, widen types and change options. Its own options stay.
+        A handle may be old: other users add columns, widen types and change options. The handle's own options stay.
         """
         if not self.storage.exists(self.layout.schema_file(self.schema.id + 1)):
             return self
@@ -109,11 +108,11 @@ class TableStore:
 
     def with_newest(self, schema: TableSchema) -> TableStore:
         """Return the table with another of its stored schemas and the options that only this handle has."""
-        seen = schema.with_options(self.own_options())
-        return replace(self, schema=seen, layout=placed(self.layout, seen))
+        effective = schema.with_options(self.own_options())
+        return replace(self, schema=effective, layout=placed(self.layout, effective))
 
     def own_options(self) -> dict[str, str]:
-        """Return the options of this handle that the stored table lacks: those of `copy`."""
+        """Return the options of this handle that differ from the stored ones: those given to `copy`."""
         stored = self.schemas.get(self.schema.id).options
         return {key: value for key, value in self.schema.options.items() if stored.get(key) != value}
 
@@ -140,7 +139,7 @@ class TableStore:
 
     @contextmanager
     def naming_replaced(self) -> Iterator[None]:
-        """Where a snapshot, tag or schema is missing because another table is there, raise that instead."""
+        """Raise TableReplacedError in place of NotFoundError if the table was replaced by another one."""
         try:
             yield
         except NotFoundError:
@@ -149,7 +148,7 @@ class TableStore:
 
     @property
     def options(self) -> CoreOptions:
-        """The effective options: those of the schema with the handle's own laid over them."""
+        """The effective options: those of the schema, replaced by the handle's own where both have a key."""
         return self.schema.core_options
 
     @property
@@ -169,12 +168,12 @@ class TableStore:
 
     @property
     def consumers(self) -> Consumers:
-        """How far the readers of streams have come."""
+        """The positions of the readers of streams."""
         return Consumers(self.storage, self.layout)
 
     @property
     def changelogs(self) -> Changelogs:
-        """The expired snapshots that live on for their changelog."""
+        """The expired snapshots that are kept for their changelog."""
         return Changelogs(self.storage, self.layout)
 
     @property
@@ -198,7 +197,7 @@ class TableStore:
         return {field.name: default_name if value is None else to_text(value, field.type) for field, value in values}
 
     def partition_name(self, partition: bytes) -> str:
-        """Return a partition as people read it, such as `day=2026-01-09/hour=7`; empty without partitions."""
+        """Return a partition as text for messages, such as `day=2026-01-09/hour=7`; empty without partitions."""
         return spec_name(self.partition_spec(partition))
 
     def partition_directory(self, partition: bytes) -> str:
@@ -214,7 +213,7 @@ class TableStore:
         )
 
     def with_schema(self, schema: TableSchema) -> TableStore:
-        """Return the same place seen with another schema."""
+        """Return the same table with another schema."""
         return replace(self, schema=schema)
 
 
@@ -229,7 +228,7 @@ def _decode(partition: bytes, types: tuple[DataType, ...]) -> tuple[Value, ...]:
 
 
 def placed(layout: Layout, schema: TableSchema) -> Layout:
-    """Return the layout with what the options of a table say about places."""
+    """Return the layout with the directories that the options of a table name."""
     options = schema.core_options
     external = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) or ""
     return replace(

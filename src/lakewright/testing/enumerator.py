@@ -1,15 +1,15 @@
-"""Every storage call of an operation fails once, in every way; afterwards the warehouse must be whole.
+"""Runs an operation with each storage call failing once, in every way, and checks the warehouse after each run.
 
 An operation is prepared on a fresh memory storage, run once to count its calls, and then run again for each call and
-each fault. After each run the power is cut, the warehouse is opened anew and checked:
+each fault. After each run a power cut is simulated, the warehouse is opened again and checked:
 
-- it can be read, and shows the state before or the state after, never one between;
-- an operation that returned has happened, one that said "nothing was published" has not;
-- the same operation, asked for again, ends in the state after;
+- it can be read, and is in the state before or the state after the operation, never between;
+- an operation that returned has happened, one whose error means that nothing was published has not;
+- the same operation, run again, ends in the state after;
 - after the removal of orphans the files of the table are exactly the files in use.
 
-Many faults leave no trace: every file is what it was before. From the same files everything goes the same way, so what
-comes after such a fault is looked at once for each operation.
+Many faults change no file. The checks after such a fault always have the same result, so they run once for each
+operation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakewright.errors import (
     LakewrightError,
     NotFoundError,
 )
-from lakewright.metadata.changelogs import Changelogs
+from lakewright.metadata.snapshots import Changelogs
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestFile
 from lakewright.storage.base import Storage
@@ -55,10 +55,10 @@ Action: TypeAlias = Callable[[FileSystemCatalog], object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something a user does, with what must be there before it.
+    """An operation of a user, and how the warehouse is prepared for it.
 
-    `again` is how a user asks for the same thing after a failure: by default the same call where the state is still the
-    one before, nothing where it is the one after.
+    `again` is how a user repeats the operation after a failure: by default the same call if the state is still the one
+    before, and nothing if it is the one after.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How many runs there were, and what went wrong in them."""
+    """The number of calls and runs of an operation, and the failures of its checks."""
 
     operation: str
     calls: int
@@ -106,10 +106,10 @@ class _Trial:
     start: MemoryImage
     before: State
     after: State
-    followed: bool = False  # whether a fault without a trace was followed to the end
+    followed: bool = False  # whether the checks ran once after a fault that changed no file
 
     def run(self, fault: Fault, seed: int) -> Iterator[str]:
-        """Yield what is wrong after one fault."""
+        """Yield the failures of the checks after one fault."""
         outcome = _outcome(self.operation.run, _open(FaultyStorage(self.memory, [fault])))
         if isinstance(outcome, str):
             yield outcome
@@ -122,7 +122,7 @@ class _Trial:
         catalog = _open(self.memory)
         try:
             state = self.observe(catalog)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        except Exception as error:  # noqa: BLE001 - any error is a failure of the check
             yield f"the warehouse cannot be read: {error!r}"
             return
         yield from self._judge(state, outcome)
@@ -142,7 +142,7 @@ class _Trial:
             return
         try:
             (self.operation.again or self.operation.run)(catalog)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        except Exception as error:  # noqa: BLE001 - any error is a failure of the check
             yield f"asked for again: {error!r}"
             return
         if self.observe(catalog) != self.after:
@@ -171,20 +171,20 @@ def _outcome(run: Action, catalog: FileSystemCatalog) -> BaseException | str | N
         run(catalog)
     except (LakewrightError, OSError, Crash) as error:
         return error
-    except Exception as error:  # noqa: BLE001 - an error outside the tree is a finding
+    except Exception as error:  # noqa: BLE001 - an error that is none of the library's is a failure
         return f"an error outside the tree: {error!r}"
     return None
 
 
 def stray_files(store: TableStore) -> set[str]:
-    """Return the files of a table that nothing names, found without the code that removes them."""
+    """Return the files of a table that nothing names, without using the code that removes orphans."""
     root = store.layout.root
     used = {store.layout.latest_hint, store.layout.earliest_hint}
     used |= {store.layout.schema_file(schema_id) for schema_id in store.schemas.ids()}
     used |= {store.layout.snapshot_file(snapshot_id) for snapshot_id in store.snapshots.ids()}
     used |= {store.layout.tag_file(name) for name in store.tags.list()}
     snapshots = [store.snapshots.get(snapshot_id) for snapshot_id in store.snapshots.ids()]
-    manifests: dict[str, ManifestFile] = {}  # most are named by many snapshots, and need be read only once
+    manifests: dict[str, ManifestFile] = {}  # by name: most are named by many snapshots, and are read only once
     snapshots += [store.tags.get(name).snapshot for name in store.tags.list()]
     lists = {name for s in snapshots for name in (s.base_manifest_list, s.delta_manifest_list)}
     changelogs = Changelogs(store.storage, store.layout)

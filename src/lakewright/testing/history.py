@@ -33,7 +33,7 @@ class Event:
 
     process: int
     kind: str  # "append" or "read"
-    token: str  # of an append: the text that all of its rows carry
+    token: str  # of an append: the text in all of its rows
     rows: int
     outcome: str
     snapshot_id: int | None = None
@@ -42,7 +42,7 @@ class Event:
 
 
 def append_once(table: FileStoreTable, process: int, number: int, rows: int) -> Event:
-    """Append rows that carry a token of their own, and tell how it ended."""
+    """Append rows with a token that no other append has, and return the outcome as an event."""
     token = f"{process}/{number}"
     data = pa.table({"token": [token] * rows, "n": list(range(rows))})
     builder = table.new_batch_write_builder()
@@ -76,7 +76,7 @@ def _digest(rows: Iterable[tuple[str, int]]) -> str:
 
 
 def run_appends(location: str, options: dict[str, str], log: str, process: int, appends: int) -> None:
-    """Be one process: append a number of times, read now and then, log everything."""
+    """Append a number of times, read now and then, and log every operation: the work of one process."""
     table = open_table(location, options)
     reads = min(READS, appends)
     with Path(log).open("w") as out:
@@ -99,7 +99,7 @@ def load_events(logs: Iterable[Path]) -> list[Event]:
 
 
 def check_history(table: FileStoreTable, events: Iterable[Event]) -> list[str]:
-    """Return what is wrong with a history; an empty list is a proof."""
+    """Return the contradictions between a history and the table; none if the list is empty."""
     known = list(events)
     return [*_snapshots(table), *_commits(table, known), *_reads(table, known)]
 
@@ -117,13 +117,13 @@ def _snapshots(table: FileStoreTable) -> Iterator[str]:
 
 def _commits(table: FileStoreTable, events: list[Event]) -> Iterator[str]:
     builder = table.new_read_builder()
-    found = Counter(builder.new_read().to_arrow()["token"].to_pylist())
+    rows = Counter(builder.new_read().to_arrow()["token"].to_pylist())
     for event in (e for e in events if e.kind == "append"):
-        count = found.pop(event.token, 0)
+        count = rows.pop(event.token, 0)
         expected = {ACKNOWLEDGED: {event.rows}, REFUSED: {0}, UNKNOWN: {0, event.rows}}[event.outcome]
         if count not in expected:
             yield f"{event.token} was {event.outcome} and has {count} rows"
-    yield from (f"{token} was never written by anyone" for token in found)
+    yield from (f"{token} was never written by anyone" for token in rows)
 
 
 def _reads(table: FileStoreTable, events: list[Event]) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Storages for proofs: one in memory that can lose power, and one that fails on purpose.
+"""Storages for tests: one in memory that can simulate a power cut, and one that fails at chosen calls.
 
-A `MemoryStorage` is a name; its files live in this process and everyone who says the name sees them. Each file knows
-what readers see and what a power cut would leave. A `FaultyStorage` counts the calls that pass through it and breaks
-the ones its plan names, so a run can be repeated with every call failing once. Plans and seeds are values: the same
-ones give the same run.
+The files of a `MemoryStorage` are in the memory of this process, and all storages of one name share them. For each file
+it keeps the bytes that readers see and the bytes that a power cut would leave. A `FaultyStorage` counts the calls that
+pass through it and fails those in its plan, so that a run can be repeated with every call failing once. Plans and seeds
+are values: the same ones give the same run.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _File:
-    data: bytearray | bytes | None  # what readers see; None once it is deleted
-    kept: bytes | None  # what a power cut leaves for sure; None: nothing
+    data: bytearray | bytes | None  # the bytes that readers see; None once it is deleted
+    kept: bytes | None  # the synced bytes, which survive a power cut; None: nothing
     modified_millis: int
 
 
@@ -38,7 +38,7 @@ class _Disk:
     lock: threading.RLock = field(default_factory=threading.RLock)
     files: dict[str, _File] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)
-    lives: int = 0  # power cuts so far; what was opened in an earlier life is dead
+    power_cuts: int = 0  # files that were opened before the last one cannot be written any more
 
     def visible(self, prefix: str) -> Iterator[tuple[str, _File, int]]:
         """Yield the files below a prefix with their sizes, by path."""
@@ -52,11 +52,11 @@ class _Disk:
         kept = bytes(data) if synced else before.kept if before else None
         self.files[path] = file = _File(data, kept, time.time_ns() // 1_000_000)
         if synced:
-            self.settle(path)
+            self.sync_deletes(path)
         return file
 
-    def settle(self, path: str) -> None:
-        """Make earlier deletes beside a file last: whoever syncs a file syncs the directory that names it."""
+    def sync_deletes(self, path: str) -> None:
+        """Make earlier deletes in the directory of a file durable: syncing a file syncs its directory too."""
         directory = path.rpartition("/")[0]
         for name in [name for name, file in self.files.items() if file.data is None]:
             if name.rpartition("/")[0] == directory:
@@ -84,9 +84,9 @@ class MemoryImage:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStorage:
-    """The storage door to files in this process, at `memory://<name>/...`.
+    """The storage of files in the memory of this process, at `memory://<name>/...`.
 
-    With `durable` everything but deletes survives a power cut once its call returned; without, nothing surely does.
+    With `durable`, everything but deletes survives a power cut once its call has returned; without, nothing is certain.
     """
 
     name: str
@@ -94,7 +94,7 @@ class MemoryStorage:
 
     @property
     def renames_atomically(self) -> bool:
-        """Say that `rename_directory` happens at once."""
+        """True: `rename_directory` is atomic."""
         return True
 
     @property
@@ -107,12 +107,12 @@ class MemoryStorage:
         return cast("BinaryIO", pa.BufferReader(self.read(path)))
 
     def open_output(self, path: str) -> Output:
-        """Open a new file; as on a disk its bytes are seen while they are written."""
+        """Open a new file; as on a disk its bytes are visible while they are written."""
         with self._disk.lock:
             if self.exists(path):
                 raise FileExistsError(errno.EEXIST, "the file exists already", path)
             file = self._disk.put(self._checked(path), bytearray(), synced=False)
-            return _MemoryOutput(self, path, file, self._disk.lives)
+            return _MemoryOutput(self, path, file, self._disk.power_cuts)
 
     def read(self, path: str) -> bytes:
         """Return a whole file."""
@@ -136,7 +136,7 @@ class MemoryStorage:
             self._disk.put(self._checked(path), bytes(data), synced=durable and self.durable)
 
     def exists(self, path: str) -> bool:
-        """Say whether a file stands at the path."""
+        """Say whether a file exists at the path."""
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
@@ -162,8 +162,8 @@ class MemoryStorage:
     def walk(self, directory: str) -> Iterator[FileInfo]:
         """Yield every file below a directory, by path."""
         with self._disk.lock:
-            found = self._disk.visible(_prefix(directory))
-            return iter([FileInfo(path, size, file.modified_millis) for path, file, size in found])
+            files = self._disk.visible(_prefix(directory))
+            return iter([FileInfo(path, size, file.modified_millis) for path, file, size in files])
 
     def make_directory(self, directory: str) -> None:
         """Make a directory; its parents come with it."""
@@ -171,7 +171,7 @@ class MemoryStorage:
             self._disk.directories.add(self._checked(directory))
 
     def delete(self, path: str) -> None:
-        """Remove a file. One that is not there is no error. Until its directory is synced a power cut may undo it."""
+        """Remove a file, if it exists. Until its directory is synced, a power cut may undo it."""
         with self._disk.lock:
             self._disk.remove(path, synced=False)
 
@@ -186,7 +186,7 @@ class MemoryStorage:
             self._disk.directories -= {path for path in self._disk.directories if _prefix(path).startswith(prefix)}
 
     def prune_directory(self, directory: str) -> None:
-        """Forget a directory, and those below it, as far as they hold no file."""
+        """Remove a directory and those below it, except directories that hold a file."""
         prefix = _prefix(self._checked(directory))
         with self._disk.lock:
             empty = {
@@ -197,7 +197,7 @@ class MemoryStorage:
             self._disk.directories -= empty
 
     def rename_directory(self, source: str, target: str) -> None:
-        """Move a directory at once; a target that exists is a FileExistsError."""
+        """Move a directory atomically; a target that exists is a FileExistsError."""
         old, new = _prefix(self._checked(source)), _prefix(self._checked(target))
         with self._disk.lock:
             if self._is_directory(new):
@@ -213,10 +213,10 @@ class MemoryStorage:
             self._disk.directories |= {(new + _prefix(path)[len(old) :]).rstrip("/") for path in made}
 
     def crash(self, seed: int) -> None:
-        """Cut the power: what was synced stays; the rest stays, is cut short or falls back, as the seed decides."""
+        """Simulate a power cut: synced bytes stay; the seed decides which others stay, are cut short or are lost."""
         dice = random.Random(seed)  # noqa: S311 - a seed replays the run
         with self._disk.lock:
-            self._disk.lives += 1
+            self._disk.power_cuts += 1
             for path in sorted(self._disk.files):
                 left = _survivor(self._disk.files[path], dice)
                 if left is None:
@@ -236,9 +236,9 @@ class MemoryStorage:
             return MemoryImage(files, frozenset(self._disk.directories))
 
     def restore(self, image: MemoryImage) -> None:
-        """Go back to an image, as if it had been synced."""
+        """Replace all files by those of an image, as if they had been synced."""
         with self._disk.lock:
-            self._disk.lives += 1
+            self._disk.power_cuts += 1
             self._disk.files.clear()
             for path, data in image.files.items():
                 self._disk.put(path, data, synced=True)
@@ -249,7 +249,7 @@ class MemoryStorage:
         self.restore(MemoryImage({}, frozenset()))
 
     def age(self, millis: int) -> None:
-        """Make every file older, for what goes by the time of its last change."""
+        """Make every file older, for code that depends on the time of the last change."""
         with self._disk.lock:
             for file in self._disk.files.values():
                 file.modified_millis -= millis
@@ -274,16 +274,16 @@ class MemoryStorage:
 class _MemoryOutput:
     """A file being written into memory."""
 
-    def __init__(self, storage: MemoryStorage, path: str, file: _File, life: int) -> None:
+    def __init__(self, storage: MemoryStorage, path: str, file: _File, power_cuts: int) -> None:
         self._storage = storage
         self._path = path
         self._file = file
-        self._life = life
+        self._power_cuts = power_cuts
         self._written = 0
         self.closed = False
 
     def writable(self) -> bool:
-        """Say that this is for writing, as file objects do."""
+        """Return True."""
         return True
 
     def write(self, data: bytes, /) -> int:
@@ -314,7 +314,7 @@ class _MemoryOutput:
                 self._file.kept = self._file.data
 
     def discard(self) -> None:
-        """Give the file up: nothing stays at its path."""
+        """Abandon the file: nothing stays at its path."""
         if self.closed:
             return
         with self._alive().lock:
@@ -322,8 +322,8 @@ class _MemoryOutput:
             self._storage.delete(self._path)
 
     def _alive(self) -> _Disk:
-        disk = self._storage._disk  # noqa: SLF001 - the two are one thing
-        if disk.lives != self._life or self._file.data is None:
+        disk = self._storage._disk  # noqa: SLF001 - an output is a part of its storage
+        if disk.power_cuts != self._power_cuts or self._file.data is None:
             raise OSError(errno.EIO, "the file was opened before the power cut, or is deleted", self._path)
         return disk
 
@@ -333,7 +333,7 @@ def _prefix(directory: str) -> str:
 
 
 def _survivor(file: _File, dice: random.Random) -> bytes | None:
-    """Return what a power cut leaves of a file."""
+    """Return the bytes of a file after a power cut."""
     if file.data == file.kept:
         return file.kept
     fate = dice.choice(("keep", "cut", "fall back"))
@@ -352,11 +352,11 @@ register_scheme("memory", _open_memory)
 
 
 class Crash(BaseException):
-    """The process died here. No `except Exception` sees it, and its storage answers no further call."""
+    """A simulated crash of the process. `except Exception` does not catch it, and its storage takes no further call."""
 
 
 class FaultKind(StrEnum):
-    """What can go wrong with one call."""
+    """How one call can fail."""
 
     ERROR_BEFORE = "error before"  # nothing happened
     ERROR_AFTER = "error after"  # it happened, the reply was lost
@@ -364,16 +364,16 @@ class FaultKind(StrEnum):
     CRASH_AFTER = "crash after"
     SHORT_WRITE = "short write"  # half of the bytes, then an error; other calls: nothing happened
     DISK_FULL = "disk full"  # from here on nothing can be written
-    CONFLICT = "409"  # `create` reports a loss though nobody won; other calls: nothing happened
+    CONFLICT = "409"  # `create` reports a loss though no file was created; other calls: nothing happened
     PRECONDITION = "412"  # `create` reports a loss though it won: its reply was lost and the put repeated
     UNAVAILABLE = "503"  # nothing happened
-    SLOW = "slow"  # others move first
+    SLOW = "slow"  # other writers act before it
     STALE_LISTING = "stale listing"  # a listing does not show what was created through this storage
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of a plan: which call breaks, counted from 1, and how."""
+    """One fault of a plan: which call fails, counted from 1, and how."""
 
     call: int
     kind: FaultKind
@@ -393,7 +393,7 @@ _ERRNO = {FaultKind.SHORT_WRITE: errno.ENOSPC, FaultKind.DISK_FULL: errno.ENOSPC
 
 
 class FaultyStorage:
-    """A storage whose calls are counted and broken by plan. `pause` runs in the middle of a slow call."""
+    """A storage that counts its calls and fails those in the plan. `pause` runs in the middle of a slow call."""
 
     def __init__(self, inner: Storage, plan: Iterable[Fault] = (), *, pause: Callable[[], None] | None = None) -> None:
         self.inner = inner
@@ -407,7 +407,7 @@ class FaultyStorage:
 
     @property
     def renames_atomically(self) -> bool:
-        """Say what the storage behind says."""
+        """The same as in the inner storage."""
         return self.inner.renames_atomically
 
     def open_input(self, path: str) -> BinaryIO:
@@ -432,7 +432,7 @@ class FaultyStorage:
         self.run("replace", path, lambda: self.inner.replace(path, data, durable=durable))
 
     def exists(self, path: str) -> bool:
-        """Say whether a file stands at the path."""
+        """Say whether a file exists at the path."""
         return self.run("exists", path, lambda: self.inner.exists(path))
 
     def size(self, path: str) -> int | None:
@@ -472,7 +472,7 @@ class FaultyStorage:
         self.run("rename_directory", source, lambda: self.inner.rename_directory(source, target))
 
     def run(self, verb: str, path: str, effect: Callable[[], T], half: Callable[[], object] | None = None) -> T:
-        """Count one call and make it, unless the plan says otherwise; `half` is the effect of a short write."""
+        """Count one call and make it, unless the plan has a fault for it; `half` is the effect of a short write."""
         kind = self._enter(verb, path)
         if verb == "create" and kind is FaultKind.CONFLICT:
             return cast("T", False)  # noqa: FBT003 - the reply of `create`
@@ -492,7 +492,7 @@ class FaultyStorage:
         return result
 
     def _before(self, kind: FaultKind | None, verb: str, path: str, half: Callable[[], object] | None) -> None:
-        """Let happen what happens before, or instead of, the effect of a call."""
+        """Apply a fault that comes before, or instead of, the effect of a call."""
         if kind is FaultKind.CRASH_BEFORE:
             self._die(verb, path)
         if kind is FaultKind.SLOW and self._pause is not None:
@@ -552,7 +552,7 @@ class _FaultyOutput:
         return self._inner.closed
 
     def writable(self) -> bool:
-        """Say that this is for writing, as file objects do."""
+        """Return True."""
         return True
 
     def write(self, data: bytes, /) -> int:
@@ -575,5 +575,5 @@ class _FaultyOutput:
             self._storage.run("close", self._path, self._inner.close)
 
     def discard(self) -> None:
-        """Give the file up."""
+        """Abandon the file."""
         self._storage.run("discard", self._path, self._inner.discard)

@@ -1,4 +1,4 @@
-"""The contract of each door, as test classes: a filling of a door passes it or is none.
+"""Contracts as test classes: every implementation of a protocol, such as `Storage`, must pass its contract.
 
 Subclass a suite in a test module and give it the fixtures it names.
 """
@@ -20,7 +20,7 @@ from lakewright.storage.base import Storage
 
 
 class StorageContract:
-    """What every storage promises. Fixtures: `storage`, and `root`, a location of it that is empty at the start."""
+    """The contract of a storage. Fixtures: `storage`, and `root`, a location of it that is empty at the start."""
 
     large_bytes = 20 * 1024 * 1024  # more than any storage keeps in memory before it sends
 
@@ -42,7 +42,7 @@ class StorageContract:
             assert storage.read(path) == b"runner %d" % wins[0]
 
     def test_an_output_is_complete_once_closed(self, storage: Storage, root: str) -> None:
-        """Bytes, views and Arrow buffers are appended in order."""
+        """Bytes, memory views and Arrow buffers are appended in order."""
         output = storage.open_output(f"{root}/a/data-1")
         assert output.tell() == 0
         assert not output.closed
@@ -60,7 +60,7 @@ class StorageContract:
         assert storage.exists(f"{root}/a/data-1")
 
     def test_a_large_output_is_complete_once_closed(self, storage: Storage, root: str) -> None:
-        """Large files survive being sent in parts, and being read in parts."""
+        """Large files are written in parts and read in parts without a change."""
         piece = bytes(range(256)) * 1001
         pieces = self.large_bytes // len(piece) + 1
         output = storage.open_output(f"{root}/large")
@@ -73,14 +73,14 @@ class StorageContract:
         with storage.open_input(f"{root}/large") as file:
             for start in (size - 10, 0, 5, 70_000, size // 2, 300_000, 299_999, size - 200_000):
                 file.seek(start)
-                wanted = min(1000, size - start)
+                length = min(1000, size - start)
                 first = start % len(piece)
-                assert file.read(1000) == (piece * 2)[first : first + wanted]
+                assert file.read(1000) == (piece * 2)[first : first + length]
             file.seek(3)
             assert file.read(size) == (piece * (pieces + 8))[3:]
 
     def test_an_empty_file_is_a_file(self, storage: Storage, root: str) -> None:
-        """No bytes are bytes too."""
+        """A file without bytes exists and reads as empty."""
         storage.open_output(f"{root}/empty").close()
         assert storage.size(f"{root}/empty") == 0
         assert storage.read(f"{root}/empty") == b""
@@ -103,7 +103,7 @@ class StorageContract:
         assert storage.read(f"{root}/taken") == b"mine"
 
     def test_a_discarded_output_leaves_nothing(self, storage: Storage, root: str) -> None:
-        """Small and large outputs vanish when they are given up."""
+        """Nothing stays at the path of a small or a large output that is discarded."""
         for name, size in (("small", 10), ("large", self.large_bytes)):
             output = storage.open_output(f"{root}/{name}")
             output.write(bytes(size))
@@ -114,7 +114,7 @@ class StorageContract:
         assert list(storage.walk(root)) == []
 
     def test_what_is_not_there_is_a_file_not_found(self, storage: Storage, root: str) -> None:
-        """Reading says so; asking for the size, listing and deleting do not mind."""
+        """Reading raises FileNotFoundError; size, listings and deletes do not."""
         _refuses(FileNotFoundError, lambda: storage.read(f"{root}/absent"))
         _refuses(FileNotFoundError, lambda: storage.open_input(f"{root}/absent"))
         assert storage.size(f"{root}/absent") is None
@@ -126,7 +126,7 @@ class StorageContract:
         storage.delete_directory(f"{root}/absent")
 
     def test_an_input_reaches_any_byte(self, storage: Storage, root: str) -> None:
-        """Seeks from the start, from here and from the end; reads past the end are short."""
+        """Seeks from the start, from the position and from the end; reads past the end are short."""
         storage.create(f"{root}/file", b"0123456789")
         with storage.open_input(f"{root}/file") as file:
             assert file.readable()
@@ -141,8 +141,8 @@ class StorageContract:
             assert file.read(1) == b""
         assert file.closed
 
-    def test_arrow_reads_and_writes_through_the_door(self, storage: Storage, root: str) -> None:
-        """Inputs and outputs are file objects that pyarrow takes."""
+    def test_arrow_reads_and_writes_through_the_storage(self, storage: Storage, root: str) -> None:
+        """Pyarrow accepts inputs and outputs as file objects."""
         table = pa.table({"n": list(range(50_000)), "text": [f"row {n}" for n in range(50_000)]})
         output = storage.open_output(f"{root}/data.parquet")
         pq.write_table(table, output, row_group_size=20_000)
@@ -151,7 +151,7 @@ class StorageContract:
             assert pq.read_table(file).equals(table)
 
     def test_replace_puts_whatever_was_there(self, storage: Storage, root: str) -> None:
-        """The second put is the one that stays."""
+        """The bytes of the second call stay."""
         for text in (b"1", b"22", b""):
             storage.replace(f"{root}/hints/LATEST", text)
             assert storage.read(f"{root}/hints/LATEST") == text
@@ -171,7 +171,7 @@ class StorageContract:
         assert walked == {f"{root}/{name}": len(name) for name in ("t/a", "t/b", "t/x/c", "t/x/y/d", "t/z/e")}
 
     def test_a_made_directory_is_listed_and_empty(self, storage: Storage, root: str) -> None:
-        """An empty directory is seen from its parent; making it again is fine."""
+        """A listing of the parent shows an empty directory; making it again is no error."""
         storage.make_directory(f"{root}/w/empty.db")
         storage.make_directory(f"{root}/w/empty.db")
         assert list(storage.list_directories(f"{root}/w")) == [f"{root}/w/empty.db"]
@@ -181,7 +181,7 @@ class StorageContract:
         assert list(storage.list_directories(f"{root}/w")) == []
 
     def test_delete_removes_one_file(self, storage: Storage, root: str) -> None:
-        """The neighbours stay, and the name is free again."""
+        """Other files stay, and a file of the same name can be created again."""
         storage.create(f"{root}/a", b"1")
         storage.create(f"{root}/ab", b"2")
         storage.delete(f"{root}/a")
@@ -190,7 +190,7 @@ class StorageContract:
         assert storage.create(f"{root}/a", b"3")
 
     def test_delete_directory_removes_what_is_below(self, storage: Storage, root: str) -> None:
-        """A directory whose name only begins alike stays."""
+        """A directory whose name has the other as a prefix stays."""
         for name in ("t/a", "t/x/b", "t/x/y/c", "tt/d", "t.db/e"):
             storage.create(f"{root}/{name}", b"1")
         storage.make_directory(f"{root}/t/empty")
@@ -213,13 +213,13 @@ class StorageContract:
             assert list(storage.list_directories(root)) == []
 
     def test_delete_directory_refuses_to_climb(self, storage: Storage, root: str) -> None:
-        """A path with `..` is no directory's name."""
+        """A path with `..` is an error."""
         storage.create(f"{root}/t/a", b"1")
         _refuses(InvalidInputError, lambda: storage.delete_directory(f"{root}/x/../t"))
         assert storage.exists(f"{root}/t/a")
 
     def test_rename_directory_moves_everything(self, storage: Storage, root: str) -> None:
-        """All files change their place; a target that exists and a source that does not are refused."""
+        """All files move; a target that exists and a source that does not are errors."""
         for name in ("t/a", "t/x/b", "taken/c"):
             storage.create(f"{root}/{name}", name.encode())
         _refuses(FileExistsError, lambda: storage.rename_directory(f"{root}/t", f"{root}/taken"))
@@ -232,7 +232,7 @@ class StorageContract:
         assert list(storage.list_directories(root)) == [f"{root}/hollow", f"{root}/moved", f"{root}/taken"]
 
     def test_names_come_back_as_they_went(self, storage: Storage, root: str) -> None:
-        """Spaces, escapes, other scripts and signs of URLs are plain characters of a name."""
+        """Spaces, escapes, other scripts and the special characters of URLs may be in a name."""
         names = ["dt=a b%2Fc%3Ad", "日本=é", "trail ", "100%25", "a+b&c=d;e~f@g,h!", "%5B%5D", "a#b?c*"]
         for name in names:
             assert storage.create(f"{root}/{name}/bucket-0/file {name}", name.encode())
@@ -247,7 +247,7 @@ class StorageContract:
 
 
 def _race(storage: Storage, path: str, runners: int) -> list[int]:
-    """Let threads create one file at the same moment and return who won."""
+    """Let threads create one file at the same time and return the numbers of those that won."""
     barrier = threading.Barrier(runners)
     wins: list[int] = []
 

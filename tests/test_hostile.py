@@ -38,6 +38,8 @@ from lakewright.testing.storage import FaultyStorage, MemoryImage
 from support.effort import examples
 from support.hostile import HOSTILE_TEXT, NAMES, ROWS, World, encodes, encodes_at_all, is_inside
 
+pytestmark = pytest.mark.long
+
 Attack: TypeAlias = Callable[[FileSystemCatalog], object]
 
 _PLACE = "a place for a name"

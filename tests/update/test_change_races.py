@@ -10,7 +10,7 @@ import pytest
 
 from support.races import TABLES, VERB, Scene
 
-pytestmark = pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")]
 PAIRS = [
     ("delete", "delete"),
     ("delete", "delete-2"),

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from support.effort import examples
 from support.row_changes import KINDS, Model, new_table
 
-RUNS = 14  # of each kind
+RUNS = examples(14)  # of each kind
 STEPS = 6
 
 

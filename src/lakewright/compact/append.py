@@ -1,9 +1,9 @@
 """Which files of an append table to rewrite together: facts of live files in, tasks out. Reads metadata alone.
 
-Worth the work are files much smaller than the target size and files of which many rows are deleted. Without buckets any
-files of a partition may go together, in the order of their rows: what comes out has the order of what went in. The rows
-of a bucket stay between those of other files, so only neighbours go together; of a table with data evolution only
-neighbours in the order of row ids, because a file's ids count on from its first.
+Files much smaller than the target size, and files with many deleted rows, are rewritten. Without buckets any files of a
+partition may be joined, in the order of their rows. With buckets the rows keep their place among the files of their
+bucket, so only neighbours are joined. With data evolution only neighbours in the order of row ids are joined, because
+the ids of a file count up from its first.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Unit:
     """Files that are rewritten together or not at all: one, or several that only make sense together."""
 
     files: tuple[DataFile, ...]
-    pressing: bool  # worth a rewrite whatever is around it
-    wanted: bool  # worth a rewrite with others
+    urgent: bool  # to be rewritten, also alone
+    worthwhile: bool  # to be rewritten if there are others to join it with
 
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What the options of a table ask of its compactions."""
+    """The options of an append table that decide which of its files are rewritten."""
 
     file_bytes: int  # of the files that come out
     small_bytes: int  # a smaller file is small, unless it has rows enough
@@ -52,7 +52,7 @@ class AppendRules:
 
     @classmethod
     def of(cls, options: CoreOptions, *, full: bool) -> AppendRules:
-        """Read the rules; `full` asks for all that is not as it should be."""
+        """Read the rules; with `full` every small file and every file with deleted rows is rewritten."""
         target = options.target_file_size(has_primary_key=False)
         ratio = options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)
         return cls(
@@ -66,22 +66,22 @@ class AppendRules:
         )
 
     def is_small(self, file: DataFile) -> bool:
-        """Say whether a file should be one with others."""
+        """Say whether a file should be joined with others."""
         return file.file_size < self.small_bytes and file.row_count < self.small_rows
 
     def unit(self, files: Sequence[DataFile], deleted: Mapping[str, int | None], parts: int) -> Unit:
-        """Judge files that belong together; `parts` of them would better be one."""
-        pressing = self.rewrites_all or any(self._lost_many(file, deleted) for file in files)
+        """Return files that belong together as one unit; `parts` of them would better be one file."""
+        urgent = self.rewrites_all or any(self._lost_many(file, deleted) for file in files)
         small = sum(file.file_size for file in files) < self.small_bytes and all(map(self.is_small, files))
-        return Unit(tuple(files), pressing, pressing or small or parts >= self.files_min)
+        return Unit(tuple(files), urgent, urgent or small or parts >= self.files_min)
 
     def _lost_many(self, file: DataFile, deleted: Mapping[str, int | None]) -> bool:
         count = deleted.get(file.file_name, 0)
-        # Where nobody counted, the vector is taken for a large one.
+        # Where the number of deleted rows is not recorded, it counts as large.
         return count is None or count > self.deleted_max * file.row_count
 
     def bins(self, units: Iterable[Unit]) -> Iterator[list[Unit]]:
-        """Fill bins in order, and leave those alone that are not worth it."""
+        """Yield bins of units in order, without bins that are not worth a rewrite."""
         current: list[Unit] = []
         weight = 0
         for unit in units:
@@ -95,7 +95,7 @@ class AppendRules:
 
     @staticmethod
     def _is_worth_it(units: Sequence[Unit], files_min: int = 2) -> bool:
-        return sum(len(unit.files) for unit in units) >= files_min or any(unit.pressing for unit in units)
+        return sum(len(unit.files) for unit in units) >= files_min or any(unit.urgent for unit in units)
 
 
 def plan_append(
@@ -127,7 +127,7 @@ def pick_any(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
     """Pick files in their order; others may lie between them."""
     deleted = bucket.deleted_rows
     units = [rules.unit((file,), deleted, 1) for file in _plain(bucket.files)]
-    return list(rules.bins(unit for unit in units if unit.wanted))
+    return list(rules.bins(unit for unit in units if unit.worthwhile))
 
 
 def pick_neighbours(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
@@ -145,11 +145,11 @@ def pick_neighbours(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
         highest = max(highest, file.max_sequence_number)
     deleted = bucket.deleted_rows
     units = [rules.unit(some, deleted, sum(map(rules.is_small, some))) for some in together]
-    return [found for run in _runs(units, lambda _one, _next: True) for found in rules.bins(run)]
+    return [units_of_bin for run in _runs(units, lambda _one, _next: True) for units_of_bin in rules.bins(run)]
 
 
 def pick_ranges(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
-    """Pick groups of files whose row ids follow each other; their deleted rows stay deleted, and are no reason."""
+    """Pick groups of files whose row ids follow each other; deleted rows are kept there, so they are no reason."""
     files = [file for file in _plain(bucket.files) if file.first_row_id is not None]
     units = [rules.unit(group, {}, len(group)) for group in row_id_groups(files)]
 
@@ -157,11 +157,11 @@ def pick_ranges(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:
         first, second = one.files[0], following.files[0]
         return (first.first_row_id or 0) + first.row_count == second.first_row_id
 
-    return [found for run in _runs(units, touch) for found in rules.bins(run)]
+    return [units_of_bin for run in _runs(units, touch) for units_of_bin in rules.bins(run)]
 
 
 def _plain(files: Iterable[DataFile]) -> list[DataFile]:
-    """Leave out files that hold large values apart from the rows, and those that a clustering has sorted."""
+    """Return files without those that hold large values of other files' rows, and those that a clustering sorted."""
     return [file for file in files if not is_side_file(file) and file.level == 0]
 
 
@@ -169,10 +169,10 @@ def _runs(units: Iterable[Unit], touch: Callable[[Unit, Unit], bool]) -> Iterato
     """Yield neighbours that are all worth a rewrite."""
     run: list[Unit] = []
     for unit in units:
-        if run and not (unit.wanted and touch(run[-1], unit)):
+        if run and not (unit.worthwhile and touch(run[-1], unit)):
             yield run
             run = []
-        if unit.wanted:
+        if unit.worthwhile:
             run.append(unit)
     if run:
         yield run

@@ -1,9 +1,8 @@
 """Rows of an append table that move to other files: live rows of some files in, new files out, in the same order.
 
-What always holds: a row keeps its identity. In a table with row tracking it carries its id and its sequence number into
-the new file, as columns of their own. In a table with data evolution ids are not stored: they count on from the first
-id of a file, so that every row of a range is written, deleted or not, and deletion vectors move along with the rows.
-Elsewhere deleted rows are left out, for good.
+What always holds: a row keeps its id and its sequence number. With row tracking the new file stores both, in columns of
+their own. With data evolution ids are not stored: they count up from the first id of a file, so that deleted rows are
+written too, and their deletion vectors are written for the new files. Elsewhere deleted rows are left out.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _AHEAD_BATCHES = 2
 
 
 def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataField, ...]:
-    """Return the system columns that rows of a table bring along when they move; none where nothing tracks them.
+    """Return the system columns that are written with rows which move to another file; none without row tracking.
 
-    With `changes` some of the rows are not what they were: their number is null, and becomes that of the snapshot.
+    With `changes` some of the rows changed: their sequence number is null, and becomes that of the snapshot.
     """
     options = schema.core_options
     if not options.row_tracking_enabled() or options.data_evolution_enabled():
@@ -53,10 +52,10 @@ def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataF
 
 
 def read_rows(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
-    """Yield the live rows of a split in file order, with all columns and what they carry along.
+    """Yield the live rows of a split in file order, with all columns and those of `carried_fields`.
 
-    Deleted rows come too where the split names no deletion vectors: then the rows of a file come at their positions.
-    While one file is taken, the next is decoded, as far as the table's threads allow.
+    If the split names no deletion vectors, deleted rows come too. While the rows of one file are used, the next file is
+    decoded, if the table's option allows two threads.
     """
     carried = carried_fields(store.schema)
     names = [field.name for field in (*store.schema.fields, *carried)]
@@ -69,7 +68,7 @@ def read_rows(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
 def write_rows(
     output: BucketOutput, plan: FilePlan, rows: Generator[pa.RecordBatch], *, first_number: int | None = None
 ) -> tuple[DataFile, ...]:
-    """Write rows as files of a plan; those without numbers of their own are counted from `first_number` on."""
+    """Write rows as files of a plan; with `first_number` they are numbered from there on."""
     sink = output.open(plan, numbers=None if first_number is None else SequenceNumbers(first_number))
     with closing(rows):
         for batch in rows:
@@ -78,7 +77,7 @@ def write_rows(
 
 
 def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -> CommitMessage:
-    """Write the rows of a task's files anew, in order; the message says nothing yet of index files that shrink."""
+    """Write the rows of a task's files to new files, in order; `fold_vectors` adds old index files to the message."""
     evolves = store.options.data_evolution_enabled()
     groups = row_id_groups(task.files) if evolves else [(file,) for file in task.files]
     deletions = deletions_of(store, (task.partition, task.bucket), task.vectors)
@@ -109,9 +108,9 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
 
 
 def cap_sequence_numbers(files: Iterable[DataFile], highest: int) -> tuple[DataFile, ...]:
-    """Keep the numbers of new files below those of the files that come after them in the bucket.
+    """Limit the sequence numbers of new files, so that they stay below those of later files of the bucket.
 
-    Some writers give a whole file one number, of which there are then fewer than rows.
+    Some writers give all rows of a file one number, so that the rows have fewer numbers than there are rows.
     """
     return tuple(
         replace(
@@ -130,8 +129,8 @@ def _in_range(
     groups: Sequence[Sequence[DataFile]],
     split: DataSplit,
 ) -> tuple[DataFile, ...]:
-    """Write neighbouring groups as files with all columns, each of which knows the id of its first row."""
-    # The source is that of written files although a compaction makes them, as other implementations have it.
+    """Write neighbouring groups as files with all columns, each with the id of its first row."""
+    # The source is APPEND although a compaction makes them, as in other implementations.
     plan = FilePlan.moved(store.schema, source=APPEND)
     low = min(file.min_sequence_number for file in task.files)
     high = max(file.max_sequence_number for file in task.files)
@@ -146,7 +145,7 @@ def _in_range(
 def _moved_vectors(
     store: TableStore, task: CompactTask, output: BucketOutput, split: DataSplit, files: Iterable[DataFile]
 ) -> IndexFile | None:
-    """Write the vectors of the groups as those of the new files: a row that was deleted stays deleted, by its id."""
+    """Write the deletion vectors of the groups for the new files, in which the same row ids stay deleted."""
     source = BucketFiles(store, FileSchemas(store), task.partition, task.bucket)
     ids: list[Positions] = []
     for group in split.row_groups():

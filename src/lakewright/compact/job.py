@@ -1,9 +1,8 @@
 """Compactions of a table from plan to snapshot: asked for by a user, or after a commit.
 
-A compaction runs on a published snapshot and becomes one COMPACT snapshot. If somebody took one of its files away in
-the meantime, its new files are removed and it is planned again on the newest snapshot, so a concurrent upsert is never
-hidden. A compaction that fails leaves the table as it is: no row depends on it, except that tables with deletion
-vectors and first-row tables show new rows only after one.
+A compaction runs on a published snapshot and becomes one COMPACT snapshot. If another commit deleted one of its files
+meanwhile, its new files are deleted and it is planned again on the newest snapshot. A compaction that fails leaves the
+table as it is; only tables with deletion vectors and first-row tables show new rows after a compaction and not before.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def compact_table(
 ) -> CompactResult:
     """Compact what is worth it, in all partitions or those that agree with a spec; with `full`, all that can be.
 
-    An engine may hand in how to run the tasks on its workers.
+    `run` is how an engine runs the tasks on its workers; without it they run in threads.
     """
     check_compactable(store)
     now = wall_clock_ms()
@@ -79,8 +78,8 @@ def after_commit(
 ) -> None:
     """Compact the buckets that a commit touched, as far as the options of the table ask for it.
 
-    An engine may hand in how to run the tasks on its workers. The commit stands, whatever happens here: a failure is a
-    warning.
+    `run` is how an engine runs the tasks on its workers. The commit is published before, so that a failure of the
+    compaction is only a warning.
     """
     touched = frozenset(place for place in places if place[1] >= 0)
     if not touched or not store.schema.primary_keys:
@@ -125,11 +124,11 @@ def due_for_full(store: TableStore, snapshot: Snapshot, touched: Collection[Plac
     deepest = store.options.num_levels() - 1
     compacted: set[Place] = set()
     seen = 0
-    for found in store.snapshots.walk_back(snapshot.id):
-        seen += found.commit_kind is not CommitKind.COMPACT
-        if seen < commits and found.commit_kind is not CommitKind.COMPACT:
+    for earlier in store.snapshots.walk_back(snapshot.id):
+        seen += earlier.commit_kind is not CommitKind.COMPACT
+        if seen < commits and earlier.commit_kind is not CommitKind.COMPACT:
             continue
-        entries = store.manifests.delta(found)
+        entries = store.manifests.delta(earlier)
         if seen == commits:
             return frozenset((e.partition, e.bucket) for e in entries if e.bucket >= 0) - compacted
         compacted |= {(e.partition, e.bucket) for e in entries if e.file.level >= deepest}

@@ -1,8 +1,8 @@
-"""Rows of deeper levels that keys of level 0 may have: files in, sorted runs of few rows out.
+"""Rows of deeper levels with keys that level 0 may have: files in, sorted runs of few rows out.
 
-A window of the merge finds the right row of each key; what happens here only spares it rows that cannot match. Files
-whose bounds do not meet those of level 0 are not opened, row groups without a wanted key are skipped where the keys are
-few, and of the rest only rows stay whose key columns all hold values that level 0 has too.
+The merge finds the row of each key; this module only leaves out rows that cannot match. Files whose key range does not
+overlap that of level 0 are not opened, row groups without a key of level 0 are skipped if the keys are few, and of the
+rest only rows are kept whose key columns all have values that occur in level 0.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.types import DataField
 from lakewright.spec.values import from_scalar
 
-_KEYS_MAX = 4_000_000  # rows of level 0 whose keys are held in memory; beyond them every row goes into the windows
-_LITERALS_MAX = 256  # values of a key column that are worth asking row groups about one by one
+_KEYS_MAX = 4_000_000  # rows of level 0 whose keys are kept in memory; with more of them no row is left out
+_LITERALS_MAX = 256  # values of a key column that row groups are compared with one by one
 _MEMBERS = ("int", "string", "binary", "date", "time", "bool")  # Arrow types whose equality is that of keys
 
 
 @dataclass(frozen=True, slots=True)
 class LookupKeys:
-    """What level 0 says of the keys to look up."""
+    """The values of the key columns in level 0, by which rows to look up are chosen."""
 
     members: Mapping[str, pa.Array]  # distinct values by key column, of those columns that can be asked
-    skip: Predicate  # what row groups without a wanted key do not fulfil
+    skip: Predicate  # a condition that row groups without such values do not fulfil
 
     def filter(self, rows: pa.Table) -> pa.Table:
-        """Leave out rows that cannot be wanted."""
+        """Return the rows whose key columns all have such values."""
         mask = None
         for name, values in self.members.items():
-            found = pc.is_in(rows.column(name), value_set=values)
-            mask = found if mask is None else pc.and_(mask, found)
+            matches = pc.is_in(rows.column(name), value_set=values)
+            mask = matches if mask is None else pc.and_(mask, matches)
         return rows if mask is None else rows.filter(mask)
 
 
@@ -60,9 +60,9 @@ def read_lookup_keys(files: KeyedFiles, fresh: Sequence[DataFile], key: KeyOrder
     parts: dict[str, list[pa.Array]] = {field.name: [] for field in askable}
     for file in fresh:
         for rows in keys.read(file):
-            for name, found in parts.items():
-                found.append(pc.unique(rows.column(name)))
-    members = {name: pc.unique(pa.chunked_array(found)) for name, found in parts.items() if found}
+            for name, values in parts.items():
+                values.append(pc.unique(rows.column(name)))
+    members = {name: pc.unique(pa.chunked_array(values)) for name, values in parts.items() if values}
     asked = [_asked(field, members[field.name]) for field in askable if field.name in members]
     return LookupKeys(members, and_predicates(asked))
 
@@ -74,16 +74,16 @@ def lookup_runs(
 
     With `narrow` only the key columns are read; the others are null.
     """
-    met = overlapping(deeper, fresh, key)
-    if not met:
+    files_to_read = overlapping(deeper, fresh, key)
+    if not files_to_read:
         return [], []
-    wanted = read_lookup_keys(files, fresh, key)
-    numbered = list(met)
+    keys = read_lookup_keys(files, fresh, key)
+    numbered = list(files_to_read)
     number = {file.file_name: at for at, file in enumerate(numbered)}
     source = replace(files, columns=_in_schema_order(files, key)) if narrow else files
     runs = [
-        _run(source, sorted(run.files, key=lambda file: bounds_of(file, key)), number, wanted, files.columns)
-        for run in runs_of(met)
+        _run(source, sorted(run.files, key=lambda file: bounds_of(file, key)), number, keys, files.columns)
+        for run in runs_of(files_to_read)
     ]
     return runs, numbered
 
@@ -92,13 +92,13 @@ def _run(
     source: KeyedFiles,
     run: Sequence[DataFile],
     number: Mapping[str, int],
-    wanted: LookupKeys,
+    keys: LookupKeys,
     columns: Sequence[DataField],
 ) -> Iterator[pa.Table]:
     for file in run:
         first = number[file.file_name] << POSITION_BITS
-        for rows in source.read(file, skip=wanted.skip, level=True, positions=True):
-            kept = wanted.filter(rows)
+        for rows in source.read(file, skip=keys.skip, level=True, positions=True):
+            kept = keys.filter(rows)
             if kept.num_rows:
                 places = pa.array(kept.column(POSITION.name).to_numpy() + first)
                 yield _widened(kept.drop_columns([POSITION.name]), columns).append_column(PLACE, places)
@@ -106,11 +106,11 @@ def _run(
 
 def _widened(rows: pa.Table, columns: Sequence[DataField]) -> pa.Table:
     """Return rows with all columns of the table; those that were not read are null."""
-    there = {*rows.column_names}
+    names = {*rows.column_names}
     system = [SEQUENCE_NUMBER.name, VALUE_KIND.name, LEVEL.name]
     arrays = [rows.column(name) for name in system]
     for column in columns:
-        known = column.name in there
+        known = column.name in names
         arrays.append(rows.column(column.name) if known else pa.nulls(rows.num_rows, to_arrow_type(column.type)))
     return pa.table(arrays, names=[*system, *(column.name for column in columns)])
 
@@ -135,6 +135,6 @@ def _asked(field: DataField, members: pa.Array) -> Predicate:
         return TRUE
     few = len(members) <= _LITERALS_MAX
     method = "in" if few else "between"
-    found = members if few else pc.min_max(members).values()
-    literals: list[Any] = [from_scalar(value, field.type) for value in found]
+    values = members if few else pc.min_max(members).values()
+    literals: list[Any] = [from_scalar(value, field.type) for value in values]
     return Predicate(method, field.name, tuple(sorted(literals)), dtype=field.type, path=(field.name,))

@@ -1,4 +1,4 @@
-"""The files that a rewrite of a bucket makes: rows in, finished files out, and all of them taken back if it fails."""
+"""The files that a rewrite of a bucket makes: rows in, finished files out, all of them deleted if it fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP_BYTES = 16 << 20  # rows are handed to a file in groups of this much memor
 
 
 class BucketOutput:
-    """The new files of one bucket: names them, and can take them all back."""
+    """The new files of one bucket: gives them names, and can delete them all."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class BucketOutput:
     def open(
         self, plan: FilePlan, *, group_bytes: int = GROUP_BYTES, numbers: SequenceNumbers | None = None
     ) -> GroupedRows:
-        """Return a sink of rows that become files of a plan; `numbers` are for rows that have none of their own."""
+        """Return a sink of rows that become files of a plan; `numbers` are for rows without sequence numbers."""
         rolling = RollingFile(plan, lambda: self._new_file(plan), numbers, self._clock_ms)
         sink = GroupedRows(rolling, min(group_bytes, GROUP_BYTES))
         self._open.append(sink)
         return sink
 
-    def note(self, path: str) -> None:
-        """Take a file into account that was written elsewhere."""
+    def add_path(self, path: str) -> None:
+        """Let `discard` delete a file too that was written by other means."""
         self._other_paths.append(path)
 
     def discard(self) -> None:

@@ -1,9 +1,9 @@
-"""Rows that were written without a bucket get one: files of the postpone bucket in, level-0 files of real buckets out.
+"""Rows move from the postpone bucket to real buckets: files of `bucket-postpone` in, level-0 files out.
 
-Writers of such tables put rows into `bucket-postpone` as they come. All files of one writer, whose name is part of the
-file name, are read in the order in which they were made, so the rows of a key keep their order; between writers there
-is none. The number of buckets is that of the partition, or is chosen for its first rows. New rows are numbered after
-those that the bucket has. All this is one COMPACT snapshot: the rows were in the table before.
+Writers of such tables store rows in `bucket-postpone` in order of arrival. The files of one writer, whose name is part
+of the file name, are read in the order in which they were made, so the rows of a key keep their order; the rows of
+different writers have no order. The number of buckets is that of the partition, or is chosen for its first rows. The
+sequence numbers of moved rows are above those of the bucket. The result is one COMPACT snapshot, as no row is new.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WRITER_END = "-w-"  # the name of a file up to here is that of its writer
 
 @dataclass(frozen=True, slots=True)
 class PostponedRows:
-    """What waits in the postpone bucket of one partition."""
+    """The files in the postpone bucket of one partition, and the buckets that their rows go to."""
 
     partition: bytes
     writers: tuple[tuple[DataFile, ...], ...]  # the files of each, in the order they were made
@@ -68,7 +68,7 @@ def distribute(store: TableStore, *, partitions: Sequence[PartitionSpec] | None 
 
 
 def postponed_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[PostponedRows]:
-    """Return what waits in each partition, and into how many buckets it goes."""
+    """Return the files in the postpone bucket of each partition, and how many buckets their rows go to."""
     waiting: dict[bytes, list[DataFile]] = {}
     totals: dict[bytes, int] = {}
     numbers: dict[bytes, dict[int, int]] = {}
@@ -91,7 +91,7 @@ def postponed_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[
 
 
 def by_writer(files: Iterable[DataFile]) -> tuple[tuple[DataFile, ...], ...]:
-    """Group files by the writer that their names tell, each group in the order its files were made."""
+    """Group files by the writer that their names contain, each group in the order its files were made."""
     groups: dict[str, list[DataFile]] = {}
     for file in files:
         head, end, _ = file.file_name.partition(_WRITER_END)
@@ -132,7 +132,7 @@ class _Distribution:
         self._changelog: dict[int, list[DataFile]] = {}
 
     def run(self) -> list[CommitMessage]:
-        """Read everything that waits, and say what was done."""
+        """Read all files, write those of the buckets, and return the commit messages."""
         store, job = self._store, self._job
         source = KeyedFiles(store, FileSchemas(store), job.partition, POSTPONE, store.schema.fields)
         try:
@@ -172,17 +172,17 @@ class _Distribution:
     def _flush(self) -> None:
         """Write one level-0 file per bucket; each is sorted by itself, so each flush begins new ones."""
         schema = self._store.schema
-        tells = self._store.options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.INPUT
+        with_changelog = self._store.options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.INPUT
         for bucket, parts in sorted(self._gathered.items()):
             rows = pa.concat_tables(parts)
             output = self._output(bucket)
             sink = output.open(FilePlan.keyed(schema, level=0))
             sink.write(self._spec.fold(rows))
             self._files.setdefault(bucket, []).extend(sink.finish())
-            if tells:
-                told = output.open(FilePlan.keyed(schema, level=0, changelog=True))
-                told.write(rows.take(pa.array(merge_order(rows, self._spec).order)))
-                self._changelog.setdefault(bucket, []).extend(told.finish())
+            if with_changelog:
+                changelog = output.open(FilePlan.keyed(schema, level=0, changelog=True))
+                changelog.write(rows.take(pa.array(merge_order(rows, self._spec).order)))
+                self._changelog.setdefault(bucket, []).extend(changelog.finish())
         self._gathered, self._bytes = {}, 0
 
     def _output(self, bucket: int) -> BucketOutput:

@@ -1,9 +1,9 @@
 """Another number of buckets: the rows of partitions in, the same rows in new buckets out, in one OVERWRITE snapshot.
 
-The rows of an old bucket come merged and in key order, so what a new bucket gets from it is sorted. Where a new bucket
-takes from several old ones, these sorted runs are merged once more. The new files lie in the deepest level: they are
-visible at once and hold each key once. What a changelog has still to tell is told by a compaction before. If the
-partitions change while this goes on, it begins again.
+The rows of an old bucket are merged and in key order, so those that a new bucket gets from it are a sorted run. If a
+new bucket gets runs of several old ones, these are merged too. The new files are in the deepest level: they are visible
+at once and have each key once. Changes that the changelog lacks are written by a compaction before. If the partitions
+change meanwhile, the work begins again.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
         _refuse_waiting(store, snapshot, partitions)
-        found: dict[bytes, list[Bucket]] = {}
+        old_buckets: dict[bytes, list[Bucket]] = {}
         for bucket in live_buckets(store, snapshot, partitions=partitions):
             if bucket.total_buckets != buckets:
-                found.setdefault(bucket.place[0], []).append(bucket)
+                old_buckets.setdefault(bucket.place[0], []).append(bucket)
 
-        if any(_lacks_changelog(store, bucket) for some in found.values() for bucket in some):
+        if any(_lacks_changelog(store, bucket) for some in old_buckets.values() for bucket in some):
             compact_table(store, full=True, partitions=partitions)
 
         def work(old: list[Bucket], memory_bytes: int) -> list[CommitMessage]:
             return _Rescale(store, old, buckets, memory_bytes).run()
 
         with missing_files_explained(store, snapshot.id):
-            made = side_by_side(store, list(found.values()), work)
+            made = side_by_side(store, list(old_buckets.values()), work)
         emptied.clear()
-        emptied.update(dict.fromkeys(found.keys() - {message.partition_bytes for message in made}, snapshot.id))
+        emptied.update(dict.fromkeys(old_buckets.keys() - {message.partition_bytes for message in made}, snapshot.id))
         return made
 
     def publish(messages: Sequence[CommitMessage], snapshot: Snapshot) -> Snapshot | None:
@@ -79,7 +79,7 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
 
     result = in_rounds(store, produce, publish)
     for partition, snapshot_id in sorted(emptied.items()):
-        # Nothing but deleted rows: without files a partition has no number of buckets.
+        # All rows of the partition are deleted: without files it has no number of buckets.
         spec = _spec(store, partition)
         done = Committer(store, sole=True).overwrite(
             (), static_partition=spec, dynamic=False, if_unchanged_since=snapshot_id
@@ -110,7 +110,7 @@ def _check(store: TableStore, buckets: int) -> None:
 
 
 def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[PartitionSpec] | None) -> None:
-    """Refuse to overwrite a partition with rows that have no bucket yet: they would be gone."""
+    """Raise CommitContentionError if the postpone bucket has rows, which the overwrite would delete."""
     if store.schema.bucket_mode is not BucketMode.POSTPONE:
         return
     if any(entry.bucket == POSTPONE for entry in live_files_in(store, snapshot, select_partitions(store, partitions))):
@@ -156,7 +156,7 @@ class _Rescale:
             for bucket in self._old:
                 for number, files in self._routed(bucket).items():
                     runs.setdefault(number, []).append(files)
-            made = {number: self._merged(number, found) for number, found in sorted(runs.items())}
+            made = {number: self._merged(number, runs_of_bucket) for number, runs_of_bucket in sorted(runs.items())}
         except BaseException:
             for output in self._outputs.values():
                 output.discard()

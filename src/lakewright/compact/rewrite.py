@@ -1,7 +1,7 @@
-"""One task in, one commit message out: files of a bucket are merged and written anew, or moved to another level.
+"""One task in, one commit message out: files of a bucket are merged into new files, or moved to another level.
 
-Rows stream through windows of bounded memory and are written as they come. Sequence numbers and kinds stay as they are.
-Nothing is visible before the message is committed, and a task that fails leaves no file behind.
+Rows are merged in windows of bounded memory. Sequence numbers and kinds stay as they are. Nothing is visible before the
+message is committed, and a task that fails deletes its files.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ class _Rewrite:
         self._changelog = output.open(FilePlan.keyed(schema, level=task.output_level, source=APPEND, changelog=True))
 
     def run(self) -> CommitMessage:
-        """Take every step, and say what was done."""
+        """Take every step, and return the commit message."""
         task = self._task
         before: list[DataFile] = []
         moved: list[DataFile] = []
         for step in plan_steps(task, self._options, self._spec.key, self._vectors.masked):
             match step:
                 case Move(file):
-                    self._data.finish()  # a file that went on behind the moved one would share keys with it
-                    if self._must_look_at([file]):
+                    self._data.finish()  # otherwise one file could have keys before and after those of the moved file
+                    if self._needs_lookup([file]):
                         self._merge_with_lookup([[file]], keeps_files=True)
                     if file.level != task.output_level:
                         before.append(file)
@@ -100,15 +100,15 @@ class _Rewrite:
         index = self._vectors.write(self._output, {f.file_name for f in before if f.file_name not in names})
         return self._message(tuple(before), after, changelog, index)
 
-    def _must_look_at(self, files: Sequence[DataFile]) -> bool:
-        """Say whether more than the merged rows matters: rows of deeper levels, or a changelog."""
+    def _needs_lookup(self, files: Sequence[DataFile]) -> bool:
+        """Say whether rows of deeper levels must be read, a changelog written, or single rows folded."""
         looks_up = self._options.needs_deeper() and any(file.level == 0 for file in files) and self._task.deeper
         changes = self._options.writes_changelog(files, self._task) or self._options.folds_some_alone(files)
         return bool(looks_up) or changes
 
     def _merge(self, runs: Sequence[Sequence[DataFile]]) -> None:
         files = [file for run in runs for file in run]
-        if self._must_look_at(files):
+        if self._needs_lookup(files):
             self._merge_with_lookup(runs, keeps_files=False)
             return
         sources = [self._files.read_run(run, level=self._spec.needs_lookup) for run in runs]
@@ -116,18 +116,18 @@ class _Rewrite:
             self._data.write(drop_retracts(rows) if self._task.drops_deletes else rows)
 
     def _merge_with_lookup(self, runs: Sequence[Sequence[DataFile]], *, keeps_files: bool) -> None:
-        """Merge with an eye on the rows that were there before; files that are kept are only looked at."""
+        """Merge with rows of deeper levels, for the changelog and deletion vectors; kept files are only read."""
         files = [file for run in runs for file in run]
         fresh = [file for file in files if file.level == 0]
         changelog = self._options.writes_changelog(files, self._task)
         narrow = self._options.first_row or (self._options.last_wins and not changelog)
-        found: list[Iterator[pa.Table]] = []
+        deeper: list[Iterator[pa.Table]] = []
         numbered: list[DataFile] = []
         if fresh and self._options.needs_deeper():
-            found, numbered = lookup_runs(self._files, self._task.deeper, fresh, self._spec.key, narrow=narrow)
+            deeper, numbered = lookup_runs(self._files, self._task.deeper, fresh, self._spec.key, narrow=narrow)
         sources = [map(with_place, self._files.read_run(run, level=True)) for run in runs]
         rules = self._rules(changelog=changelog, narrow=narrow)
-        for rows in windows([*sources, *found], self._spec, memory_bytes=self._memory):
+        for rows in windows([*sources, *deeper], self._spec, memory_bytes=self._memory):
             folded = fold_window(rows, self._spec, rules)
             self._take(folded, keeps_files=keeps_files)
             if self._options.vectors:

@@ -1,8 +1,8 @@
 """How the files of a task are compacted: facts of files in, steps in key order out. Nothing here opens a file.
 
-A large file whose keys no other file has is moved: it gets another level and keeps its bytes. All else is merged,
-small neighbours together, so that few files come out. Moving must not keep what compaction is there to remove: files
-with deleted rows, with rows that delete nothing any more, or of the wrong format are merged too.
+A large file that shares no key range with another file is moved: it gets another level and keeps its bytes. All other
+files are merged, small neighbours together, so that few files come out. Files with rows that a compaction must remove
+(deleted rows, deletes without older rows) and files of another format than the level's are merged too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A file that keeps its bytes. Its rows may have to be looked at all the same, for what they change."""
+    """A file that keeps its bytes. Its rows may be read all the same, for the changelog or deletion vectors."""
 
     file: DataFile
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files that are merged and written anew, as runs in which keys rise."""
+    """Files that are merged into new files, as runs in which keys rise."""
 
     runs: tuple[tuple[DataFile, ...], ...]
 
@@ -52,9 +52,9 @@ class RewriteOptions:
     producer: ChangelogProducer
     first_row: bool
     last_wins: bool  # the newest row of a key is the result, whatever is below
-    folds_alone: bool  # a row of level 0 that retracts is folded even where its key has no other
+    folds_alone: bool  # the merge function is applied to a retracting row of level 0 also if its key has no other row
     file_format: str  # of the output level
-    file_bytes_min: int  # a smaller file is not left alone
+    file_bytes_min: int  # a smaller file is merged with its neighbours
 
     @classmethod
     def of(cls, spec: MergeSpec, output_level: int) -> RewriteOptions:
@@ -77,7 +77,7 @@ class RewriteOptions:
         return self.looks_up and (not self.last_wins or self.vectors or self.producer is ChangelogProducer.LOOKUP)
 
     def folds_some_alone(self, files: Sequence[DataFile]) -> bool:
-        """Say whether level 0 may hold rows that retract from nothing."""
+        """Say whether level 0 may have retracting rows whose keys have no other row."""
         return self.folds_alone and any(file.level == 0 and file.delete_row_count != 0 for file in files)
 
     def writes_changelog(self, files: Sequence[DataFile], task: CompactTask) -> bool:
@@ -108,7 +108,7 @@ def plan_steps(task: CompactTask, options: RewriteOptions, key: KeyOrder, masked
 def _gathered(
     waiting: Sequence[Section], task: CompactTask, options: RewriteOptions, key: KeyOrder, masked: frozenset[str]
 ) -> list[Step]:
-    """Return the step for neighbouring sections; a small file that has no neighbour is not worth a merge."""
+    """Return the step for neighbouring sections; a small file without neighbours is moved."""
     lone = _lone(waiting)
     if lone is not None and _may_move(lone, task, options, key, masked):
         return [Move(lone)]

@@ -1,4 +1,4 @@
-"""Compaction as values: one snapshot in, one small task per bucket that is worth the work out. Reads metadata alone.
+"""The plan of a compaction: one snapshot in, one task per bucket that is worth the work out. Reads metadata alone.
 
 A task names everything that its worker needs and nothing that is open, so it can be run by a thread, by another process
 or on another machine. It holds for the snapshot it was planned on: the commit refuses it when one of its files is gone.
@@ -57,7 +57,7 @@ class CompactTask:
     deeper: tuple[DataFile, ...] = ()  # below the output level, where keys of level 0 are looked up
     output_level: int = 0
     deepest: int = 0  # the deepest level of the bucket
-    drops_deletes: bool = False  # no older row of any key is left below
+    drops_deletes: bool = False  # no deeper level has an older row of any key
     rewrites_all: bool = False  # also files that could stay as they are
 
     def serialize(self) -> bytes:
@@ -103,7 +103,7 @@ class Bucket:
 
     @property
     def deleted_rows(self) -> dict[str, int | None]:
-        """How many rows of a file are deleted, by its name; None where nobody counted."""
+        """How many rows of a file are deleted, by its name; None if the number is not recorded."""
         return {r.data_file: r.cardinality for index in self.vectors for r in index.deletion_ranges or ()}
 
 
@@ -132,7 +132,7 @@ def plan_compaction(
 
 
 def check_compactable(store: TableStore) -> None:
-    """Refuse tables whose files compaction would not rewrite rightly."""
+    """Raise an error if the table has a feature that compaction does not support."""
     with naming(store.name):
         check_supported_for_write(store.schema)
     store.check_changeable()
@@ -168,16 +168,16 @@ def live_buckets(
     return [
         Bucket(
             place,
-            max(e.total_buckets for e in found),
-            tuple(e.file for e in found),
-            vectors_of_files(vectors.get(place, ()), {e.file.file_name for e in found}),
+            max(e.total_buckets for e in group),
+            tuple(e.file for e in group),
+            vectors_of_files(vectors.get(place, ()), {e.file.file_name for e in group}),
         )
-        for place, found in sorted(entries.items())
+        for place, group in sorted(entries.items())
     ]
 
 
 def vectors_of_files(vectors: Iterable[IndexFile], names: Collection[str]) -> tuple[IndexFile, ...]:
-    """Leave out the vectors of other files; such may be left of files that are no more, and nobody should copy them."""
+    """Return index files without vectors of other data files; vectors of deleted files may be left in them."""
     return tuple(
         replace(file, deletion_ranges=tuple(r for r in file.deletion_ranges or () if r.data_file in names))
         for file in vectors
@@ -189,12 +189,12 @@ def vectors_of(store: TableStore, snapshot: Snapshot) -> dict[Place, tuple[Index
     keyed = bool(store.schema.primary_keys)
     if snapshot.index_manifest is None or (keyed and not store.options.deletion_vectors_enabled()):
         return {}
-    found: dict[Place, tuple[IndexFile, ...]] = {}
+    vectors: dict[Place, tuple[IndexFile, ...]] = {}
     for entry in store.manifests.read_index(snapshot.index_manifest):
         if entry.file.index_type == DELETION_VECTORS:
             place = entry.partition, entry.bucket
-            found[place] = (*found.get(place, ()), entry.file)
-    return found
+            vectors[place] = (*vectors.get(place, ()), entry.file)
+    return vectors
 
 
 def bounds_of(file: DataFile, key: KeyOrder) -> Bounds:
@@ -206,18 +206,18 @@ def bounds_of(file: DataFile, key: KeyOrder) -> Bounds:
 def overlapping(files: Iterable[DataFile], others: Iterable[DataFile], key: KeyOrder) -> tuple[DataFile, ...]:
     """Return the files that may hold a key which lies between the bounds of one of the others."""
     ranges = [bounds_of(other, key) for other in others]
-    found = []
+    overlaps = []
     for file in files:
         low, high = bounds_of(file, key)
         if any(low <= other_high and other_low <= high for other_low, other_high in ranges):
-            found.append(file)
-    return tuple(found)
+            overlaps.append(file)
+    return tuple(overlaps)
 
 
 def with_schema_of(store: TableStore, files: Iterable[DataFile]) -> TableStore:
-    """Return the table with a schema that knows all columns of some files.
+    """Return the table with a schema that has all columns of some files.
 
-    Files written after the handle was opened may have columns that its schema lacks; they must not be lost.
+    Files written after the handle was opened may have columns that its schema lacks, whose values must be kept.
     """
     needed = max((file.schema_id for file in files), default=0)
     if needed <= store.schema.id:

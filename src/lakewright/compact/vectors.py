@@ -1,4 +1,4 @@
-"""The deletion vectors of one bucket during its compaction: those that were there, and rows found to be outdated.
+"""The deletion vectors of one bucket during its compaction: those of the snapshot, and rows that became outdated.
 
 A bucket of a primary-key table has one index file with the vectors of all its data files. A compaction that changes any
 of them writes a new file that is complete: vectors it did not touch are copied, those of files that it rewrote are left
@@ -67,7 +67,7 @@ def write_index(store: TableStore, output: BucketOutput, data: bytes, ranges: tu
     path = store.layout.index_file(file, output.directory)
     if not store.storage.create(path, data):
         raise LakewrightError(f"{store.name}: {path} is there already; compact again", path=path)
-    output.note(path)
+    output.add_path(path)
     return file
 
 
@@ -138,7 +138,7 @@ def _remaining(
         data = store.storage.read(path) if kept else b""
         for found in kept:
             record = record_at(data, found, path=path)
-            # Not everybody counts.
+            # Some writers do not record the number of deleted rows.
             count = len(decode_deletion_vector(record, path=path)) if found.cardinality is None else found.cardinality
             records[found.data_file] = record, count
     if not records and store.schema.bucket_mode is not BucketMode.HASH_FIXED:
@@ -165,7 +165,7 @@ class BucketVectors:
         return frozenset(self._ranges)
 
     def mark(self, data_file: str, positions: npt.NDArray[np.int64]) -> None:
-        """Note rows of a file that newer rows take the place of."""
+        """Mark rows of a file as deleted, because newer rows replace them."""
         with self._lock:
             self._outdated.setdefault(data_file, []).append(positions.astype(np.uint64))
 

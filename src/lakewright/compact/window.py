@@ -1,8 +1,8 @@
-"""What becomes of some keys: all their rows, of every level, in; rows to write and what changed for the old ones out.
+"""One window of a merge: all rows of some keys in; rows to write, a changelog and outdated rows out. Reads no files.
 
-Pure. The rows are a window of a merge: keyed, with `_LEVEL`, complete for their keys. Rows of levels below the output
-level are there only to be looked up. They matter for keys that got a row from level 0: the nearest of them is merged
-with the new rows, and a table with deletion vectors marks it as deleted where it lies. The others are ignored.
+The rows are keyed, with `_LEVEL`, and complete for their keys. Rows below the output level are only looked up. They
+matter for keys that got a row from level 0: the nearest of them is merged with the new rows, and a table with
+deletion vectors marks it as deleted in its file. The others are ignored.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class WindowRules:
-    """How the windows of one compaction are merged, and what is reported of them."""
+    """How the windows of one compaction are merged, and which changelog they give."""
 
     output_level: int
     old_level: int | None  # of the rows that the changelog calls old; None: of the nearest level that is not 0
     changelog: bool
     deduplicate: bool  # leave keys out of the changelog whose values are as they were
     narrow: bool  # rows below the output level have nothing but their key
-    alone: bool = False  # a row of level 0 that retracts goes through the merge function even where it is alone
+    alone: bool = False  # the merge function is applied to a retracting row of level 0 also if its key has no other row
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedWindow:
-    """The outcome of a window, in key order."""
+    """A merged window, in key order."""
 
     rows: pa.Table  # one row per key; deletes are still in it
     changelog: pa.Table | None
-    outdated: Longs  # the places of rows below that newer ones take the place of
+    outdated: Longs  # the places of looked-up rows that newer rows replace
 
 
 def fold_window(rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> FoldedWindow:
-    """Merge the rows of a window, and say what that changes."""
+    """Merge the rows of a window; return the rows to write, the changelog and the rows that are outdated."""
     keys = _Keys.of(rows, spec, rules)
     folded = keys.compacted if rules.narrow else keys.compacted | keys.looked_up
     if spec.engine is MergeEngine.FIRST_ROW:
-        # A key that has a row already keeps that one, where it is.
+        # A key that has a row below keeps it, so its new rows are dropped.
         folded &= ~keys.has(keys.looked_up)
     outdated = _places(rows, keys.looked_up)
     plain = rows.drop_columns([PLACE]) if PLACE in rows.column_names else rows
@@ -76,7 +76,7 @@ def fold_window(rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> FoldedWi
 
 
 def _merged_alone(rows: pa.Table, spec: MergeSpec) -> pa.Table:
-    """Let the merge function see rows that retract from nothing: what they take away counts for rows to come."""
+    """Apply the merge function to retracting rows whose keys have no other row: later rows meet the result."""
     lone = rows.column(VALUE_KIND.name).to_numpy() % 2 == 1  # -U and -D are the odd ones
     if spec.function is None or not lone.any():
         return rows
@@ -90,7 +90,7 @@ def _merged_alone(rows: pa.Table, spec: MergeSpec) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The rows of a window by the part they play; flags are in the order of the rows."""
+    """Which rows of a window are compacted, looked up, touched or old; flags are in the order of the rows."""
 
     group: Longs  # the number of each row's key
     compacted: Flags  # rows of the files that are compacted
@@ -100,10 +100,10 @@ class _Keys:
 
     @classmethod
     def of(cls, rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> _Keys:
-        found = spec.key.sorted(rows)
+        by_key = spec.key.sorted(rows)
         group = np.empty(len(rows), np.int64)
-        group[found.order] = np.cumsum(found.new) - 1
-        count = int(found.new.sum())
+        group[by_key.order] = np.cumsum(by_key.new) - 1
+        count = int(by_key.new.sum())
         levels = rows.column(LEVEL.name).to_numpy().astype(np.int64)
         compacted = levels <= rules.output_level
         fresh = levels == 0 if rules.old_level is None else levels < rules.old_level
@@ -124,9 +124,9 @@ class _Keys:
 
 
 def _of_group(group: Longs, count: int, flags: Flags) -> Flags:
-    found = np.zeros(count, np.bool_)
-    found[group[flags]] = True
-    return found[group]
+    has_flag = np.zeros(count, np.bool_)
+    has_flag[group[flags]] = True
+    return has_flag[group]
 
 
 def _select(rows: pa.Table, flags: Flags) -> pa.Table:

@@ -40,7 +40,7 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli"}
 
-MODULES_MAX = 265  # the first guess was 70 for the whole house: see design/0001
+MODULES_MAX = 270  # the first guess was 70 for the whole house: see design/0001
 FOLDER_MODULES_MAX = 15
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 200

@@ -1,7 +1,7 @@
-"""Which manifests a commit should merge, and which may name files of some partitions. Decisions only, no storage.
+"""Which manifests a commit merges, and which may name files of some partitions. Decisions only, no storage.
 
-Merging keeps the number and the size of the manifests in bounds as commits add one manifest after the other. It never
-changes which files are live: that is decided by the entries and their order alone.
+Merging limits the number and the size of manifests as commits add one manifest after the other. It never changes which
+files are live: only the entries and their order decide that.
 """
 
 from __future__ import annotations

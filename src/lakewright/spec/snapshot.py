@@ -152,7 +152,7 @@ def _members(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _sealed(members: dict[str, object]) -> str:
-    text = json.dumps({**members, _CHECKSUM: _checksum(members)}, indent=2, ensure_ascii=False)
+    text = json.dumps({**members, _CHECKSUM: json_checksum(members)}, indent=2, ensure_ascii=False)
     if not _is_unicode(text):
         raise InvalidInputError("a user, property or other text of the snapshot is not valid Unicode")
     return text
@@ -167,7 +167,8 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _checksum(members: Mapping[str, object]) -> str:
+def json_checksum(members: Mapping[str, object]) -> str:
+    """Return the checksum of a JSON file of metadata; it does not depend on white space or the order of keys."""
     canonical = json.dumps(members, sort_keys=True, separators=(",", ":"))
     return f"crc32:{zlib.crc32(canonical.encode()):08x}"
 
@@ -185,7 +186,7 @@ def _parse(text: str | bytes, path: str) -> dict[str, object]:
     if not _is_unicode(json.dumps(members, ensure_ascii=False)):
         raise CorruptTableError(f"{path} has a text that is not valid Unicode; {_REMEDY}", path=path)
     expected = members.pop(_CHECKSUM, None)
-    if expected is not None and expected != _checksum(members):
+    if expected is not None and expected != json_checksum(members):
         raise CorruptTableError(f"{path} does not match its checksum {expected!r}; {_REMEDY}", path=path)
     return members
 

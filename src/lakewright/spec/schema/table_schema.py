@@ -7,7 +7,6 @@ a `CorruptTableError` naming its path.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,6 +19,7 @@ from lakewright.errors import ColumnNotExistException, CorruptTableError, Invali
 from lakewright.spec import arguments
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import json_checksum
 from lakewright.spec.types import (
     JSON,
     DataField,
@@ -151,7 +151,7 @@ class TableSchema:
         if self.comment is not None:  # Java reads a null here as the text "null"
             data["comment"] = self.comment
         data["timeMillis"] = self.time_millis
-        data[_CHECKSUM] = _checksum(data)
+        data[_CHECKSUM] = json_checksum(data)
         return json.dumps(data, indent=2, ensure_ascii=False)
 
     @classmethod
@@ -166,7 +166,7 @@ class TableSchema:
         if not isinstance(data, dict):
             raise CorruptTableError(f"the schema file {path} does not hold a JSON object", path=path)
         stated = data.pop(_CHECKSUM, None)
-        if stated is not None and stated != _checksum(data):
+        if stated is not None and stated != json_checksum(data):
             raise CorruptTableError(
                 f"the schema file {path} does not match its checksum: it was damaged after it was written", path=path
             )
@@ -176,12 +176,6 @@ class TableSchema:
             raise CorruptTableError(f"the schema file {path} breaks the format: {cause}", path=path) from cause
         except UnsupportedError as cause:
             raise UnsupportedError(f"the schema file {path} cannot be read: {cause}", path=path) from cause
-
-
-def _checksum(data: Mapping[str, JSON]) -> str:
-    """Return the checksum of a JSON object; it does not depend on white space or the order of keys."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return f"crc32:{zlib.crc32(text.encode()):08x}"
 
 
 def _schema_of(data: Mapping[str, JSON]) -> TableSchema:

@@ -64,7 +64,7 @@ class Lakewright:
     def __init__(self, spark: SparkSession, warehouse: str) -> None:
         self._lakewright = __import__("lakewright")
         self._verbs = __import__("lakewright.spark", fromlist=["spark"])
-        self._losers = __import__("lakewright.spark.read.losers", fromlist=["losers"])
+        self._outdated = __import__("lakewright.spark.read.outdated", fromlist=["outdated"])
         self._spark = spark
         self._catalog = self._lakewright.CatalogFactory.create({"warehouse": warehouse})
         self._catalog.create_database("d", ignore_if_exists=True)
@@ -91,7 +91,7 @@ class Lakewright:
         return [path for split in splits for path in split.file_paths]
 
     def forget(self) -> None:
-        self._losers.forget_losers()
+        self._outdated.clear_outdated_cache()
 
     def _table(self, name: str) -> Any:  # noqa: ANN401 - lakewright is not there under PySpark 3.5
         return self._catalog.get_table(f"d.{name}")

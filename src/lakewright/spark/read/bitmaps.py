@@ -1,12 +1,12 @@
-"""Rows that do not count, told by bits: words per file and a scan of those files in, the scan without such rows out.
+"""Rows to leave out, as bits: words of bits per file and a scan of those files in, the scan without these rows out.
 
-A scan tells the position of each row in its file. The words of all files lie behind each other in one array, which is a
-scalar subquery over a local relation: Spark reads it once when a query runs, without a job, and every row looks its own
-bit up. So a filter is all that is added to the scan; what a query does not need is still not read, and what is pushed
-down is judged beside the bits, never instead of them.
+A scan knows the position of each row in its file. The words of all files follow each other in one array, which is a
+scalar subquery over a local relation: Spark reads it once when a query runs, without a job, and looks up the bit of
+every row. So only a filter is added to the scan; columns that a query does not need are still not read, and filters
+that are pushed down apply besides the bits, never instead of them.
 
-Where the words of a file begin is told by the file's size: a number is told apart at a tenth of the cost of a name.
-Files of a scan that have one size with others are told by their names. A file that the words do not know is an error.
+The words of a file are found by the file's size: comparing a number costs a tenth of comparing a name. If files of a
+scan have the same size, they are found by name. A row of a file without words is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from lakewright.formats.deletion_vectors import Positions
 
-Words: TypeAlias = NDArray[np.uint64]  # a bit for each row of a file, the lowest first, set where it does not count
+Words: TypeAlias = NDArray[np.uint64]  # a bit for each row of a file, the lowest first, set if the row is left out
 
 POSITION, NUMBER = "__lakewright_position", "__lakewright_number"
 _SIZE, _NAME = "__lakewright_size", "__lakewright_file"
@@ -33,8 +33,8 @@ _CASES_MAX = 16  # more files are found faster by a join
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """A file of a scan that must be told from others, and its rows that do not count, if there are any."""
+class ScannedFile:
+    """A file of a scan that must be told from others, and its rows to leave out, if there are any."""
 
     name: str
     size: int
@@ -53,7 +53,7 @@ def words_of(positions: Positions, row_count: int) -> Words:
 
 
 def rows_in(words: Words) -> int:
-    """Return how many rows do not count.
+    """Return how many rows are left out.
 
     >>> rows_in(words_of(np.array([0, 65], np.uint64), 100))
     2
@@ -66,35 +66,35 @@ def word_count(row_count: int) -> int:
     return -(-row_count // _WORD_BITS)
 
 
-def sizes_differ(files: Sequence[Marked]) -> bool:
+def sizes_differ(files: Sequence[ScannedFile]) -> bool:
     """Say whether files can be told apart by their sizes."""
     return len({file.size for file in files}) == len(files)
 
 
-def carried(files: Sequence[Marked]) -> list[Column]:
-    """Return what a scan of these files must carry up to `without` and `numbered`."""
+def file_columns(files: Sequence[ScannedFile]) -> list[Column]:
+    """Return the columns that a scan of these files needs for `leave_rows_out` and `numbered`."""
     place = F.col("_metadata.file_size").alias(_SIZE) if sizes_differ(files) else _name()
     return [F.col("_metadata.row_index").alias(POSITION), place]
 
 
-def carried_names(files: Sequence[Marked]) -> list[str]:
+def file_column_names(files: Sequence[ScannedFile]) -> list[str]:
     """Return the names of these columns."""
     return [POSITION, _SIZE if sizes_differ(files) else _NAME]
 
 
-def without(spark: SparkSession, frame: DataFrame, files: Sequence[Marked]) -> DataFrame:
-    """Return a scan of files, whose carried columns may be dropped now, without the rows that do not count."""
+def leave_rows_out(spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile]) -> DataFrame:
+    """Return a scan of files, with the columns of `file_columns`, without the rows that the files leave out."""
     starts = np.cumsum([0, *(len(file.words) for file in files)])[:-1].tolist()
-    frame, start = _told(spark, frame, files, _START, starts)
+    frame, start = _file_value(spark, frame, files, _START, starts)
     words = pa.array([np.concatenate([file.words for file in files]).view("<i8")], pa.list_(pa.int64()))
     bits = spark.createDataFrame(pa.table({_WORDS: words})).scalar()
     at = F.shiftright(F.col(POSITION), _WORD_SHIFT).cast("int") + start
     return frame.where(F.getbit(F.get(bits, at), F.col(POSITION).bitwiseAND(_WORD_BITS - 1).cast("int")) == 0)
 
 
-def numbered(spark: SparkSession, frame: DataFrame, files: Sequence[Marked], numbers: Sequence[int]) -> DataFrame:
+def numbered(spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile], numbers: Sequence[int]) -> DataFrame:
     """Return a scan of files with the number of its file in each row."""
-    frame, number = _told(spark, frame, files, NUMBER, numbers)
+    frame, number = _file_value(spark, frame, files, NUMBER, numbers)
     return frame.withColumn(NUMBER, number)
 
 
@@ -107,10 +107,10 @@ def _unknown(column: str) -> Column:
     return F.raise_error(text).cast("int")
 
 
-def _told(
-    spark: SparkSession, frame: DataFrame, files: Sequence[Marked], what: str, values: Sequence[int]
+def _file_value(
+    spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile], what: str, values: Sequence[int]
 ) -> tuple[DataFrame, Column]:
-    """Return the frame with, and the column that tells, what belongs to a row's file."""
+    """Return the frame, and a column with the value that belongs to the file of each row."""
     if not sizes_differ(files):
         return _joined(spark, frame, _NAME, what, dict(zip((file.name for file in files), values, strict=True)))
     if len(files) > _CASES_MAX:
@@ -118,8 +118,8 @@ def _told(
     return frame, _case(files, values)
 
 
-def _case(files: Sequence[Marked], values: Sequence[int]) -> Column:
-    """Return what belongs to a row's file, by comparing sizes."""
+def _case(files: Sequence[ScannedFile], values: Sequence[int]) -> Column:
+    """Return a column with the value that belongs to the file of each row, found by comparing sizes."""
     case = None
     for file, value in zip(files, values, strict=True):
         here = F.col(_SIZE) == F.lit(file.size)
@@ -132,8 +132,8 @@ def _case(files: Sequence[Marked], values: Sequence[int]) -> Column:
 def _joined(
     spark: SparkSession, frame: DataFrame, column: str, what: str, values: Mapping[str, int] | Mapping[int, int]
 ) -> tuple[DataFrame, Column]:
-    """Return the frame with, and the column that tells, what belongs to a row's file, by a join."""
-    places, told = pa.array(list(values)), pa.array(list(values.values()), pa.int32())
-    known = spark.createDataFrame(pa.table({column: places, what: told}))
+    """Return the frame joined with the values, and a column with the value that belongs to the file of each row."""
+    places, numbers = pa.array(list(values)), pa.array(list(values.values()), pa.int32())
+    known = spark.createDataFrame(pa.table({column: places, what: numbers}))
     joined = frame.join(F.broadcast(known), column, "left")
     return joined, F.coalesce(F.col(what), _unknown(column))

@@ -67,7 +67,7 @@ def converted(column: Column, file: DataType, read: DataType) -> Column:
 
 
 def _names_are_plain(fields: Sequence[DataField]) -> bool:
-    """Say whether Spark can tell columns apart, with whatever attention to upper and lower case."""
+    """Say whether Spark can tell columns apart, also if it ignores upper and lower case."""
     names = [field.name.lower() for field in fields]
     inside = [_names_are_plain(part.fields) for field in fields for part in _rows_inside(field.type)]
     taken = any(name in _SYSTEM_NAMES or name.startswith(KEY_PREFIX.lower()) for name in names)
@@ -136,20 +136,20 @@ def _is_alike_atomic(file: AtomicType, read: AtomicType) -> bool:
     return file.type == read.type or (read.root in roots and read.length == UNBOUNDED)
 
 
-# ---- Partition columns, which the path of a file tells ---------------------------------------------------------------
+# ---- Partition columns, whose values come from the path of a file ----------------------------------------------------
 
 
-def partition_is_told(store: TableStore, partition: bytes) -> bool:
-    """Say whether Spark reads the values of a partition from the path as they are; nulls have a name like any text."""
+def partition_is_readable(store: TableStore, partition: bytes) -> bool:
+    """Say whether Spark reads the values of a partition from the path exactly; a null has a name that could be text."""
     legacy = store.options.get(CoreOptions.PARTITION_LEGACY_NAME)
     values = store.partition_values(partition)
     return all(
-        _value_is_told(value, field, legacy=legacy)
+        _value_is_readable(value, field, legacy=legacy)
         for value, field in zip(values, store.schema.partition_fields, strict=True)
     )
 
 
-def _value_is_told(value: Value, field: DataField, *, legacy: bool) -> bool:
+def _value_is_readable(value: Value, field: DataField, *, legacy: bool) -> bool:
     if value is None or not isinstance(field.type, AtomicType):
         return False
     root = field.type.root
@@ -161,7 +161,7 @@ def _value_is_told(value: Value, field: DataField, *, legacy: bool) -> bool:
 
 
 def partition_type(store: TableStore, field: DataField) -> sql.DataType:
-    """Return what Spark shall take the text in a path for."""
+    """Return the type that Spark reads the text in a path as."""
     is_number = isinstance(field.type, AtomicType) and field.type.root == "DATE"
     if is_number and store.options.get(CoreOptions.PARTITION_LEGACY_NAME):
         return sql.IntegerType()

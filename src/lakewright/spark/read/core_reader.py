@@ -31,8 +31,8 @@ from lakewright.spec.predicate.predicate import Predicate
 
 Work: TypeAlias = Callable[[Sequence[DataSplit]], Iterator[pa.RecordBatch]]  # on an executor; it can be pickled
 
-_ROWS_TOLD_MAX = 1 << 27  # counting further would take longer than it is worth
-_TASKS = 16  # where nobody tells how many can run side by side
+_ROWS_SHOWN_MAX = 1 << 27  # a longer range would take too long to count
+_TASKS = 16  # if it is not known how many can run side by side
 _CLOSURE_BYTES_MAX = 1 << 20  # a function this large still goes to every task; more travels as rows
 
 
@@ -73,7 +73,7 @@ def _one_row_per_task(spark: SparkSession, tasks: int, rows: int) -> DataFrame:
     table behind four splits. So it is shown a range as long as the table, of which all but `tasks` numbers are
     filtered out when it runs; counting costs two percent of reading, at most.
     """
-    step = max(1, min(rows, _ROWS_TOLD_MAX) // tasks)
+    step = max(1, min(rows, _ROWS_SHOWN_MAX) // tasks)
     numbers = spark.range(0, tasks * step, 1, tasks)
     return numbers.where(F.col("id") % step == 0).select(F.expr(f"id div {step}").alias("task"))
 

@@ -111,7 +111,7 @@ def _bounds_may_hide(p: Predicate) -> bool:
 
 
 def hidden(column: Column, dtype: AtomicType) -> Column:
-    """Return a floating-point column in a form of which Spark tells its parquet reader nothing."""
+    """Return a floating-point column in a form that Spark does not push down to its parquet reader."""
     return F.nanvl(column, F.lit(math.nan).cast(_SPARK_NAMES[dtype.root]))
 
 

@@ -1,9 +1,9 @@
 """Reads: what to read in, a frame out, pinned to the snapshot of the moment it was made.
 
-The core plans. What Spark's own scan reads exactly as the core would goes through it (`scan`), also files that must be
-merged where it is known which of their rows lose (`losers`); the rest goes through the core's reader in Spark's tasks
-(`merged`). The frame is the union of both. Filters and projections mean what they mean embedded, whichever way a row
-comes; the order of rows is not promised.
+The core plans. Files that Spark's own scan reads exactly as the core would go through it (`parquet_scan`), also files
+that must be merged if their outdated rows are known (`outdated`); the rest goes through the core's reader in Spark's
+tasks (`core_reader`). The frame is the union of both. Filters and projections mean what they mean embedded, however a
+row is read; the order of rows is not promised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakewright.spark.jobs.session import heal_workers, in_session_zone
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
 from lakewright.spark.read.core_reader import merged_scan
 from lakewright.spark.read.filters import to_column
-from lakewright.spark.read.losers import MergeWay, Parted, part_by_way
+from lakewright.spark.read.outdated import DividedSplits, MergeWay, divide_splits
 from lakewright.spark.read.parquet_scan import native_scan, native_splits
 from lakewright.spec.arguments import IncrementalMode, Moment, Path
 from lakewright.spec.predicate.filters import Filter
@@ -82,23 +82,25 @@ def to_spark(
         raise InvalidInputError(f"a frame has at least 1 partition, not {override_num_partitions}")
     heal_workers(session)
     planned = read.new_plan().splits() if splits is None else list(splits)
-    parted = _parted(session, read, planned)
-    if not parted.by_bits:
-        frame = merged_scan(session, read, parted.merged, partitions=override_num_partitions)
+    divided = _divided(session, read, planned)
+    if not divided.by_bits:
+        frame = merged_scan(session, read, divided.merged, partitions=override_num_partitions)
     else:
-        frame = native_scan(session, read, parted.by_bits, parted.losers)
-        frame = frame.union(merged_scan(session, read, parted.merged)) if parted.merged else frame
+        frame = native_scan(session, read, divided.by_bits, divided.outdated)
+        frame = frame.union(merged_scan(session, read, divided.merged)) if divided.merged else frame
         frame = frame if override_num_partitions is None else frame.repartition(override_num_partitions)
     return frame if read.limit is None else frame.limit(read.limit)
 
 
-def _parted(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> Parted:
-    """Part splits into those for Spark's own scan, with the rows of them that do not count, and the others."""
+def _divided(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:
+    """Divide splits into those for Spark's own scan, with their outdated rows, and the others."""
     if to_column(read.predicate, read.projection.read_fields) is None:
-        return Parted((), {}, tuple(splits), MergeWay(by_bits=False, reason="Spark cannot say the filter exactly"))
+        return DividedSplits(
+            (), {}, tuple(splits), MergeWay(by_bits=False, reason="Spark has no exact form of the filter")
+        )
     native, rest = native_splits(read.store, splits, read.projection)
-    parted = part_by_way(spark, read, rest)
-    return replace(parted, by_bits=(*native, *parted.by_bits))
+    divided = divide_splits(spark, read, rest)
+    return replace(divided, by_bits=(*native, *divided.by_bits))
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

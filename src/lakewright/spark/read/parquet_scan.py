@@ -3,8 +3,8 @@
 Spark's reader is vectorised, prunes columns and skips row groups by itself, so whatever it reads *exactly as the core
 does* goes this way, and nothing else does. Files are read with the column names and types that their own schema gave
 them, one scan per schema, and are then renamed and cast to the schema of the read. Partition columns come from the path
-of a file, which the manifest decides, never from what lies in the file. Rows that a deletion vector deletes are told by
-their position in the file, against a bitmap that travels with the plan.
+of a file, which the manifest decides, never from what lies in the file. Deleted rows are left out by their position in
+the file, with a bitmap that is part of the plan.
 
 What always holds: a frame pins files, not directories; no setting of the session changes what it gives, neither when
 it is made nor when it runs.
@@ -40,16 +40,16 @@ from lakewright.spark.jobs.types import COMMENT, spark_schema, spark_type
 from lakewright.spark.read.bitmaps import (
     NUMBER,
     POSITION,
-    Marked,
+    ScannedFile,
     Words,
-    carried,
-    carried_names,
+    file_column_names,
+    file_columns,
+    leave_rows_out,
     numbered,
     rows_in,
-    without,
     words_of,
 )
-from lakewright.spark.read.columns import converted, partition_column, partition_is_told, partition_type, readable
+from lakewright.spark.read.columns import converted, partition_column, partition_is_readable, partition_type, readable
 from lakewright.spark.read.filters import column_at, hidden, to_column
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed_rows import INSERT, KIND_NAMES
@@ -81,12 +81,12 @@ _OPTIONS = {
 def native_splits(
     store: TableStore, splits: Iterable[DataSplit], projection: Projection
 ) -> tuple[list[DataSplit], list[DataSplit]]:
-    """Part splits into what Spark's own scan reads exactly as the core does, and what it does not."""
-    reach = _Reach(store, projection, FileSchemas(store))
+    """Divide splits into what Spark's own scan reads exactly as the core does, and what it does not."""
+    rules = _NativeRules(store, projection, FileSchemas(store))
     native: list[DataSplit] = []
     rest: list[DataSplit] = []
     for split in splits:
-        numbers = reach.files_of(split)
+        numbers = rules.files_of(split)
         if len(numbers) == len(split.files):
             native.append(replace(split, raw_convertible=True))
             continue
@@ -100,10 +100,10 @@ def native_splits(
 def native_sections(
     store: TableStore, splits: Iterable[DataSplit], projection: Projection
 ) -> tuple[list[DataSplit], list[DataSplit]]:
-    """Part splits, cut into sections to be merged, into what Spark could scan if it knew which rows lose, and not."""
-    reach = _Reach(store, projection, FileSchemas(store))
+    """Divide splits, cut into sections, into what Spark could scan without the outdated rows, and what it could not."""
+    rules = _NativeRules(store, projection, FileSchemas(store))
     parts = [part for split in splits for part in (pieces(store, split) if split.needs_merge else [split])]
-    scanned = [reach.scans(part) for part in parts]
+    scanned = [rules.can_scan(part) for part in parts]
     return list(compress(parts, scanned)), [part for part, can in zip(parts, scanned, strict=True) if not can]
 
 
@@ -111,46 +111,46 @@ def native_scan(
     spark: SparkSession,
     read: TableRead,
     splits: Sequence[DataSplit],
-    losers: Mapping[str, Words] | None = None,
+    outdated: Mapping[str, Words] | None = None,
     *,
     numbers: Mapping[str, int] | None = None,
 ) -> DataFrame:
     """Return the rows of files that Spark can read as a frame in the columns of the read, filtered.
 
-    `losers` names rows that do not count, by file, with those among them that deletion vectors delete. Where `numbers`
-    gives files a number, by their paths, the frame begins with two more columns: the number of a row's file, and the
-    position of the row in it.
+    `outdated` names rows to leave out, by file, with those among them that deletion vectors delete. If `numbers` gives
+    files a number, by their paths, the frame begins with two more columns: the number of a row's file, and the position
+    of the row in it.
     """
     schemas = FileSchemas(read.store)
     groups: dict[tuple[int, str, int, bool], _Group] = {}
-    seen: Counter[object] = Counter()  # sizes and names of files that must be told apart
+    seen: Counter[object] = Counter()  # sizes and names of files that the scan must tell apart
     for split in splits:
         for at, file in enumerate(split.files):
-            gone = _gone(read.store, schemas, split, at, losers or {})
-            if gone is not None and rows_in(gone) == file.row_count:
+            left_out = _left_out(read.store, schemas, split, at, outdated or {})
+            if left_out is not None and rows_in(left_out) == file.row_count:
                 continue
             key = file.schema_id, "whole", 0, False
-            if gone is not None or numbers is not None:
+            if left_out is not None or numbers is not None:
                 # Files are told apart by their sizes, and only where these are the same by their names.
-                size = file.schema_id, file.file_size, gone is not None
-                key = file.schema_id, "by name" if seen[size] else "by size", seen[file.file_name], gone is not None
+                size = file.schema_id, file.file_size, left_out is not None
+                key = file.schema_id, "by name" if seen[size] else "by size", seen[file.file_name], left_out is not None
                 seen.update([size, file.file_name])
             written = written_fields(schemas.fields_of(file.schema_id), file.write_cols)
             group = groups.setdefault(key, _Group(written, split.snapshot_id))
-            group.add(split.file_paths[at], file, gone)
+            group.add(split.file_paths[at], file, left_out)
             if numbers is not None:
                 group.numbers.append(numbers[split.file_paths[at]])
     frames = [_scanned(spark, read, group) for group in groups.values()]
     if frames:
         return reduce(DataFrame.union, frames)
     places = {} if numbers is None else {NUMBER: sql.IntegerType(), POSITION: sql.LongType()}
-    told = [sql.StructField(name, dtype) for name, dtype in places.items()]
-    return spark.createDataFrame([], sql.StructType([*told, *spark_schema(read.projection.fields)]))
+    first = [sql.StructField(name, dtype) for name, dtype in places.items()]
+    return spark.createDataFrame([], sql.StructType([*first, *spark_schema(read.projection.fields)]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
-    """Tells which files of a table Spark can read for one projection."""
+class _NativeRules:
+    """Which files of a table Spark can read for one projection."""
 
     store: TableStore
     projection: Projection
@@ -159,20 +159,20 @@ class _Reach:
 
     def files_of(self, split: DataSplit) -> frozenset[int]:
         """Return the numbers of a split's files that Spark's own scan may read."""
-        events = split.streaming and bool(self.store.schema.primary_keys)
-        if split.before is not None or events or not self._reaches():
+        is_events = split.streaming and bool(self.store.schema.primary_keys)
+        if split.before is not None or is_events or not self._reads_storage():
             return frozenset()
-        if not partition_is_told(self.store, split.partition_bytes):
+        if not partition_is_readable(self.store, split.partition_bytes):
             return frozenset()
         return frozenset(group[0] for group in self._raw_groups(split) if self._reads(split, group))
 
-    def scans(self, split: DataSplit) -> bool:
+    def can_scan(self, split: DataSplit) -> bool:
         """Say whether Spark's own scan could read all files of a split that is merged."""
         raw = replace(split, raw_convertible=True)
         return split.needs_merge and split.before is None and len(self.files_of(raw)) == len(split.files)
 
-    def _reaches(self) -> bool:
-        """Say whether Spark gets at the table's files by itself."""
+    def _reads_storage(self) -> bool:
+        """Say whether Spark reads the storage of the table by itself."""
         asked = self.store.options.get(CoreOptions.LAKEWRIGHT_NATIVE_SCAN)
         if isinstance(self.store.storage, LocalStorage):
             return asked is not NativeScan.NEVER
@@ -210,35 +210,37 @@ class _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Files of one schema, all with rows that do not count or all without."""
+    """Files of one schema, all with rows to leave out or all without."""
 
     written: tuple[DataField, ...]
     snapshot_id: int
     paths: list[str] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
-    gone: list[Marked] = field(default_factory=list)
+    left_out: list[ScannedFile] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
 
     @property
-    def told(self) -> list[Marked]:
+    def marked(self) -> list[ScannedFile]:
         """The files that the scan must tell apart."""
-        return self.gone or ([Marked(file.file_name, file.file_size) for file in self.files] if self.numbers else [])
+        return self.left_out or (
+            [ScannedFile(file.file_name, file.file_size) for file in self.files] if self.numbers else []
+        )
 
-    def add(self, path: str, file: DataFile, gone: Words | None) -> None:
-        """Take one more file."""
+    def add(self, path: str, file: DataFile, left_out: Words | None) -> None:
+        """Add a file."""
         self.paths.append(path)
         self.files.append(file)
-        if gone is not None:
-            self.gone.append(Marked(file.file_name, file.file_size, gone))
+        if left_out is not None:
+            self.left_out.append(ScannedFile(file.file_name, file.file_size, left_out))
 
 
-def _gone(
-    store: TableStore, schemas: FileSchemas, split: DataSplit, at: int, losers: Mapping[str, Words]
+def _left_out(
+    store: TableStore, schemas: FileSchemas, split: DataSplit, at: int, outdated: Mapping[str, Words]
 ) -> Words | None:
-    """Return the bits of a file's rows that do not count; None where all do."""
+    """Return the bits of a file's rows that are left out; None if all are read."""
     file = split.files[at]
-    if file.file_name in losers:
-        return losers[file.file_name]
+    if file.file_name in outdated:
+        return outdated[file.file_name]
     deletion = split.deletion_files[at] if split.deletion_files else None
     if deletion is None:
         return None
@@ -251,12 +253,12 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     store, projection = read.store, read.projection
     keys = store.schema.partition_keys
     plan = plan_evolution(group.written, [f for f in projection.read_fields if f.name not in keys])
-    # A scan without any column of the files would be none.
+    # A scan needs at least one column of the files.
     stored = plan.file_fields or tuple(f for f in group.written if f.name not in keys)[:1]
     frame = _loaded(spark, store, stored, group)
-    told = group.told
-    if told:
-        frame = frame.select("*", *carried(told))
+    marked = group.marked
+    if marked:
+        frame = frame.select("*", *file_columns(marked))
     places = dict(zip((f.id for f in plan.read_fields), plan.places, strict=True))
     columns = []
     for needed in projection.read_fields:
@@ -269,16 +271,16 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
             column = converted(column_at([stored[place].name]), stored[place].type, needed.type)
             column = column if stored[place] == needed else column.alias(needed.name)
         columns.append(column)
-    frame = frame.select(*columns, *(carried_names(told) if told else []))
+    frame = frame.select(*columns, *(file_column_names(marked) if marked else []))
     condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
     if condition is not None:
         frame = frame.where(condition)
-    if group.gone:
-        frame = without(spark, frame, group.gone)
+    if group.left_out:
+        frame = leave_rows_out(spark, frame, group.left_out)
     if group.numbers:
-        frame = numbered(spark, frame, told, group.numbers)
+        frame = numbered(spark, frame, marked, group.numbers)
         return frame.select(NUMBER, POSITION, *_outputs(projection))
-    if not told and _are_outputs(projection):
+    if not marked and _are_outputs(projection):
         return frame
     return frame.select(*_outputs(projection))
 
@@ -310,11 +312,11 @@ def _outputs(projection: Projection) -> list[Column]:
 
 
 def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField], group: _Group) -> DataFrame:
-    """Return a scan of files with the columns that lie in them, and those that their paths tell."""
-    told = [sql.StructField(f.name, partition_type(store, f)) for f in store.schema.partition_fields]
+    """Return a scan of files with the columns that they hold, and the partition columns of their paths."""
+    partitions = [sql.StructField(f.name, partition_type(store, f)) for f in store.schema.partition_fields]
     inside = [sql.StructField(f.name, spark_type(f.type, column=f.name)) for f in stored]
-    reader = spark.read.schema(sql.StructType([*inside, *told])).options(**_OPTIONS)
-    if told:
+    reader = spark.read.schema(sql.StructType([*inside, *partitions])).options(**_OPTIONS)
+    if partitions:
         reader = reader.option("basePath", _location(store.layout.data_root))
     paths = [_GLOB.sub(_ESCAPED, _location(path)) for path in group.paths]
     local = isinstance(store.storage, LocalStorage)

@@ -1,12 +1,12 @@
-"""Rows that lose: files of one section in, the positions of those rows out that a merge does not give.
+"""Outdated rows: files of one section in, the positions of those rows out that a merge does not give.
 
-Where one of the rows of a key wins as it is (deduplicate and first-row), a merge does nothing but leave rows out: older
-versions, deleted keys and the rows that delete them. Told by file and position they are deletion vectors that nobody
-wrote, so a scan that knows nothing of merging can read the files, with any columns and any filter. Only keys, sequence
-fields and, where ages of files meet, the system columns are read to find them.
+If the merge function keeps one row of a key as it is (deduplicate and first-row), a merge only leaves rows out: other
+versions of a key, deleted keys and the rows that delete them. Here these are called outdated. Their positions by file
+work as deletion vectors, so a scan that cannot merge can read the files, with any columns and any filter. Only keys,
+sequence fields and, if the ages of files overlap, the system columns are read to find them.
 
-What always holds: the rows that are left are exactly those that a merge gives. What is found never changes, because
-files do not: it can be kept. Memory is bounded as that of a merge, beside one byte per row of a section.
+What always holds: the rows that are not outdated are exactly those that a merge gives. Files never change, so the
+result stays right and can be cached. Memory is bounded as that of a merge, plus one byte per row of a section.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _FEW_RUNS = 6  # each is searched for the keys of each; more are merged faster
 _SEARCH_BYTES = 24  # of a row, while runs are searched
 
 
-def finds_losers(store: TableStore) -> bool:
-    """Say whether a merge of this table only leaves rows out."""
+def can_find_outdated(store: TableStore) -> bool:
+    """Say whether a merge of this table only leaves rows out, so that outdated rows can be found."""
     return bool(store.schema.primary_keys) and MergeSpec.of_schema(store.schema, table=store.name).keeps_rows
 
 
 @dataclass(frozen=True, slots=True)
-class LoserFinder:
-    """Finds the losing rows of splits of one table; it can be shared by threads."""
+class OutdatedFinder:
+    """Finds the outdated rows of splits of one table; it can be shared by threads."""
 
     store: TableStore
     schemas: FileSchemas
@@ -60,32 +60,32 @@ class LoserFinder:
     threads: int = 1  # that merge the keys of one section
 
     @classmethod
-    def of(cls, store: TableStore, *, threads: int = 1) -> LoserFinder:
+    def of(cls, store: TableStore, *, threads: int = 1) -> OutdatedFinder:
         """Return the finder of a table."""
         return cls(store, FileSchemas(store), MergeSpec.of_schema(store.schema, table=store.name), threads)
 
-    def losers(self, split: DataSplit) -> dict[str, Positions]:
+    def outdated(self, split: DataSplit) -> dict[str, Positions]:
         """Return which rows of a split's files a merge does not give, those that a deletion vector deletes included."""
-        found: dict[str, Positions] = {}
+        positions: dict[str, Positions] = {}
         for section in sections(split.files, [field.type for field in self.spec.key.fields]):
             if len(section.files) == 1 and not section.files[0].delete_row_count and not split.deletion_files:
                 continue  # a file holds each of its keys once
             with missing_files_explained(self.store, split.snapshot_id):
-                found |= self._losers_of(split, section)
-        return found
+                positions |= self._outdated_in(split, section)
+        return positions
 
-    def _losers_of(self, split: DataSplit, section: Section) -> dict[str, Positions]:
+    def _outdated_in(self, split: DataSplit, section: Section) -> dict[str, Positions]:
         memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
-        wins = self._winners_by_number(split, section, memory)
-        wins = self._winners_by_merge(split, section, memory) if wins is None else wins
-        parts = np.split(wins, np.cumsum([file.row_count for file in section.files])[:-1])
-        lost = (np.flatnonzero(~part).astype(np.uint64) for part in parts)
-        return {file.file_name: some for file, some in zip(section.files, lost, strict=True) if len(some)}
+        kept = self._winners_by_number(split, section, memory)
+        kept = self._winners_by_merge(split, section, memory) if kept is None else kept
+        parts = np.split(kept, np.cumsum([file.row_count for file in section.files])[:-1])
+        outdated = (np.flatnonzero(~part).astype(np.uint64) for part in parts)
+        return {file.file_name: some for file, some in zip(section.files, outdated, strict=True) if len(some)}
 
     def _winners_by_number(self, split: DataSplit, section: Section, memory: int) -> _Flags | None:
-        """Say which rows of a section win, where keys are single integers and a run is all older than the next.
+        """Say which rows of a section a merge keeps, if keys are single integers and each run is older than the next.
 
-        Then a key loses where a younger run has it, or an older one for first-row, which is a search in sorted
+        Then a row is outdated if a younger run has its key, or an older one for first-row, which is a search in sorted
         numbers: half of the work of a merge. None: another case, or too many rows to hold their keys in memory.
         """
         spec, rows = self.spec, sum(file.row_count for file in section.files)
@@ -102,14 +102,14 @@ class LoserFinder:
         if any(run is None for run in runs):
             return None
         keys = [run for run in runs if run is not None]
-        wins = [np.ones(len(run), np.bool_) for run in keys]
+        kept = [np.ones(len(run), np.bool_) for run in keys]
         for older, younger in combinations(range(len(keys)), 2):
-            loser, winner = (younger, older) if spec.engine is MergeEngine.FIRST_ROW else (older, younger)
-            wins[loser][_shared(keys[loser], keys[winner])] = False
-        return np.concatenate(wins)
+            left_out, winner = (younger, older) if spec.engine is MergeEngine.FIRST_ROW else (older, younger)
+            kept[left_out][_shared(keys[left_out], keys[winner])] = False
+        return np.concatenate(kept)
 
     def _numbers(self, split: DataSplit, run: Sequence[DataFile]) -> _Integers | None:
-        """Return the keys of a run; None where they do not ascend, which a merge explains."""
+        """Return the keys of a run; None if they do not ascend: a merge then raises the error that explains it."""
         source = BucketFiles(self.store, self.schemas, split.partition_bytes, split.bucket)
         columns = [batch.column(0) for file in run for _, batch in source.rows(file, self.spec.key.fields)]
         if not columns or any(column.null_count for column in columns):
@@ -121,14 +121,14 @@ class LoserFinder:
         """Say which rows of a section a merge gives."""
         ends = np.cumsum([file.row_count for file in section.files]).tolist()
         first_of = dict(zip(section.files, [0, *ends[:-1]], strict=True))
-        wins = np.zeros(ends[-1], np.bool_)
+        kept = np.zeros(ends[-1], np.bool_)
         files = self._files(split, section, memory // len(section.runs))
         with ExitStack() as stack:
             runs = [stack.enter_context(closing(self._numbered(files, run, first_of))) for run in section.runs]
             ranges = key_ranges(runs, self.spec, memory_bytes=memory // self.threads)
             for winners in mapped(self.threads, partial(_winners, self.spec), stack.enter_context(closing(ranges))):
-                wins[winners] = True
-        return wins
+                kept[winners] = True
+        return kept
 
     def _files(self, split: DataSplit, section: Section, chunk_bytes: int) -> KeyedFiles:
         columns = tuple(self.store.schema.field(name) for name in self.spec.needed(()))

@@ -1,4 +1,4 @@
-"""Rows that lose are exactly those that a full merge does not give, whatever lies in which level."""
+"""Outdated rows are exactly those that a full merge does not give, whatever lies in which level."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakewright.errors import NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.files import BucketFiles
-from lakewright.read.losers import LoserFinder, finds_losers
+from lakewright.read.outdated import OutdatedFinder, can_find_outdated
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import EMPTY_ROW
@@ -66,7 +66,7 @@ def files(key: st.SearchStrategy[tuple[object, ...]], kinds: st.SearchStrategy[i
 
 def bucket_of(table: str, key: str, wanted: Sequence[File], deep: int) -> TableStore:
     """Write files of a bucket: `deep` of them one to a level, from the deepest on, then those of level 0."""
-    storage = MemoryStorage(f"losers-{next(_numbers)}")
+    storage = MemoryStorage(f"outdated-{next(_numbers)}")
     columns = KEYS[key][0]
     schema = pa.schema([*columns, *COLUMNS])
     store = new_keyed_table(f"{storage.root}/t", schema, TABLES[table], storage, key=[name for name, _ in columns])
@@ -87,17 +87,17 @@ def bucket_of(table: str, key: str, wanted: Sequence[File], deep: int) -> TableS
     return store
 
 
-def ids_left(store: TableStore, splits: Sequence[DataSplit], finder: LoserFinder) -> list[int]:
-    """Read all files of splits as they lie, without the rows that lose."""
+def ids_left(store: TableStore, splits: Sequence[DataSplit], finder: OutdatedFinder) -> list[int]:
+    """Read all files of splits as they lie, without outdated rows."""
     left: list[int] = []
     for split in splits:
-        losers = finder.losers(split)
-        assert set(losers) <= {file.file_name for file in split.files}
+        outdated = finder.outdated(split)
+        assert set(outdated) <= {file.file_name for file in split.files}
         for file in split.files:
             source = BucketFiles(store, FileSchemas(store), EMPTY_ROW, 0)
             ids = [i for _, batch in source.rows(file, [store.schema.field("id")]) for i in batch.column(0).to_pylist()]
-            lost = losers.get(file.file_name, np.empty(0, np.uint64))
-            assert file.file_name not in losers or len(lost), "a file that loses nothing is not named"
+            lost = outdated.get(file.file_name, np.empty(0, np.uint64))
+            assert file.file_name not in outdated or len(lost), "a file without outdated rows is not named"
             assert lost.dtype == np.uint64
             assert (np.diff(lost.astype(np.int64)) > 0).all()
             left += np.delete(np.array(ids, np.int64), lost.astype(np.int64)).tolist()
@@ -113,17 +113,17 @@ def test_what_is_left_is_what_a_merge_gives(table: str, key: str) -> None:
     @given(st.lists(files(KEYS[key][1], kinds), min_size=1, max_size=5), st.integers(0, 3), st.integers(1, 2))
     def check(wanted: list[File], deep: int, threads: int) -> None:
         store = bucket_of(table, key, wanted, deep)
-        assert finds_losers(store)
+        assert can_find_outdated(store)
         builder = ReadBuilder(store).with_projection(["id"])
         splits = builder.new_scan().plan().splits()
         given_by_merge = builder.new_read().to_arrow(splits).column("id").to_pylist()
-        assert ids_left(store, splits, LoserFinder.of(store, threads=threads)) == sorted(given_by_merge)
+        assert ids_left(store, splits, OutdatedFinder.of(store, threads=threads)) == sorted(given_by_merge)
 
     check()
 
 
 def test_runs_larger_than_the_memory_are_merged_by_windows() -> None:
-    storage = MemoryStorage(f"losers-{next(_numbers)}")
+    storage = MemoryStorage(f"outdated-{next(_numbers)}")
     schema = pa.schema([("k", pa.int64()), *COLUMNS])
     options = {"lakewright.merge-memory": "64 kb"}
     store = new_keyed_table(f"{storage.root}/t", schema, options, storage)
@@ -134,23 +134,23 @@ def test_runs_larger_than_the_memory_are_merged_by_windows() -> None:
         bucket.add(keyed_rows(store, columns, first=first))
     bucket.publish()
     (split,) = ReadBuilder(store).new_scan().plan().splits()
-    (name, lost), *rest = LoserFinder.of(store).losers(split).items()
+    (name, lost), *rest = OutdatedFinder.of(store).outdated(split).items()
     assert (name, rest) == (bucket.files[0].file_name, [])
     assert lost.tolist() == list(range(0, 30_000, 3))
 
 
-def test_rows_that_are_computed_have_no_losers() -> None:
-    storage = MemoryStorage(f"losers-{next(_numbers)}")
+def test_rows_that_are_computed_have_no_outdated() -> None:
+    storage = MemoryStorage(f"outdated-{next(_numbers)}")
     schema = pa.schema([("k", pa.int64()), *COLUMNS])
     store = new_keyed_table(f"{storage.root}/t", schema, {"merge-engine": "partial-update"}, storage)
     bucket = KeyedBucket(store)
     for first in (0, 1):
         bucket.add(keyed_rows(store, {"k": [1], "v": [2], "id": [3]}, first=first))
     bucket.publish()
-    assert not finds_losers(store)
+    assert not can_find_outdated(store)
     (split,) = ReadBuilder(store).new_scan().plan().splits()
     with pytest.raises(UnsupportedError, match="computes rows from several"):
-        LoserFinder.of(store).losers(split)
+        OutdatedFinder.of(store).outdated(split)
 
 
 def test_a_snapshot_that_expired_is_said_to_have() -> None:
@@ -159,4 +159,4 @@ def test_a_snapshot_that_expired_is_said_to_have() -> None:
     store.storage.delete(split.file_paths[0])
     store.storage.delete(store.layout.snapshot_file(1))
     with pytest.raises(NotFoundError, match="expired"):
-        LoserFinder.of(store).losers(split)
+        OutdatedFinder.of(store).outdated(split)

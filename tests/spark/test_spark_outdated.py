@@ -1,4 +1,4 @@
-"""Merges read by Spark's own scan: the rows of the core, what loses found once, nothing read that is not needed."""
+"""Merges read by Spark's own scan: the rows of the core, outdated rows found once, nothing read that is not needed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakewright import CatalogFactory, FileStoreTable, SchemaChange
 from lakewright.lsm.merge import MergeSpec
-from lakewright.read.losers import LoserFinder
+from lakewright.read.outdated import OutdatedFinder
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.read import bitmaps, losers
-from lakewright.spark.read.bitmaps import Marked, carried, without, words_of
+from lakewright.spark.read import bitmaps, outdated
+from lakewright.spark.read.bitmaps import ScannedFile, file_columns, leave_rows_out, words_of
 from lakewright.spark.read.frame import read_table
-from lakewright.spark.read.losers import Parted, forget_losers, losing_rows, merge_way, part_by_way
+from lakewright.spark.read.outdated import DividedSplits, clear_outdated_cache, divide_splits, merge_way, outdated_rows
 from lakewright.spark.read.parquet_scan import native_splits
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.predicate.text import parse_predicate
@@ -40,9 +40,9 @@ TABLES: dict[str, dict[str, str]] = {
 
 @pytest.fixture(autouse=True)
 def _nothing_is_kept() -> Iterator[None]:
-    forget_losers()
+    clear_outdated_cache()
     yield
-    forget_losers()
+    clear_outdated_cache()
 
 
 def new_table(
@@ -91,11 +91,11 @@ def planned(table: FileStoreTable) -> list[DataSplit]:
     return table.new_read_builder().new_scan().plan().splits()
 
 
-def parted(spark: SparkSession, table: FileStoreTable) -> Parted:
+def divided(spark: SparkSession, table: FileStoreTable) -> DividedSplits:
     """Part what is to be merged by the way it is read."""
     read = table.new_read_builder().new_read()
     _, rest = native_splits(read.store, planned(table), read.projection)
-    return part_by_way(spark, read, rest)
+    return divide_splits(spark, read, rest)
 
 
 @pytest.mark.filterwarnings("ignore:.*STAY HIDDEN.*")
@@ -105,7 +105,7 @@ def test_the_same_rows_as_embedded(spark: SparkSession, tmp_path: Path, kind: st
     same_rows(spark, table)
     # An older version may match where the newest does not.
     same_rows(spark, table, "v < 20 AND s LIKE '0-%'")
-    assert parted(spark, table).way.by_bits == (kind != "partial-update")
+    assert divided(spark, table).way.by_bits == (kind != "partial-update")
 
 
 def test_partitions_and_composite_keys(spark: SparkSession, tmp_path: Path) -> None:
@@ -157,25 +157,25 @@ def test_rows_are_found_once_and_only_where_files_changed(
 ) -> None:
     table = fill(new_table(tmp_path))
     asked: list[int] = []
-    find = LoserFinder.losers
+    find = OutdatedFinder.outdated
 
-    def counted(finder: LoserFinder, split: DataSplit) -> object:
+    def counted(finder: OutdatedFinder, split: DataSplit) -> object:
         asked.append(split.bucket)
         return find(finder, split)
 
-    monkeypatch.setattr(LoserFinder, "losers", counted)
-    first = parted(spark, table)
+    monkeypatch.setattr(OutdatedFinder, "outdated", counted)
+    first = divided(spark, table)
     assert sorted(asked) == [0, 1]
-    second = parted(spark, table)
-    assert (len(asked), second.way.reason) == (2, "the rows that lose are known from an earlier read")
-    assert {name: words.tolist() for name, words in first.losers.items()} == {
-        name: words.tolist() for name, words in second.losers.items()
+    second = divided(spark, table)
+    assert (len(asked), second.way.reason) == (2, "the outdated rows are known from an earlier read")
+    assert {name: words.tolist() for name, words in first.outdated.items()} == {
+        name: words.tolist() for name, words in second.outdated.items()
     }
     upsert(table, range(33, 34), 5)
-    parted(spark, table)
+    divided(spark, table)
     assert len(asked) == 3
     same_rows(spark, table)
-    other = table.copy({"ignore-delete": "true"})  # other rows lose
+    other = table.copy({"ignore-delete": "true"})  # other rows are outdated
     same_rows(spark, other)
     assert len(asked) == 5
 
@@ -183,11 +183,11 @@ def test_rows_are_found_once_and_only_where_files_changed(
 def test_tasks_find_what_the_driver_would(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = fill(new_table(tmp_path))
     store = table.new_read_builder().new_read().store
-    sections = parted(spark, table).by_bits
-    here = losing_rows(spark, store, sections)
-    forget_losers()
-    monkeypatch.setattr(losers, "_DRIVER_BYTES_MAX", 0)
-    there = losing_rows(spark, store, sections)
+    sections = divided(spark, table).by_bits
+    here = outdated_rows(spark, store, sections)
+    clear_outdated_cache()
+    monkeypatch.setattr(outdated, "_DRIVER_BYTES_MAX", 0)
+    there = outdated_rows(spark, store, sections)
     assert {n: w.tolist() for n, w in here.items()} == {n: w.tolist() for n, w in there.items()}
     assert here
 
@@ -209,10 +209,10 @@ def test_files_are_told_apart(
 def test_a_file_that_was_not_planned_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "rows.parquet")
     spark.range(100).coalesce(1).write.parquet(path)
-    files = [Marked("other.parquet", 3, words_of(np.array([1], np.uint64), 100))]
+    files = [ScannedFile("other.parquet", 3, words_of(np.array([1], np.uint64), 100))]
     frame = spark.read.parquet(path)
     with pytest.raises(PySparkException, match="was not planned"):
-        without(spark, frame.select("*", *carried(files)), files).collect()
+        leave_rows_out(spark, frame.select("*", *file_columns(files)), files).collect()
 
 
 def test_the_way_is_chosen_by_plain_facts(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_the_way_is_chosen_by_plain_facts(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_is_bounded_and_shared() -> None:
-    kept = losers._Kept(100_000)
+    kept = outdated._Cache(100_000)
     words = np.zeros(1000, np.uint64)
     for number in range(40):
         kept.put((number,), {"file": words})
@@ -242,4 +242,4 @@ def test_what_is_kept_is_bounded_and_shared() -> None:
         for number in range(2000):
             pool.submit(kept.put, (number,), {"file": words})
             pool.submit(kept.get, (number - 1,))
-    assert kept._bytes == sum(losers._size(found) for found in kept._found.values()) <= 100_000
+    assert kept._bytes == sum(outdated._size(found) for found in kept._entries.values()) <= 100_000

@@ -1,6 +1,6 @@
 """Which rows of two tables are the same: columns of equal length in, one flag per row out.
 
-Two values are the same where a reader could not tell them apart: null equals null, a NaN equals every NaN, 0.0 and
+Two values are the same if no reader could see a difference: null equals null, a NaN equals every NaN, 0.0 and
 -0.0 differ. Arrays, maps and rows are compared to any depth; the entries of a map count in their order.
 """
 

@@ -77,7 +77,7 @@ def _is_early(runs: Sequence[SortedRun], options: CoreOptions, max_level: int, n
 
 
 def _last_full_ms(runs: Sequence[SortedRun], max_level: int) -> int:
-    """Return when the deepest level last got a file, as its files tell; 0 where it has none."""
+    """Return the newest creation time of a file of the deepest level; 0 if it has none."""
     return max((file.creation_time or 0 for run in runs if run.level == max_level for file in run.files), default=0)
 
 

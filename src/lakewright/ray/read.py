@@ -30,8 +30,8 @@ from lakewright.spec.predicate.evaluation import assume
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.predicate.predicate import TRUE
 
-_BLOCK_BYTES = 32 << 20  # in memory, where nobody says how many blocks there are to be
-_BLOCK_BYTES_MIN = 1 << 20  # blocks that are only there to keep every CPU busy are no smaller
+_BLOCK_BYTES = 32 << 20  # in memory, if the caller does not say how many blocks to make
+_BLOCK_BYTES_MIN = 1 << 20  # blocks that are cut to keep every CPU busy are no smaller
 _BLOCKS_PER_CPU = 2
 _TEXT_BYTES = 32  # what a value without a fixed size takes, where only its type is known
 _ITEMS = 4  # how many elements a list or a map has, where only its type is known
@@ -98,7 +98,7 @@ def to_ray(
             f"{', '.join(unknown)}: no argument of to_ray, nor of ray.data.read_datasource; what to read is said to "
             "the read builder"
         )
-    # Ray wants what it has a name for by that name.
+    # Ray refuses arguments among the remote ones that its reader has by name.
     options = dict(ray_remote_args or {})
     named: dict[str, Any] = {key: options.pop(key) for key in list(options) if key in known}
     if options:
@@ -115,7 +115,7 @@ def to_ray(
 
 
 class TableDatasource(Datasource):
-    """The splits of one plan, as Ray asks for them; a task may be told to read no more than some rows."""
+    """The splits of one plan as a data source of Ray; `task_rows` bounds the rows of each task."""
 
     def __init__(self, read: TableRead, splits: Sequence[DataSplit], *, task_rows: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
-from lakewright.read.changes.incremental import asks_for_changes, plan_between
+from lakewright.read.changes.incremental import plan_between
 from lakewright.read.changes.rows import units_of
+from lakewright.read.changes.snapshots import asks_for_changes
 from lakewright.read.explain import ExplainResult, explain
 from lakewright.read.lanes import in_order
 from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns

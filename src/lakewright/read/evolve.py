@@ -85,7 +85,7 @@ def _with_type(field: DataField, dtype: DataType) -> DataField:
 
 
 def _pruned(file: DataType, read: DataType) -> DataType:
-    """Return the part of a file's type that is read. Of a ROW without a wanted field one is kept, to tell its nulls."""
+    """Return the part of a file's type that is read. Of a ROW at least one field is kept, to know its nulls."""
     match file, read:
         case RowType(), RowType():
             types = {field.id: field.type for field in read.fields}

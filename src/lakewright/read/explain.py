@@ -95,7 +95,7 @@ def explain(
     splits: Sequence[DataSplit],
     predicate: Predicate,
 ) -> ExplainResult:
-    """Gather what there is to say about a plan; projection, limit and the splits themselves are laid over it."""
+    """Return the facts about a plan; the caller adds projection, limit and the splits themselves."""
     schema = store.schema
     filtered = predicate != TRUE
     partitioned = filtered and bool(schema.partition_keys)

@@ -1,4 +1,4 @@
-"""One data file as batches in today's schema: open, check, evolve, and tell which of its rows are deleted.
+"""One data file as batches in today's schema: open, check, evolve, and find which of its rows are deleted.
 
 What always holds: a batch comes with the position of its first row in the file, so that deletion vectors fit whatever
 was skipped; a file that does not hold what the manifest says is an error that names it; a file is closed when its last
@@ -51,7 +51,7 @@ class BucketFiles:
         """Yield one file's batches as the read schema sees them; what cannot match `residual` may be left out.
 
         Fields may be columns of the table and the system columns that the file holds or, for row tracking, implies.
-        Batches are as large as the format likes them, or have no more than `batch_rows` rows.
+        Batches are as large as the reader of the format makes them, or have at most `batch_rows` rows.
         """
         schema = self.schemas.fields_of(file.schema_id)
         written = (*written_fields(schema, file.write_cols), *self._system_fields(file))

@@ -59,7 +59,7 @@ class Misfit:
     count: int
     example: str  # a value and what would become of it
     at_least: bool = False  # there may be more than were counted
-    unreadable: bool = False  # the values have no cast, so that nobody could read the file they are in
+    unreadable: bool = False  # the values have no cast, so that the file they are in could not be read
 
 
 def check_values_fit(store: TableStore, snapshot: Snapshot, new_schema: TableSchema) -> None:
@@ -139,7 +139,7 @@ def _visible(store: TableStore, snapshot: Snapshot, field: DataField, new: DataT
 
 
 def _total(misfits: Iterable[Misfit]) -> Misfit | None:
-    """Put together what was found; not all is looked at where one part has enough of it, or two parts have some."""
+    """Add up misfits; stop at one that was not counted to its end, or at one of another column."""
     total: Misfit | None = None
     for misfit in misfits:
         total = misfit if total is None else replace(total, count=total.count + misfit.count)
@@ -204,7 +204,7 @@ def _misfits(array: pa.Array, old: DataType, new: DataType, name: str) -> Iterat
 
 
 def _parts(array: pa.Array, parts: pa.Array) -> pa.Array:
-    """Return the part of a map's keys or values that its rows speak of."""
+    """Return the part of a map's keys or values that its rows use."""
     if not len(array):
         return parts.slice(0, 0)
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()

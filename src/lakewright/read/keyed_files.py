@@ -1,8 +1,8 @@
 """The files of one bucket of a primary-key table as keyed rows in today's schema; see `spec.keyed_rows`.
 
 Rows come in file order, in chunks of about a row group; the values of partition columns come from the manifest, rows
-that a deletion vector deletes are left out before anybody merges, and nothing is read before the first chunk is asked
-for. Kinds and deletes stay: what they mean is for the merge.
+that a deletion vector deletes are left out before rows are merged, and nothing is read before the first chunk is asked
+for. Row kinds stay, also of rows that delete: the merge needs them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _CHUNK_ROWS_MIN = 1024
 class KeyedFiles:
     """Reads the files of one bucket of a partition; it can be shared by threads.
 
-    `columns` are columns of the table, in schema order. Chunks have about `chunk_bytes` at most, where that is given:
-    whoever merges many runs holds a chunk of each. Without `exact` the system columns are only good enough to merge by,
-    where the numbers of no two runs meet: every row of a file has its highest number, and every add is an insert.
+    `columns` are columns of the table, in schema order. Chunks have about `chunk_bytes` at most, if that is given: a
+    merge of many runs holds a chunk of each. Without `exact` the system columns are only good enough to merge runs
+    whose sequence numbers do not overlap: every row of a file has the file's highest number, and every add is an
+    insert.
     """
 
     store: TableStore
@@ -89,7 +90,7 @@ class KeyedFiles:
             yield from self.read(file, skip=skip, level=level, positions=positions)
 
     def _chunk_rows(self, file: DataFile) -> int | None:
-        """Return how many rows a chunk may have; None: as many as the format likes to give."""
+        """Return how many rows a chunk may have; None: as many as the reader of the format gives."""
         if self.chunk_bytes is None or not file.row_count:
             return None
         rows = self.chunk_bytes * file.row_count // (_DECODED_TIMES * max(1, file.file_size))

@@ -1,7 +1,7 @@
-"""Several lazy sequences worked on side by side, given out one after the other.
+"""Several lazy sequences: sources that threads read side by side in, their items in the order of the sources out.
 
 Each source runs in a thread of its own and may be a bounded number of items ahead of its reader, so memory stays
-bounded while decoding overlaps with whatever the reader does. Leaving early stops every thread.
+bounded while decoding overlaps with the work of the reader. Leaving early stops every thread.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Lane(Generic[T]):
             raise self._error
 
     def stop(self) -> None:
-        """Tell the thread that nobody reads any more."""
+        """Make the thread stop, and drop the items that were not read."""
         with self._changed:
             self._stopped = True
             self._items.clear()

@@ -131,7 +131,7 @@ def _output_field(known: Mapping[str, DataField], path: tuple[str, ...], dtype: 
 
 
 def _part(field: DataField, paths: set[tuple[str, ...]]) -> DataField:
-    """Return a field with only the wanted fields inside its ROW; the empty path wants it whole."""
+    """Return a field with only the fields of these paths inside its ROW; the empty path means the whole field."""
     if not paths or () in paths or not isinstance(field.type, RowType):
         return field
     kept = [

@@ -125,7 +125,7 @@ class EntryPruner:
         self.asks_partitions = not self.predicate.columns().isdisjoint(f.name for f in self.partition_fields)
 
     def residual(self, partition: bytes) -> Predicate:
-        """Return what is left to ask of the rows of a partition; FALSE means that none of them can match."""
+        """Return the predicate that rows of a partition must still fulfil; FALSE means that none of them can match."""
         if not self.asks_partitions:
             return self.predicate
         residual = self._residuals.get(partition)
@@ -302,7 +302,7 @@ def written_fields(file_fields: Sequence[DataField], write_cols: Sequence[str] |
 
 
 def _stats_of(file: DataFile, name: str, file_fields: Sequence[DataField]) -> ColumnStats | None:
-    """Return what can be believed of a column's statistics; of system columns, what follows from the file's numbers.
+    """Return those statistics of a column that are reliable; of system columns, what follows from the file's numbers.
 
     ORC files move times: those with a local zone by the zone of the writer, and the last second before 1970 by one
     second. What is read from the file then lies outside of what the manifest says.
@@ -327,7 +327,7 @@ _TRACKED = frozenset(f.name for f in ROW_TRACKING_FIELDS)
 def _tracked_stats(file: DataFile, name: str) -> ColumnStats | None:
     """Return the bounds of the row ids or sequence numbers that a file implies, or those of ids that rows bring along.
 
-    Of sequence numbers in a file nothing is believed: they are null for rows that changed.
+    Statistics of sequence numbers in a file are not used: the numbers are null for rows that changed.
     """
     if name in (file.write_cols or ()):
         return field_stats(file, name, ROW_TRACKING_FIELDS) if holds_ids(file) and name == ROW_ID.name else None

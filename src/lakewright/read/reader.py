@@ -78,7 +78,7 @@ class SplitReader:
         return units
 
     def residual(self, split: DataSplit) -> Predicate:
-        """Return what is left of the filter to ask of the rows of a split; FALSE means that none of them can match."""
+        """Return the predicate that the rows of a split must still fulfil; FALSE means that none of them can match."""
         return assume(self.predicate, self._known(split))
 
     def _known(self, split: DataSplit) -> Mapping[str, Value]:
@@ -98,7 +98,8 @@ class SplitReader:
         place = split.partition_bytes, split.bucket
         exact = not section.ages_are_apart
         files = KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), share, exact)
-        # A version of a row that does not match may hide one that does, so only what all versions share may be asked.
+        # A version of a row that does not match may hide one that does, so only the key, which all versions share, is
+        # compared before the merge.
         skip = project(residual, spec.key.names)
         runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]
         with ExitStack() as stack:
@@ -109,7 +110,7 @@ class SplitReader:
                 yield from self._finished(drop_retracts(rows), residual)
 
     def _finished(self, rows: pa.Table, residual: Predicate) -> Iterator[pa.RecordBatch]:
-        """Yield what is left of merged rows."""
+        """Yield merged rows that fulfil the filter, in the columns of the result."""
         names = [field.name for field in self.projection.read_fields]
         for batch in _batches(rows.select(names), rows.num_rows):
             out = self._selected(batch, None, residual)
@@ -117,7 +118,7 @@ class SplitReader:
                 yield out
 
     def _merged_fields(self, spec: MergeSpec) -> tuple[DataField, ...]:
-        """Return the columns that a merge needs. Where rows win as a whole a part of a ROW is enough."""
+        """Return the columns that a merge needs. If a merge keeps whole rows, a part of a ROW is enough."""
         parts = {field.name: field for field in self.projection.read_fields} if spec.engine in _WHOLE_ROWS else {}
         needed = spec.needed(field.name for field in self.projection.read_fields)
         return tuple(parts.get(name) or self.store.schema.field(name) for name in needed)
@@ -180,7 +181,7 @@ class SplitReader:
 
     def _holds(self, file: DataFile, field: DataField) -> bool:
         if field.id in _SYSTEM_IDS:
-            return True  # the newest file tells
+            return True  # taken from the newest file
         written = written_fields(self.schemas.fields_of(file.schema_id), file.write_cols)
         return any(column.id == field.id for column in written)
 
@@ -199,7 +200,7 @@ class SplitReader:
         return _batch(columns, [f.name for f in self.projection.read_fields], rows)
 
     def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
-        """Drop what is deleted or does not match, and keep what was asked for."""
+        """Drop rows that are deleted or do not match, and keep the columns of the result."""
         rows = batch.num_rows
         mask = None if live is None or live.all() else pa.array(live)
         if residual != TRUE:

@@ -172,14 +172,14 @@ def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
     """Return what decides about the entries of a table."""
     schema = store.schema
     function = store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
-    # Elsewhere the bucket of a key is where it was put first, not what a function says.
+    # In other modes the bucket of a key is where it was first written, not what a function says.
     bucket_fields = schema.bucket_fields if schema.bucket_mode is BucketMode.HASH_FIXED else ()
     tracked = ROW_TRACKING_FIELDS if store.options.row_tracking_enabled() else ()
     return EntryPruner(predicate, schema.partition_fields, bucket_fields, function, (*schema.fields, *tracked))
 
 
 def check_readable(store: TableStore) -> None:
-    """Refuse, in this one place, what cannot be planned."""
+    """Raise UnsupportedError for a table whose reads cannot be planned."""
     if bool(store.schema.primary_keys) and store.options.get(CoreOptions.POSTPONE_MERGE_ON_READ):
         raise UnsupportedError(
             f"{store.name}: rows that still wait for their bucket cannot be merged on read; remove "
@@ -190,9 +190,9 @@ def check_readable(store: TableStore) -> None:
 
 
 def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Return the files that a batch read of a primary-key table sees: rows that wait for their bucket are not yet seen.
+    """Return the files that a batch read of a primary-key table sees: all but those of bucket -2 (postponed).
 
-    Nor is level 0 where keys are made unique when files are compacted: what is fresh may hold a key once more.
+    Level 0 is not seen either if keys are made unique when files are compacted: a fresh file may hold a key again.
     """
     lowest = 1 if keys_are_once(store) else 0
     return [entry for entry in entries if entry.bucket != POSTPONE and entry.file.level >= lowest]

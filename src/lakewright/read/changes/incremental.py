@@ -1,24 +1,22 @@
-"""What changed between two snapshots: the `incremental-between` options in, splits of changes out.
+"""What changed between two snapshots: a range of snapshots and a mode in, splits of changes out.
 
-A range (a, b] leaves a out. In the modes `delta` and `changelog` the files that the snapshots of the range added are
-read as they lie, row by row; the mode `diff` compares the state at b with the state at a. Nothing of a range is left
-out silently: where a snapshot of it has expired the read is refused and says what is left.
+In the modes `delta` and `changelog` the files that the snapshots of the range added are read as they lie, row by row;
+the mode `diff` compares the state at the end of the range with the state before it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import chain
 from typing import TypeAlias
 
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
-from lakewright.read.scan import FileSchemas, Funnel, ScanResult, entry_pruner, local_millis, scan
+from lakewright.read.changes.snapshots import READERS_MAX, SCAN_MODE, Between, ChangeMode, event_mode, resolve_between
+from lakewright.read.scan import FileSchemas, Funnel, ScanResult, entry_pruner, scan
 from lakewright.read.splits.plan import (
     BucketKey,
     Packing,
@@ -33,36 +31,13 @@ from lakewright.read.splits.plan import (
 from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ADD, ManifestEntry
-from lakewright.spec.options import TRAVEL, ChangelogProducer, CoreOptions
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.evaluation import project
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
 from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
 KeepBucket: TypeAlias = Callable[[int], bool]
-
-_READERS_MAX = 8  # snapshots whose manifests are read at the same time
-_BETWEEN = CoreOptions.INCREMENTAL_BETWEEN.key()
-_BETWEEN_TIMES = CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key()
-_SCAN_MODE = CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key()
-
-
-class ChangeMode(StrEnum):
-    """What counts as a change."""
-
-    DELTA = "delta"  # rows that were written
-    CHANGELOG = "changelog"  # rows of the changelog that a producer wrote
-    DIFF = "diff"  # rows that differ between the two states
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """A range of snapshots without its first; the states at both ends are known where they are compared."""
-
-    mode: ChangeMode
-    snapshots: tuple[Snapshot, ...] = ()  # those of the range, oldest first; unless the mode is `diff`
-    before: Snapshot | None = None  # None: nothing was written yet
-    after: Snapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +47,6 @@ class ChangePlan:
     snapshot: Snapshot | None
     splits: tuple[DataSplit, ...]
     funnel: Funnel
-
-
-def asks_for_changes(options: CoreOptions) -> bool:
-    """Say whether options ask for what changed between snapshots."""
-    return _BETWEEN in options.values or _BETWEEN_TIMES in options.values
 
 
 def plan_between(store: TableStore, predicate: Predicate = TRUE) -> ChangePlan:
@@ -93,187 +63,15 @@ def plan_between(store: TableStore, predicate: Predicate = TRUE) -> ChangePlan:
 
 
 def _refuse_no_changelog(store: TableStore, between: Between) -> None:
-    """Refuse to read nothing as if nothing had happened, where nobody wrote a changelog."""
+    """Raise InvalidInputError if a changelog is asked for and none was written: the read would wrongly give no rows."""
     written = between.mode is not ChangeMode.CHANGELOG or event_mode(store) is ChangeMode.CHANGELOG
     if not written and all(snapshot.changelog_manifest_list is None for snapshot in between.snapshots):
         raise InvalidInputError(
             f"{store.name}: no changelog was written ('changelog-producer' is none): read the changes in the mode delta"
             " or diff",
             table=store.name,
-            option=_SCAN_MODE,
+            option=SCAN_MODE,
         )
-
-
-# Which snapshots.
-
-
-def resolve_between(store: TableStore) -> Between:
-    """Find the snapshots that the options name."""
-    options = store.options
-    given = [key for key in (_BETWEEN, _BETWEEN_TIMES, *TRAVEL) if key in options.values]
-    if len(given) > 1:
-        raise InvalidInputError(f"{store.name}: give one of {' and '.join(map(repr, given))}", table=store.name)
-    if _BETWEEN_TIMES in options.values:
-        return _between_times(store, str(options.get(CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP)))
-    names = _two(store, _BETWEEN, str(options.get(CoreOptions.INCREMENTAL_BETWEEN)))
-    ends = [_end(store, name) for name in names]
-    tagged = all(isinstance(end, Snapshot) for end in ends)
-    mode = _mode(store, ChangeMode.DIFF if tagged else None)
-    start, end = (one.id if isinstance(one, Snapshot) else one for one in ends)
-    if start > end:
-        raise InvalidInputError(
-            f"{store.name}: {_BETWEEN!r} runs from the older to the newer, not from snapshot {start} to {end}",
-            table=store.name,
-            option=_BETWEEN,
-        )
-    if mode is not ChangeMode.DIFF:
-        return Between(mode, _range(store, start, end, mode))
-    return Between(mode, before=_state(store, ends[0]), after=_state(store, ends[1]))
-
-
-def _mode(store: TableStore, default: ChangeMode | None) -> ChangeMode:
-    text = store.options.get(CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE)
-    if text == "auto":
-        return default or event_mode(store)
-    try:
-        return ChangeMode(text)
-    except ValueError:
-        raise InvalidInputError(
-            f"{store.name}: {_SCAN_MODE!r} is auto, delta, changelog or diff, not {text!r}",
-            table=store.name,
-            option=_SCAN_MODE,
-        ) from None
-
-
-def event_mode(store: TableStore) -> ChangeMode:
-    """Return where the changes of a table are found: in its changelog where one is produced."""
-    produced = store.options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE
-    return ChangeMode.CHANGELOG if produced and store.schema.primary_keys else ChangeMode.DELTA
-
-
-def _two(store: TableStore, option: str, text: str) -> tuple[str, str]:
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 2 or not all(parts):  # noqa: PLR2004 - from and to
-        raise InvalidInputError(
-            f"{store.name}: {option!r} names two ends, as in '3,7', not {text!r}", table=store.name, option=option
-        )
-    return parts[0], parts[1]
-
-
-def _end(store: TableStore, name: str) -> int | Snapshot:
-    """Return the id that an end of a range names, or the snapshot where it is a tag."""
-    if store.tags.exists(name):
-        return store.tags.get(name).snapshot
-    if name.isdecimal():
-        return int(name)
-    tags = ", ".join(store.tags.list()) or "none"
-    raise NotFoundError(
-        f"{store.name}: {name!r} is neither a snapshot id nor a tag (there are {tags})", table=store.name, tag=name
-    )
-
-
-def _range(store: TableStore, start: int, end: int, mode: ChangeMode) -> tuple[Snapshot, ...]:
-    newest = store.snapshots.latest_id() or 0
-    if end > newest:
-        raise NotFoundError(
-            f"{store.name}: there is no snapshot {end} yet; the newest is {newest or 'none'}",
-            table=store.name,
-            snapshot_id=end,
-        )
-    return _snapshots(store, range(start + 1, end + 1), mode)
-
-
-def _snapshots(store: TableStore, ids: Iterable[int], mode: ChangeMode) -> tuple[Snapshot, ...]:
-    with ThreadPoolExecutor(_READERS_MAX) as pool:
-        snapshots = pool.map(lambda number: find_snapshot(store, number, mode) or store.snapshots.get(number), ids)
-        return tuple(snapshots)
-
-
-def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snapshot | None:
-    """Return a snapshot whose changes can be read, also one that lives on for its changelog; None: it is yet to come.
-
-    One that expired is an error that names the oldest that is left.
-    """
-    snapshot = store.snapshots.find(snapshot_id)
-    if snapshot is None and mode is ChangeMode.CHANGELOG:
-        snapshot = store.changelogs.find(snapshot_id)
-    newest = 0 if snapshot else store.snapshots.latest_id() or 0
-    if snapshot is not None or snapshot_id > newest:
-        return snapshot
-    snapshot = store.snapshots.find(snapshot_id)  # it may have come while we looked
-    if snapshot is not None:
-        return snapshot
-    earliest = next((number for number in changed_ids(store, mode) if number > snapshot_id), newest)
-    raise NotFoundError(
-        f"{store.name}: snapshot {snapshot_id} has expired, and its changes with it; the earliest that is left is "
-        f"{earliest}. Begin at {earliest - 1} or later, or read the whole table anew; a consumer id, a tag or a longer "
-        "'snapshot.time-retained' keeps snapshots for readers",
-        table=store.name,
-        snapshot_id=snapshot_id,
-        earliest_snapshot_id=earliest,
-    )
-
-
-def changed_ids(store: TableStore, mode: ChangeMode) -> list[int]:
-    """Return the ids of the snapshots whose changes can be read, in order."""
-    kept = store.changelogs.ids() if mode is ChangeMode.CHANGELOG else ()
-    return sorted({*store.snapshots.ids(), *kept})
-
-
-def _state(store: TableStore, end: int | Snapshot) -> Snapshot | None:
-    """Return the snapshot to compare; None stands for a table before its first snapshot."""
-    if isinstance(end, Snapshot):
-        return end
-    return None if end == 0 else store.snapshots.get(end)
-
-
-def _between_times(store: TableStore, text: str) -> Between:
-    start, end = (_millis(part) for part in _two(store, _BETWEEN_TIMES, text))
-    if start > end:
-        raise InvalidInputError(
-            f"{store.name}: {_BETWEEN_TIMES!r} runs from the older to the newer, not {text!r}",
-            table=store.name,
-            option=_BETWEEN_TIMES,
-        )
-    mode = _mode(store, None)
-    low, high = first_id_since(store, start + 1, mode), first_id_since(store, end + 1, mode, whole=False)
-    inside = _snapshots(store, range(low, high), mode)
-    if not inside:
-        return Between(mode)
-    first = inside[0]
-    if mode is not ChangeMode.DIFF:
-        return Between(mode, inside)
-    return Between(mode, before=None if first.id == 1 else store.snapshots.get(first.id - 1), after=inside[-1])
-
-
-def first_id_since(store: TableStore, millis: int, mode: ChangeMode, *, whole: bool = True) -> int:
-    """Return the first snapshot of a moment or later, also one that is yet to come.
-
-    What expired may be of that moment too: with `whole` it is an error not to know.
-    """
-    ids = changed_ids(store, mode)
-
-    def is_late(number: int) -> bool:
-        snapshot = find_snapshot(store, number, mode)
-        return snapshot is not None and snapshot.time_millis >= millis
-
-    place = bisect_left(ids, True, key=is_late)  # noqa: FBT003
-    if place == len(ids):
-        return ids[-1] + 1 if ids else 1
-    if whole and place == 0 and ids[0] > 1:
-        earliest = _snapshots(store, ids[:1], mode)[0].time_millis
-        raise NotFoundError(
-            f"{store.name}: snapshots before {ids[0]}, of {earliest} ms, have expired, so not all changes since "
-            f"{millis} ms are left; begin after {earliest} ms, or read the whole table anew",
-            table=store.name,
-            earliest_snapshot_id=ids[0],
-            earliest_millis=earliest,
-        )
-    return ids[place]
-
-
-def _millis(text: str) -> int:
-    return int(text) if text.lstrip("-").isdecimal() else local_millis(text, _BETWEEN_TIMES)
 
 
 # Events: files that were added, read as they lie.
@@ -289,7 +87,7 @@ def plan_events(
 ) -> ChangePlan:
     """Plan the reading of the rows that snapshots wrote, oldest snapshot first; rows of a bucket stay in order."""
     store.check_same_table()
-    telling = [snapshot for snapshot in snapshots if has_events(snapshot, mode)]
+    with_events = [snapshot for snapshot in snapshots if has_events(snapshot, mode)]
     pruner = entry_pruner(store, predicate)
     schemas = FileSchemas(store)
 
@@ -307,8 +105,8 @@ def plan_events(
             return [entry for members in places for entry in members]
         return [e for members in places for e in sorted(members, key=lambda entry: entry.file.min_sequence_number)]
 
-    with ThreadPoolExecutor(_READERS_MAX) as pool:
-        per_snapshot = list(pool.map(entries_of, telling))
+    with ThreadPoolExecutor(READERS_MAX) as pool:
+        per_snapshot = list(pool.map(entries_of, with_events))
     added = [entry for entries in per_snapshot for entry in entries]
     in_bucket = [entry for entry in added if pruner.bucket_may_match(entry)]
     left = [e for e in in_bucket if pruner.stats_may_match(e, schemas.fields_of(e.file.schema_id))]
@@ -323,7 +121,7 @@ def plan_events(
 
 
 def has_events(snapshot: Snapshot, mode: ChangeMode) -> bool:
-    """Say whether a snapshot adds to the changes of a table: overwriting and compacting is no event of its own."""
+    """Say whether a snapshot adds events: an overwrite or a compaction has none."""
     if mode is ChangeMode.CHANGELOG:
         return snapshot.commit_kind != CommitKind.OVERWRITE and snapshot.changelog_manifest_list is not None
     return snapshot.commit_kind == CommitKind.APPEND
@@ -338,7 +136,7 @@ def _event_splits(
     if not store.schema.primary_keys:
         _check_whole_rows(store, snapshots[0], entries)
         return [replace(split, streaming=True) for split in plan_splits(store, newest.id, entries, {})]
-    # What happens to one key is told by one split, in order.
+    # All changes of a key are in one split, in order.
     splits = (
         split_of(store, newest.id, (partition, bucket, members[-1].total_buckets), [tuple(e.file for e in members)], {})
         for (partition, bucket), members in _by_place(entries).items()
@@ -347,7 +145,7 @@ def _event_splits(
 
 
 def _check_whole_rows(store: TableStore, first: Snapshot, entries: Sequence[ManifestEntry]) -> None:
-    """Refuse files that hold new values of some columns only: the rows they belong to are older."""
+    """Raise UnsupportedError for files that hold new values of some columns only: the rows they belong to are older."""
     if not store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
         return
     fresh = _first_new_row_id(store, first)
@@ -360,7 +158,7 @@ def _check_whole_rows(store: TableStore, first: Snapshot, entries: Sequence[Mani
         if not is_new and not known <= held:
             raise UnsupportedError(
                 f"{store.name}: the file {group[0].file_name} updates some columns of older rows, which is no event of "
-                f"whole rows; read with {_SCAN_MODE!r} = 'diff'",
+                f"whole rows; read with {SCAN_MODE!r} = 'diff'",
                 table=store.name,
                 files=(group[0].file_name,),
             )
@@ -399,7 +197,7 @@ def plan_difference(
 ) -> ChangePlan:
     """Plan the comparison of two states; files that both have are left out where nothing beside them changed."""
     keys = store.schema.primary_keys
-    # Whether a row changed is told by both its versions, and these share nothing but the key.
+    # Both versions of a row are needed to see whether it changed, and they share only the key.
     asked = project(predicate, (*store.schema.partition_keys, *keys)) if keys else predicate
     old = ScanResult((), Funnel()) if before is None else scan(store, before, asked)
     new = scan(store, after, asked)
@@ -424,7 +222,7 @@ class _State:
     deletions: Deletions
 
     def of(self, place: BucketKey, files: Sequence[DataFile]) -> frozenset[tuple[DataFile, DeletionFile | None]]:
-        """Return what tells whether the rows of files are the same in another state."""
+        """Return files with their deletion vectors; equal values in two states mean equal rows."""
         return frozenset((file, self.deletions.get((place[0], file.file_name))) for file in files)
 
     def split(self, store: TableStore, place: BucketKey, groups: Sequence[tuple[DataFile, ...]]) -> DataSplit:

@@ -1,4 +1,4 @@
-"""Where a stream of a table stands: offsets in and out, and what lies between two of them.
+"""How far a stream of a table has read: offsets in and out, and the splits between two of them.
 
 A stream reads steps: perhaps the whole state at one snapshot, then the changes of every snapshot after it. An offset
 names the step that comes next and how many of its splits are done already. All that it needs is in the table, so the
@@ -19,7 +19,7 @@ from lakewright.read.changes.stream import StreamScan
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 
-PASSED_MAX = 10  # snapshots that tell nothing, such as compactions, make an empty batch once there are so many of them
+PASSED_MAX = 10  # so many snapshots without changes, such as compactions, make an empty batch
 _KNOWN_STEPS_MAX = 4096
 
 
@@ -148,16 +148,16 @@ class Steps:
         return splits
 
     def record(self, end: Offset) -> None:
-        """Forget what is done, and move the consumer on, where there is one.
+        """Drop the plans of steps that are done, and record the position of the consumer, if there is one.
 
-        While the first state is read nothing is recorded: whoever went on from there would miss the rest of it.
+        While the first state is read nothing is recorded: a stream that went on from there would miss the rest of it.
         """
         self._known = {key: step for key, step in self._known.items() if step.snapshot >= end.snapshot}
         if not end.full:
             self._scan.notify_checkpoint_complete(end.snapshot)
 
     def _step(self, at: Offset, last: int | None) -> Step | None:
-        """Return the step that an offset lies in, or the next that has anything to tell; None: there is none yet."""
+        """Return the step that an offset lies in, or the next step that has splits; None: there is none yet."""
         step = self._known.get((at.snapshot, at.full)) or self._plan(at)
         if step is None:
             return None

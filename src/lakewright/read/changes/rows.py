@@ -3,8 +3,8 @@
 The rows of a streaming split of a primary-key table come one by one as its files hold them, in file order. A split
 with `before` gives the difference of two states of a bucket: +I for a key that came, -U and +U for one whose row
 changed, -D for one that went; rows that are the same in both states give nothing. Rows of an append table have no key,
-so there a row that is in both states equally often gives nothing. Without a kind column only rows that are there
-afterwards are given: +I and +U. Filters see finished changes, never half of one.
+so there a row that is in both states equally often gives nothing. Without a kind column only rows of the state
+afterwards are given: +I and +U. Filters are applied to whole changes, after old and new rows were compared.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def _read_events(reader: SplitReader, split: DataSplit, file: DataFile) -> Itera
 
 
 def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
-    """Yield what happened to each key between two states, in key order."""
+    """Yield how each key changed between two states, in key order."""
     schema = reader.store.schema
     spec = MergeSpec.of_schema(schema, table=reader.store.name)
-    # Of what a change was made is not known before both rows are seen; only the key is the same in both.
+    # A filter on other columns must see both rows of a key first; only the key is the same in both.
     all_columns = _whole_rows(reader, keep=(*schema.partition_keys, *spec.key.names))
     memory = reader.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
     states = [_state(all_columns, before, 0), _state(all_columns, after, 1)]
@@ -102,7 +102,7 @@ def _state(reader: SplitReader, split: DataSplit, side: int) -> Iterator[pa.Tabl
 def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
     """Return the changes that lead from one state of some keys to the other, in key order, with their `_VALUE_KIND`.
 
-    A column `_SIDE` tells which state a row is of, 0 before and 1 after; of each state a key has one row at most.
+    The column `_SIDE` says which state a row is of, 0 before and 1 after; each state has at most one row of a key.
     """
     values = rows.drop_columns([_SIDE])
     is_after = rows.column(_SIDE).to_numpy() > 0

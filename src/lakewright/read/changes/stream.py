@@ -7,7 +7,7 @@
 
 All that a stream remembers is the next snapshot to look at: `checkpoint` gives that number, `restore` sets it. A plan
 counts as processed once the caller asks for the next one; only then is a consumer's position moved on, so that after a
-crash a plan comes again rather than never. Nothing is skipped silently: where the next snapshot has expired the stream
+crash a plan comes again and is never lost. Nothing is skipped silently: where the next snapshot has expired the stream
 ends with an error.
 """
 
@@ -24,17 +24,8 @@ from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.lsm.runs import max_level
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import Plan, ReadBuilder, TableRead
-from lakewright.read.changes.incremental import (
-    ChangePlan,
-    KeepBucket,
-    asks_for_changes,
-    event_mode,
-    find_snapshot,
-    first_id_since,
-    has_events,
-    plan_difference,
-    plan_events,
-)
+from lakewright.read.changes.incremental import ChangePlan, KeepBucket, has_events, plan_difference, plan_events
+from lakewright.read.changes.snapshots import asks_for_changes, event_mode, find_snapshot, first_id_since
 from lakewright.read.scan import check_readable, local_millis, pick_snapshot, scan
 from lakewright.read.splits.plan import deletions_of, plan_splits
 from lakewright.spec import arguments
@@ -176,9 +167,9 @@ class StreamScan:
         return self.plan_state(snapshot_id)
 
     def _full(self, snapshot: Snapshot) -> Plan:
-        """Plan a whole snapshot, of which rows whose changes are yet to come in a changelog are left out.
+        """Plan the state of a snapshot, without rows whose changes come later in a changelog.
 
-        A batch read may leave out level 0 until it is compacted, but no later snapshot tells a stream of these rows.
+        A batch read may leave out level 0 until it is compacted, but no later snapshot gives a stream these rows.
         """
         fresh = {CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true"}
         store = self._store.with_schema(self._store.schema.with_options(fresh))
@@ -191,7 +182,7 @@ class StreamScan:
     # What comes after.
 
     def _follow_up(self) -> Plan | None:
-        """Plan the next snapshot that has something to say; those that have not are passed by."""
+        """Plan the next snapshot with changes; snapshots without changes are skipped."""
         while self._next is not None:
             snapshot = find_snapshot(self._store, self._next, self._mode)
             if snapshot is None:
@@ -204,21 +195,21 @@ class StreamScan:
         return None
 
     def _changes(self, snapshot: Snapshot) -> ChangePlan | None:
-        """Plan what one snapshot changed, None where that is nothing to a stream."""
+        """Plan what one snapshot changed; None if a stream gives nothing for it."""
         store = self._store
         if snapshot.commit_kind == CommitKind.OVERWRITE:
             if not store.options.get(CoreOptions.STREAMING_READ_OVERWRITE):
                 return None
             if store.schema.primary_keys:
                 return self._overwritten(snapshot)
-            # Rows of an append table that were replaced have no key to take them back by: what came is told.
+            # Rows of an append table have no key by which replaced ones could be taken back: only new rows are given.
             snapshot = replace(snapshot, commit_kind=CommitKind.APPEND)
         if not has_events(snapshot, self._mode):
             return None
         return plan_events(store, [snapshot], self._mode, self._predicate, keep_bucket=self._keep_bucket)
 
     def _overwritten(self, snapshot: Snapshot) -> ChangePlan:
-        """Plan what overwriting changed, which only the snapshot before can tell."""
+        """Plan what an overwrite changed, by comparing with the snapshot before it."""
         before = None if snapshot.id == 1 else self._store.snapshots.get(snapshot.id - 1)
         return plan_difference(self._store, before, snapshot, self._predicate, keep_bucket=self._keep_bucket)
 
@@ -297,7 +288,7 @@ def _wanted_millis(store: TableStore) -> int:
 
 
 def _announced(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Return the files whose rows the changelog has told already: those that wait for a compaction it will tell."""
+    """Return the files whose rows are in the changelog already; rows of the others come with a later compaction."""
     match store.options.get(CoreOptions.CHANGELOG_PRODUCER) if store.schema.primary_keys else None:
         case ChangelogProducer.LOOKUP:
             return [entry for entry in entries if entry.file.level > 0]

@@ -3,7 +3,7 @@
 Files of one bucket stay in the order of their rows: that of their sequence numbers, or of the manifests where every
 writer counts from 0; those of primary-key tables in the order of their keys. They are packed into bins of
 `source.split.target-size`. In tables with data evolution several files hold columns of the same rows, in primary-key
-tables those of one section hold versions of the same rows; such files are never torn apart.
+tables those of one section hold versions of the same rows; such files stay in one split.
 Plans are deterministic: the same entries give the same splits, so shards and slices planned apart fit together.
 """
 
@@ -106,7 +106,7 @@ def _by_bucket(entries: Sequence[ManifestEntry]) -> dict[BucketKey, list[DataFil
 
 
 def in_sequence(files: Iterable[DataFile]) -> list[DataFile]:
-    """Return files in the order in which their rows were written; writers that do not count keep the commits' order."""
+    """Return files in the order in which their rows were written; files with equal numbers keep their order."""
     return sorted(files, key=lambda file: file.min_sequence_number)
 
 
@@ -116,7 +116,7 @@ def in_row_order(store: TableStore, files: Iterable[DataFile]) -> list[DataFile]
 
 
 def sequence_is_order(store: TableStore) -> bool:
-    """Say whether the sequence numbers of an append table's files tell in which order their rows were written.
+    """Say whether the sequence numbers of an append table's files show in which order their rows were written.
 
     Without buckets every writer counts from 0, and the files of two commits, or of two tasks, would be mixed; only row
     tracking numbers files at the commit.

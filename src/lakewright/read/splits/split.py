@@ -64,10 +64,10 @@ Deletions: TypeAlias = Mapping[tuple[bytes, str], DeletionFile]  # by partition 
 class DataSplit:
     """Some files of one bucket of one partition, at one snapshot.
 
-    The tuples beside `files` have one element per file, or are empty where none has anything to say. A row range counts
-    the rows of its file as they lie in it: only those from the first number up to the second are read.
+    The tuples beside `files` have one element per file, or are empty if no file has such an element. A row range
+    counts the rows of its file in file order: only those from the first number up to the second are read.
 
-    The rows of a `streaming` split are events: they come as they lie in the files, with their kinds and not merged. A
+    The rows of a `streaming` split are events: they come in file order, with their kinds and not merged. A
     split with `before` gives the difference between that state of the bucket and its own.
     """
 
@@ -140,7 +140,7 @@ class DataSplit:
         return (self.row_ranges[group[0]] or all_rows) if self.row_ranges else all_rows
 
     def deletion_of(self, group: Sequence[int]) -> DeletionFile | None:
-        """Return the vector of a group, which hangs on its oldest file."""
+        """Return the deletion vector of a group, which belongs to its oldest file."""
         if not self.deletion_files:
             return None
         anchor = min(group, key=lambda at: (self.files[at].max_sequence_number, self.files[at].file_name))
@@ -154,7 +154,7 @@ class DataSplit:
     def sliced(self, start: int, end: int) -> DataSplit | None:
         """Return the split with its rows from `start` up to `end` alone, None where that is none of them.
 
-        Rows that are merged cannot be told apart before: such a split is whole where its first row is.
+        Rows that must be merged have no positions yet: such a split is given whole to the slice with its first row.
         """
         start, end = arguments.whole("start", start), arguments.whole("end", end)
         if self.needs_merge:

@@ -43,7 +43,7 @@ from lakewright.spec.values import to_text
 _EXACT = TEXT_ROOTS | BINARY_ROOTS | FLOAT_ROOTS | frozenset(INTEGER_BITS) | {"BOOLEAN", "DECIMAL", "DATE"}
 _WIDTH = {root: place for place, root in enumerate(INTEGER_BITS)}
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # that hold every value of an integer type
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # reads as null to Spark, whoever wrote it
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # Spark reads this text as null
 _SYSTEM_NAMES = frozenset({"_sequence_number", "_value_kind", "_row_id", "_metadata"})
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 

@@ -20,6 +20,7 @@ from lakewright.lsm.functions.column_functions import (
     LAST,
     LAST_NON_NULL,
     ColumnFunction,
+    check_takes_no_function,
     column_function,
     named_function,
     option_of,
@@ -100,11 +101,4 @@ def check_aggregation(schema: TableSchema) -> None:
     """Refuse options of a new table that would have no effect, besides those that cannot work."""
     Aggregation.of_schema(schema)
     sequence = schema.core_options.get(CoreOptions.SEQUENCE_FIELD)
-    for name in (*schema.primary_keys, *sequence):
-        if named_function(schema, name) is not None:
-            what = "the primary key" if name in schema.primary_keys else "'sequence.field'"
-            raise InvalidInputError(
-                f"the column {name!r} belongs to {what} and takes no function: remove {option_of(name)!r}",
-                column=name,
-                option=option_of(name),
-            )
+    check_takes_no_function(schema, sequence, "'sequence.field'")

@@ -7,7 +7,7 @@ is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,6 +75,18 @@ def option_of(column: str, what: str = "aggregate-function") -> str:
 def named_function(schema: TableSchema, column: str) -> str | None:
     """Return the function that the options name for a column itself, None where they name none."""
     return schema.options.get(option_of(column), "").strip() or None
+
+
+def check_takes_no_function(schema: TableSchema, sequence: Iterable[str], what: str) -> None:
+    """Refuse a function of a key column or of a sequence field, which would have no effect; `what` names the latter."""
+    for name in (*schema.primary_keys, *sequence):
+        if named_function(schema, name) is not None:
+            owner = "the primary key" if name in schema.primary_keys else what
+            raise InvalidInputError(
+                f"the column {name!r} belongs to {owner} and takes no function: remove {option_of(name)!r}",
+                column=name,
+                option=option_of(name),
+            )
 
 
 def column_function(schema: TableSchema, column: str, name: str) -> ColumnFunction:

@@ -20,6 +20,7 @@ from lakewright.lsm.functions.aggregates import aggregated, last_non_null, last_
 from lakewright.lsm.functions.column_functions import (
     LAST_NON_NULL,
     ColumnFunction,
+    check_takes_no_function,
     column_function,
     named_function,
     option_of,
@@ -304,14 +305,8 @@ def _functions(schema: TableSchema, groups: Sequence[SequenceGroup]) -> dict[str
 def check_partial_update(schema: TableSchema) -> None:
     """Refuse options of a new table that would have no effect, besides those that cannot work."""
     made = PartialUpdate.of_schema(schema)
-    for name in (*schema.primary_keys, *(name for group in made.groups for name in group.names)):
-        if named_function(schema, name) is not None:
-            what = "the primary key" if name in schema.primary_keys else "the sequence fields of a group"
-            raise InvalidInputError(
-                f"the column {name!r} belongs to {what} and takes no function: remove {option_of(name)!r}",
-                column=name,
-                option=option_of(name),
-            )
+    sequence = [name for group in made.groups for name in group.names]
+    check_takes_no_function(schema, sequence, "the sequence fields of a group")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.lsm.functions.steps import one_array
+
 Flags = npt.NDArray[np.bool_]
 
 
@@ -18,7 +20,7 @@ def equal_rows(left: pa.Table, right: pa.Table) -> Flags:
     """Say of each row whether the two tables, which have the same columns, agree in all of them."""
     same = np.ones(left.num_rows, np.bool_)
     for name in left.column_names:
-        same &= equal_values(_joined(left.column(name)), _joined(right.column(name)))
+        same &= equal_values(_decoded(left.column(name)), _decoded(right.column(name)))
     return same
 
 
@@ -104,9 +106,7 @@ def _valid(array: pa.Array) -> Flags:
     return valid
 
 
-def _joined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column in one piece, dictionaries spelled out."""
-    joined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(joined, pa.ChunkedArray):  # pyarrow keeps chunks where a column is too long for one
-        joined = pa.concat_arrays(joined.chunks)
-    return joined.dictionary_decode() if pa.types.is_dictionary(joined.type) else joined
+def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array, dictionaries decoded."""
+    values = one_array(column) if isinstance(column, pa.ChunkedArray) else column
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

@@ -21,6 +21,7 @@ import pyarrow as pa
 from lakewright.errors import UnsupportedError
 from lakewright.lsm.changes import key_changes
 from lakewright.lsm.functions.sameness import row_codes
+from lakewright.lsm.functions.steps import one_array
 from lakewright.lsm.keys import KeyOrder
 from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import windows
@@ -119,16 +120,12 @@ def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> I
     gone = sum(part.num_rows for part in parts[0])
     weights = np.where(np.arange(rows.num_rows) < gone, -1, 1)
     _, firsts, numbers = np.unique(
-        row_codes([_joined(column) for column in rows.columns], rows.num_rows), return_index=True, return_inverse=True
+        row_codes([one_array(column) for column in rows.columns], rows.num_rows), return_index=True, return_inverse=True
     )
     surplus = np.bincount(numbers, weights, minlength=len(firsts)).astype(np.int64)
     at = np.repeat(np.arange(len(surplus)), np.abs(surplus))
     kinds = np.where(surplus[at] > 0, INSERT, DELETE).astype(np.int8)
     yield from _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds))
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _with_kinds(values: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:

@@ -17,8 +17,8 @@ import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spark.rows import merge as merging
-from lakewright.spark.rows.file_groups import apply_on
-from lakewright.spark.rows.merge_sides import Sides, source_schema
+from lakewright.spark.rows.file_groups import apply_changes
+from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
@@ -117,11 +117,11 @@ def test_keys_of_a_small_source_say_which_files_matter(spark: SparkSession, tmp_
     source = spark.createDataFrame(pa.table({"id": [11, 17], "p": ["b", "b"], "f": [0.5, float("nan")]}))
     on = "t.id = s.id AND t.p = s.p AND t.n = s.f AND t._ROW_ID > 0"
     plan = lws.merge(source, table, on).when_matched_delete().plan(source_schema(source, "t"))
-    with Sides.of(table.store, source, plan).keeping(1 << 40) as sides:
-        assert sides.is_kept
+    with MergeSides.of(table.store, source, plan).persisted_if_small(1 << 40) as sides:
+        assert sides.is_persisted
         assert str(sides.pruning()) == "id BETWEEN 11 AND 17 AND p IN ('b') AND _ROW_ID > 0"
-    with Sides.of(table.store, source, plan).keeping(10) as sides:
-        assert not sides.is_kept  # the table is no larger
+    with MergeSides.of(table.store, source, plan).persisted_if_small(10) as sides:
+        assert not sides.is_persisted  # the table is no larger
 
 
 def test_of_equal_keys_in_the_frame_the_last_counts(spark: SparkSession, tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ def test_a_merge_that_lost_a_race_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = _table(tmp_path, VECTORS)
-    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), apply_on
+    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), apply_changes
 
     def overtaken(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever is given
         if len(_rows(table)) == 28:
             lw.write_table(new, table)
         return real(*args, **named)
 
-    monkeypatch.setattr(merging, "apply_on", overtaken)
+    monkeypatch.setattr(merging, "apply_changes", overtaken)
     result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
     assert result.attempts == 2
     assert _counts(result) == (0, 5, 3)  # 41 is not inserted any more

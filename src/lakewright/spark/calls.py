@@ -15,7 +15,7 @@ from lakewright.distributed.write import replayed
 from lakewright.distributed.write_job import new_job, new_publication
 from lakewright.metadata.store import TableStore
 from lakewright.spark.jobs.types import arrow_schema_of
-from lakewright.spark.rows.primary_key_merge import preparing_lookup
+from lakewright.spark.rows.primary_key_merge import prepare_lookup
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import WriteSettings, check_frame, write_frame
 from lakewright.spark.write.shuffle import check_distribution
@@ -69,7 +69,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
 
 def _upsert(df: DataFrame, store: TableStore, run: JobRun | None, settings: WriteSettings) -> WriteResult:
     """Upsert a frame that lacks columns, which stay as they are in the rows that are there."""
-    prepare, spark = preparing_lookup(df, store, settings.concurrency), df.sparkSession
+    prepare, spark = prepare_lookup(df, store, settings.concurrency), df.sparkSession
     done = change(store, prepare, operation="WRITE", run=compacting_on(spark), job=run)
     if done.replayed and done.snapshot_id is not None:
         return replayed(store, store.snapshots.get(done.snapshot_id), run=compacting_on(spark))

@@ -1,8 +1,8 @@
-"""Changes of groups of files on Spark's workers: groups and a decision in, what the workers made of them out.
+"""Changes of groups of files on Spark's workers: groups and a decision in, messages and vectors to commit out.
 
-A task takes some groups, finds the rows that change, and applies what becomes of them before it takes the next, so
-rows never travel. Deletion vectors are put into index files by the workers: what comes home is as small as the number
-of files. If the job fails, everything that carries the id of the write is removed.
+A task takes some groups, finds the rows that change, and applies the change before it takes the next group, so rows
+never travel. Workers write deletion vectors into index files, so the driver gets only names of files. If the job fails,
+every file with its write id is removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakewright.update.run import Decide, RunGroups
 from lakewright.update.vectors import store_vectors
 from lakewright.write.writer import TableWriter, WriteJob
 
-# What a task makes of the rows that it gets: changes of groups, and tables of new rows.
+# From the rows that a task gets to changes of groups, and tables of new rows.
 Changes: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[GroupChange | pa.Table]]
 
 _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
@@ -41,21 +41,20 @@ _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What all tasks of a job made."""
+    """The results of all tasks of a job."""
 
     messages: Sequence[CommitMessage]
     applied: tuple[Applied, ...]
     inserted: int
 
 
-def changing_on(spark: SparkSession) -> RunGroups:
-    """Return how groups are changed by the workers of a session."""
+def groups_on_workers(spark: SparkSession) -> RunGroups:
+    """Return a function that changes groups on the workers of a session."""
     return partial(_run, spark)
 
 
 def _run(spark: SparkSession, job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Sequence[Applied]:
-    found = shares(job.store, parts, at_least=parallelism(spark)) if parts else []
-    if not found:
+    if not parts:
         return []
     inserting = _inserting(job, job.store)
 
@@ -63,7 +62,7 @@ def _run(spark: SparkSession, job: ChangeJob, parts: Sequence[DataSplit], decide
         return _apply(job, inserting, this, _decided(decide, blobs))
 
     workers = SparkWorkers(spark)
-    blobs = [[part.serialize() for part in share] for share in found]
+    blobs = [[part.serialize() for part in share] for share in shares(job.store, parts, at_least=parallelism(spark))]
     work = workers.share_out(blobs, run, description=_description(job))
     return prepare_job(workers, Job(job.store, job.write_id, work), partial(_verify, job)).applied
 
@@ -75,12 +74,12 @@ def _decided(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
             yield change
 
 
-def apply_on(
+def apply_changes(
     spark: SparkSession, frame: DataFrame, job: ChangeJob, changes: Changes, *, inserts: TableStore | None = None
 ) -> Changed:
-    """Have the tasks of a frame apply the changes that they make of its rows.
+    """Run `changes` on the partitions of a frame, and apply the changes that it yields in the same tasks.
 
-    `inserts` is the table as new rows know it, where there are some among what the tasks make.
+    `inserts` is the table with the schema of new rows, if `changes` yields some.
     """
     inserting = _inserting(job, inserts or job.store)
 
@@ -91,14 +90,14 @@ def apply_on(
     return prepare_job(SparkWorkers(spark), Job(job.store, job.write_id, work), partial(_verify, job))
 
 
-def insert_on(spark: SparkSession, frame: DataFrame, store: TableStore, made: Changes) -> Changed:
-    """Have the tasks of a frame insert the new rows that they make of it, into a table without a snapshot."""
+def insert_rows(spark: SparkSession, frame: DataFrame, store: TableStore, made: Changes) -> Changed:
+    """Insert the new rows that the tasks of a frame yield, into a table without a snapshot."""
     job = WriteJob.new(store)
     inserting = _shared(job)
 
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        with NewRows(inserting, this) as new:
-            for change in new.taken_from(made(batches)):
+        with InsertedRows(inserting, this) as new:
+            for change in new.write_inserts(made(batches)):
                 raise AssertionError(f"there is nothing to change yet in {change.part}")
             return pack(new.finish())
 
@@ -120,19 +119,19 @@ def _shared(job: WriteJob) -> WriteJob:
 
 
 def _inserting(job: ChangeJob, inserts: TableStore) -> WriteJob:
-    """Return the write of new rows that a change makes; the names of their files carry the id of the change."""
+    """Return the write of the rows that a change inserts; the names of their files have the id of the change."""
     return _shared(WriteJob.new(inserts, write_id=job.write_id))
 
 
 def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Iterable[GroupChange | pa.Table]) -> bytes:
     """Apply the changes of one task and write its new rows, on a worker."""
-    with NewRows(inserting, this) as new:
-        applied = ways.apply(job, new.taken_from(made), this.number, this.attempt)
+    with InsertedRows(inserting, this) as new:
+        applied = ways.apply(job, new.write_inserts(made), this.number, this.attempt)
         applied = store_vectors(job, applied + Applied(tuple(new.finish())), this.number, this.attempt)
-        return _packed(job, applied, new.rows)
+        return _pack_counts(job, applied, new.rows)
 
 
-class NewRows:
+class InsertedRows:
     """Writes the rows that one attempt at a task inserts."""
 
     def __init__(self, job: WriteJob, this: TaskId) -> None:
@@ -141,7 +140,7 @@ class NewRows:
         self._task = this
         self._writer: TableWriter | None = None
 
-    def taken_from(self, made: Iterable[GroupChange | pa.Table]) -> Iterator[GroupChange]:
+    def write_inserts(self, made: Iterable[GroupChange | pa.Table]) -> Iterator[GroupChange]:
         """Write new rows, and pass changes on."""
         for one in made:
             if isinstance(one, GroupChange):
@@ -160,30 +159,30 @@ class NewRows:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove what was written and not handed out."""
+        """Remove files that `finish` did not return."""
         if self._writer is not None:
             self._writer.close()
 
 
-def _packed(job: ChangeJob, applied: Applied, inserted: int) -> bytes:
+def _pack_counts(job: ChangeJob, applied: Applied, inserted: int) -> bytes:
     return _COUNTS.pack(applied.deleted, applied.updated, inserted) + pack(_messages(job, applied))
 
 
 def _messages(job: ChangeJob, applied: Applied) -> list[CommitMessage]:
-    """Return what a task made as messages; its vectors are those with index files."""
-    stored = (job.message(found.bucket, new_index_files=(found.file,)) for found in applied.vector_files)
+    """Return the results of a task as messages; its vectors are in messages with index files."""
+    stored = (job.message(one.bucket, new_index_files=(one.file,)) for one in applied.vector_files)
     return [*applied.messages, *stored]
 
 
 def _verify(job: ChangeJob, answers: Answers) -> Changed:
-    """Return what all tasks brought home."""
-    applied = tuple(_unpacked(job, payload) for payload in answers.payloads)
+    """Return the results of all tasks."""
+    applied = tuple(_unpack_applied(job, payload) for payload in answers.payloads)
     messages = [message for some in applied for message in _messages(job, some)]
     return Changed(messages, applied, sum(_COUNTS.unpack_from(payload)[2] for payload in answers.payloads))
 
 
-def _unpacked(job: ChangeJob, payload: bytes) -> Applied:
-    """Return what a task brought home; files that leave the table take their vectors with them."""
+def _unpack_applied(job: ChangeJob, payload: bytes) -> Applied:
+    """Return the results of a task from its payload; the vectors of removed files are removed too."""
     deleted, updated, _ = _COUNTS.unpack_from(payload)
     messages = unpack(payload[_COUNTS.size :])
     plain = tuple(message for message in messages if not message.new_index_files)
@@ -191,18 +190,18 @@ def _unpacked(job: ChangeJob, payload: bytes) -> Applied:
     manifest = job.snapshot.index_manifest
     index = job.store.manifests.read_index(manifest) if manifest and any(m.deleted_files for m in plain) else []
     masked = {
-        (entry.partition, entry.bucket, found.data_file)
+        (entry.partition, entry.bucket, vector.data_file)
         for entry in index
         if entry.file.index_type == DELETION_VECTORS
-        for found in entry.file.deletion_ranges or ()
+        for vector in entry.file.deletion_ranges or ()
     }
-    gone = tuple(
+    dropped = tuple(
         Vector(_bucket(m), file.file_name, 0, None)
         for m in plain
         for file in m.deleted_files
         if (m.partition_bytes, m.bucket, file.file_name) in masked
     )
-    return Applied(plain, gone, files, deleted, updated)
+    return Applied(plain, dropped, files, deleted, updated)
 
 
 def _bucket(message: CommitMessage) -> Bucket:

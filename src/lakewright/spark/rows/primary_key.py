@@ -1,9 +1,8 @@
-"""Row-level changes of primary-key tables on Spark's workers: buckets and what becomes of their rows in, messages out.
+"""Deletes and updates of primary-key tables on Spark's workers: a change and splits in, messages and counts out.
 
-A task takes whole buckets: it reads their merged rows with the core's own reader and writes what becomes of them into
-the same buckets, since no change moves a key. So rows never travel and never leave their types, and a bucket gets one
-sorted run, as from an embedded change. What comes home are messages and counts. If the job fails, everything that
-carries the id of the write is removed.
+A task takes whole buckets: it reads their merged rows with the core's own reader and writes the changed rows into the
+same buckets, since no change moves a key. So rows never travel and keep their types, and a bucket gets one sorted run,
+as from an embedded change. If the job fails, every file with its write id is removed.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from lakewright.update.run import Prepared
 _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
 
-def changing_buckets_on(spark: SparkSession) -> RunBuckets:
-    """Return how buckets of a primary-key table are changed by the workers of a session."""
+def buckets_on_workers(spark: SparkSession) -> RunBuckets:
+    """Return a function that changes buckets of a primary-key table on the workers of a session."""
     return partial(_run, spark)
 
 
@@ -52,7 +51,7 @@ def _verify(change: KeyedChange, answers: Answers) -> Prepared:
 
 
 def _shares(spark: SparkSession, store: TableStore, splits: Sequence[DataSplit]) -> list[Share]:
-    # Where a key may live in any partition, one writer must know about all of them.
+    # If a key may be in any partition, one writer must write all of them.
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
         return [tuple(splits)]
     return bucket_shares(store, splits, at_least=parallelism(spark))
@@ -60,10 +59,10 @@ def _shares(spark: SparkSession, store: TableStore, splits: Sequence[DataSplit])
 
 def _apply(change: KeyedChange, this: TaskId, blobs: Iterator[bytes]) -> bytes:
     """Change the rows of one share of splits, on a worker."""
-    return _packed(change.apply([DataSplit.deserialize(blob) for blob in blobs], this.number, this.attempt))
+    return _pack_counts(change.apply([DataSplit.deserialize(blob) for blob in blobs], this.number, this.attempt))
 
 
-def _packed(made: Prepared) -> bytes:
+def _pack_counts(made: Prepared) -> bytes:
     return _COUNTS.pack(made.deleted, made.updated, made.inserted) + pack(made.messages)
 
 
@@ -76,6 +75,6 @@ def _body(payload: bytes) -> bytes:
 
 
 def _one_reader(store: TableStore) -> TableStore:
-    """Return the table with one thread per read, unless it says otherwise: tasks share the cores already."""
+    """Return the table with one thread per read, unless its options set another number: tasks use all cores already."""
     option = CoreOptions.LAKEWRIGHT_READ_THREADS.key()
     return store if option in store.schema.options else store.with_schema(store.schema.with_options({option: "1"}))

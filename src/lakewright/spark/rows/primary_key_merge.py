@@ -1,13 +1,13 @@
-"""Merges of Spark frames into primary-key tables: both sides in, messages of row kinds out.
+"""Merges of Spark frames into primary-key tables: both sides in, messages of rows with row kinds out.
 
-    frame  --left join-->  merged rows of the table by their keys, with the numbers that they have in their split
-           --shuffle---->  tasks: rows that met none are inserted; splits are read again, with the columns that it
-                           takes, and the core decides what becomes of their rows
-           --blocks----->  rows with kinds, as Arrow data, to the tasks that write their buckets
+    frame  --left join-->  merged rows of the table by their keys, with their positions in their split
+           --shuffle---->  tasks: source rows without a match are inserted; splits are read again, with the columns
+                           that are needed, and the core decides how their rows change
+           --blocks----->  rows with row kinds, as Arrow data, to the tasks that write their buckets
 
 Rows of the table travel only as Arrow data in the table's own types, and only those that change. What always holds: an
-insert counts after every change, as embedded, should it hit a key that is there; everything else is as for frames that
-are written.
+insert takes effect after every change, as embedded, even if its key exists; everything else is as for frames that are
+written.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.distributed.job import Answers, Job, prepare_job
 from lakewright.distributed.messages import verified_messages
-from lakewright.errors import LakewrightError, UnsupportedError
+from lakewright.errors import UnsupportedError
 from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import pieces
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
-from lakewright.spark.rows.located import POSITION, TASK, by_group, groups_in, located, task_count
-from lakewright.spark.rows.merge_sides import Sides, gathered, source_rows, source_schema
+from lakewright.spark.rows.group_rows import POSITION, TASK, located_rows, shuffle_by_group, split_by_group, task_count
+from lakewright.spark.rows.merge_sides import MergeSides, chunks, inserted_rows, source_schema
 from lakewright.spark.write.blocks import GroupMaker
 from lakewright.spark.write.shuffle import Clustered, cluster, cluster_made, kinds_in
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
@@ -40,7 +40,7 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge.clauses import MergePlan
 from lakewright.update.merge.match import Pairs
-from lakewright.update.merge.merge import chunked_rows, scope_of_absence
+from lakewright.update.merge.merge import check_keyed_merge, keyed_columns, scope_of_absence, write_decision
 from lakewright.update.merge.upsert import kinds_column, needs_lookup, plan_upsert, sequence_order
 from lakewright.update.primary_key import (
     KeyedRules,
@@ -60,7 +60,7 @@ from lakewright.write.writer import WriteJob
 _CHANGES, _INSERTS = 0, 1  # ranks
 
 
-def preparing_merge(
+def prepare_merge(
     df: DataFrame,
     store: TableStore,
     plan: MergePlan,
@@ -68,46 +68,44 @@ def preparing_merge(
     last_by: Sequence[SortColumn] | None = None,
     concurrency: int | None = None,
 ) -> Prepare:
-    """Check a merge into a primary-key table, and return what does it on a snapshot without committing it."""
-    rules = KeyedRules.of(store, upserts=plan.upserts)
-    if plan.deletes:
-        rules.check_delete()
-    if plan.assigned:
-        rules.check_update(plan.assigned)
-    # Rows are known by their numbers among those that are read, so that both readers must leave out the same.
+    """Check a merge into a primary-key table, and return a function that prepares it without committing it."""
+    check_keyed_merge(store, plan)
+    # A position counts the rows that are read, so both reads must use the same predicate.
     known = replace(plan, prunes=TRUE) if plan.by_source else plan
-    return partial(_prepare, Sides.of(store, df, known, last_by=last_by), concurrency)
+    return partial(_prepare, MergeSides.of(store, df, known, last_by=last_by), concurrency)
 
 
-def _prepare(sides: Sides, concurrency: int | None, base: Snapshot | None) -> Prepared:
+def _prepare(sides: MergeSides, concurrency: int | None, base: Snapshot | None) -> Prepared:
     """Merge into a snapshot of a primary-key table."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     base = distribute_postponed(store, base)
-    asked = plan.prunes
-    splits = [] if base is None else merged_splits(store, base, asked)
-    with sides.keeping(sum(split.file_size for split in splits)) as kept:
-        if base is not None and kept.is_kept and not plan.by_source:
-            asked = kept.pruning()
-            splits = merged_splits(store, base, asked)
+    predicate = plan.prunes
+    splits = [] if base is None else merged_splits(store, base, predicate)
+    with sides.persisted_if_small(sum(split.file_size for split in splits)) as kept:
+        if base is not None and kept.is_persisted and not plan.by_source:
+            predicate = kept.pruning()
+            splits = merged_splits(store, base, predicate)
         parts = [part for split in splits for part in pieces(store, split)]
         tasks = task_count(spark, store, parts, sides.bytes)
-        find = partial(located, spark, store, dict(enumerate(parts)), predicate=asked)
-        frame = kept.joined(find) if parts else kept.alone()
-        frame = by_group(frame.select(kept.spread(tasks).alias(TASK), *kept.columns), parts, tasks, POSITION)
-        work = _Work(store, plan, keyed_job(store), asked)
-        prepared = _run(spark, work.job, cluster_made(frame, work, like=sides.source, concurrency=concurrency))
+        find = partial(located_rows, spark, store, dict(enumerate(parts)), predicate=predicate)
+        frame = kept.join_target(find) if parts else kept.without_matches()
+        frame = shuffle_by_group(
+            frame.select(kept.task_of_row(tasks).alias(TASK), *kept.columns), parts, tasks, POSITION
+        )
+        task = _MergeTask(store, plan, keyed_job(store), predicate)
+        prepared = _run(spark, task.job, cluster_made(frame, task, like=sides.source, concurrency=concurrency))
     scope = scope_of_absence(store, plan) if prepared.inserted else "bucket"
     return replace(prepared, unchanged=guard_scope(scope, store.schema.bucket_mode))
 
 
-def preparing_upsert(df: DataFrame, store: TableStore) -> Prepare:
-    """Check a frame against a primary-key table, and return what upserts it.
+def prepare_upsert(df: DataFrame, store: TableStore) -> Prepare:
+    """Check an upsert of a frame, and return a function that prepares it without committing it.
 
-    Where writing the frame does not leave the columns that it lacks as they are, rows are looked up first.
+    Rows are looked up first if writing the frame would change the columns that it lacks.
     """
     columns = arrow_schema_of(df.schema)
     if needs_lookup(store, columns.names):
-        return preparing_lookup(df, store)
+        return prepare_lookup(df, store)
     WriteJob.new(store).check_input(columns)
 
     def prepare(_base: Snapshot | None) -> Prepared:
@@ -118,8 +116,8 @@ def preparing_upsert(df: DataFrame, store: TableStore) -> Prepare:
     return prepare
 
 
-def preparing_lookup(df: DataFrame, store: TableStore, concurrency: int | None = None) -> Prepare:
-    """Check an upsert of a frame that lacks columns, and return what looks rows up and does it."""
+def prepare_lookup(df: DataFrame, store: TableStore, concurrency: int | None = None) -> Prepare:
+    """Check an upsert that looks rows up, and return a function that prepares it without committing it."""
     source = source_schema(df, store.name)
     kinds = kinds_column(store, source.names)
     if kinds is not None or KeyedRules.of(store).folds:
@@ -131,11 +129,11 @@ def preparing_lookup(df: DataFrame, store: TableStore, concurrency: int | None =
             table=store.name,
         )
     plan = plan_upsert(store, source, store.schema.primary_keys)
-    return preparing_merge(df, store, plan, last_by=sequence_order(store, source.names), concurrency=concurrency)
+    return prepare_merge(df, store, plan, last_by=sequence_order(store, source.names), concurrency=concurrency)
 
 
 def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: bool = True) -> Prepared:
-    """Run the tasks that write, and return what is to be committed."""
+    """Run the tasks that write, and return what to commit."""
     work = SparkWork(clustered.frame, clustered.task, f"change rows of {job.store.name}", settings=clustered.settings)
 
     def verify(answers: Answers) -> Prepared:
@@ -152,70 +150,48 @@ def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: b
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """GroupMaker rows with kinds of the rows that a task gets."""
+class _MergeTask:
+    """Turns the rows that a task gets into rows with row kinds."""
 
     store: TableStore
     plan: MergePlan
     job: WriteJob
-    predicate: Predicate  # of the rows that are numbered
+    predicate: Predicate  # positions count the rows that fulfil it
 
     def group_maker(self, receivers: Receivers) -> GroupMaker:
-        """Return what makes the rows in a task, as groups for so many receivers."""
-        return partial(self._made, receivers)
+        """Return the function that a task runs on its rows, for these receivers."""
+        return partial(self._rows_by_rank, receivers)
 
-    def _made(self, receivers: Receivers, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Iterable[Group]]]:
-        """Yield inserts, then changes: rows that are ordered by split come in, those that meet none first."""
-        found = groups_in(batches)
-        first = next(found, None)
+    def _rows_by_rank(
+        self, receivers: Receivers, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[tuple[int, Iterable[Group]]]:
+        """Yield inserts, then changes, for rows that are ordered by split; those without a match come first."""
+        parts = split_by_group(batches)
+        first = next(parts, None)
         if first is not None and first[0] is None:
             yield _INSERTS, self._inserts(first[1], Sender(self.job, receivers))
             first = None
-        yield _CHANGES, self._changes(chain([] if first is None else [first], found), Sender(self.job, receivers))
+        yield _CHANGES, self._changes(chain([] if first is None else [first], parts), Sender(self.job, receivers))
 
     def _inserts(self, batches: Iterator[pa.RecordBatch], sender: Sender) -> Iterator[Group]:
-        rows = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
-        for some in gathered(batches):
-            new = self.plan.inserts(source_rows(self.plan, some), np.arange(some.num_rows))
-            if new is not None:
-                rows.insert(new)
+        writer = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
+        for new in inserted_rows(self.plan, batches):
+            writer.insert(new)
             yield from sender.groups()
         yield from sender.groups(last=True)
 
     def _changes(
         self, parts: Iterable[tuple[DataSplit | None, Iterator[pa.RecordBatch]]], sender: Sender
     ) -> Iterator[Group]:
-        rows = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
-        columns = self._columns(rows.rules)
+        writer = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
+        columns = keyed_columns(self.plan, writer.rules)
         for part, batches in parts:
-            met = pa.Table.from_batches(list(batches))
-            if part is None or not (met.num_rows or self.plan.by_source):
+            matched = pa.Table.from_batches(list(batches))
+            if part is None or not (matched.num_rows or self.plan.by_source):
                 continue
-            for _ in self._decided(part, met, columns, rows):
+            for chunk in chunks(self.plan, part, matched, locate_merged(self.store, part, columns, self.predicate)):
+                numbers = chunk.matches - chunk.positions[0]
+                pairs = Pairs(numbers, np.arange(len(numbers), dtype=np.int64))
+                write_decision(writer, chunk.target, self.plan.decide(chunk.target, chunk.source, pairs))
                 yield from sender.groups()
         yield from sender.groups(last=True)
-
-    def _decided(self, part: DataSplit, met: pa.Table, columns: Sequence[str], rows: RowKindWriter) -> Iterator[None]:
-        """Decide of the rows of one split, given the rows of the source that meet them; pause after each chunk."""
-        numbers = met.column(POSITION).to_numpy()
-        source = source_rows(self.plan, met)
-        left = len(numbers)
-        for positions, target in chunked_rows(locate_merged(self.store, part, columns, self.predicate)):
-            first, end = np.searchsorted(numbers, (positions[0], positions[-1] + 1))
-            left -= int(end - first)
-            pairs = Pairs(numbers[first:end] - positions[0], np.arange(end - first, dtype=np.int64))
-            made = self.plan.decide(target, source.slice(first, end - first), pairs)
-            if len(made.deleted):
-                rows.delete(target.take(pa.array(made.deleted)))
-            if made.values is not None:
-                rows.update(target.take(pa.array(made.updated)), made.values)
-            yield
-        if left:
-            raise LakewrightError(f"{self.store.name}: {left} rows of {part.files[0].file_name} were not found again")
-
-    def _columns(self, rules: KeyedRules) -> list[str]:
-        """Return the columns that decide, and those that must be known of rows which change."""
-        needed = {*self.plan.target_columns}
-        needed |= {*rules.columns_to_delete()} if self.plan.deletes else set()
-        needed |= {*rules.columns_to_update(self.plan.assigned)} if self.plan.assigned else set()
-        return [name for name in self.store.schema.field_names if name in needed]

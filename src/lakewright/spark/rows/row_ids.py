@@ -1,10 +1,10 @@
-"""Rows by their ids on Spark: a frame with `_ROW_ID` in, one snapshot without those rows or with their new values out.
+"""Changes by row id on Spark: a frame with `_ROW_ID` in, one snapshot without those rows or with new values out.
 
-    ids -> the group of files whose range they are in, or of the moved row that carries them -> tasks -> one commit
+    ids -> the group of files whose range or id column has them -> tasks -> one commit
 
-Where the ids of a group follow from its first one, workers find the group by its place among those; rows that were
-moved are found by a join with the ids that their files hold. What always holds: an id that is unknown, null or, in an
-update, there twice or deleted, is an error, and then nothing is committed.
+If the ids of a group follow from its first one, workers find the group by its range of ids; rows that were moved are
+found by a join with the id columns of their files. What always holds: an id that is unknown or null, or in an update
+occurs twice or is deleted, is an error, and then nothing is committed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,17 @@ from lakewright.read.projection import ROW_ID
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.estimate import size_of
 from lakewright.spark.jobs.types import arrow_schema_of
-from lakewright.spark.rows.file_groups import apply_on
-from lakewright.spark.rows.located import GROUP, POSITION, TASK, by_group, column_name, groups_in, located, task_count
+from lakewright.spark.rows.file_groups import apply_changes
+from lakewright.spark.rows.group_rows import (
+    GROUP,
+    POSITION,
+    TASK,
+    column_name,
+    located_rows,
+    shuffle_by_group,
+    split_by_group,
+    task_count,
+)
 from lakewright.spark.write.frame import check_frame
 from lakewright.spec.arguments import Path
 from lakewright.spec.snapshot import Snapshot
@@ -52,7 +61,7 @@ _NAMED_MAX = 6  # ids that come to the driver, to be named in an error
 
 
 def delete_by_row_id(df: DataFrame, table: FileStoreTable | Path, *, job_id: str | None = None) -> UpdateResult:
-    """Delete the rows whose ids a frame has in its column `_ROW_ID`; those that are deleted already stay so."""
+    """Delete the rows whose ids a frame has in its column `_ROW_ID`; rows that are deleted already are ignored."""
     store, schema = _checked(df, table)
     to_ids(store, schema.empty_table())
     return change(store, partial(_prepare, _Change(store), df), operation="DELETE", job=JobRun.of(store, job_id))
@@ -65,7 +74,7 @@ def update_by_row_id(
     *,
     job_id: str | None = None,
 ) -> UpdateResult:
-    """Give rows new values: a frame has `_ROW_ID` and the columns to change, or more of which `columns` names them."""
+    """Set columns of rows by id: a frame has `_ROW_ID` and the columns to set; `columns` names them if it has more."""
     store, schema = _checked(df, table)
     names = tuple(NewValues.of(store, schema.empty_table(), columns).values.column_names)
     return change(store, partial(_prepare, _Change(store, names), df), operation="UPDATE", job=JobRun.of(store, job_id))
@@ -84,20 +93,22 @@ def _prepare(work: _Change, df: DataFrame, base: Snapshot | None) -> Prepared:
     """Change rows of a snapshot."""
     spark, store = df.sparkSession, work.store
     if base is None:
-        found = _named(df, work.names).select(_ID).limit(_NAMED_MAX).collect()
-        _check_all_found(store, pa.array([row[0] for row in found], pa.int64()))
+        some = _by_index(df, work.names).select(_ID).limit(_NAMED_MAX).collect()
+        _check_all_found(store, pa.array([row[0] for row in some], pa.int64()))
         return Prepared()
     parts = groups(store, base)
     job = ChangeJob.on(store, base)
     known = with_all_columns(job, parts)
-    frame = _placed(store, _named(df, work.names), parts)
-    # Ids without a place go to one task, which counts them.
-    frame = by_group(frame.select("*", F.lit(0).alias(TASK)), parts, task_count(spark, store, parts, size_of(df)), _ID)
-    return fold_applied(job, apply_on(spark, frame, known, work.writing(known.store)).applied)
+    frame = _with_groups(store, _by_index(df, work.names), parts)
+    # Ids without a group go to one task, which raises the error for all of them.
+    frame = shuffle_by_group(
+        frame.select("*", F.lit(0).alias(TASK)), parts, task_count(spark, store, parts, size_of(df)), _ID
+    )
+    return fold_applied(job, apply_changes(spark, frame, known, work.writing(known.store)).applied)
 
 
-def _named(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the ids and the new values of a frame, under names of their places."""
+def _by_index(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the ids and the new values of a frame, with columns named by their index."""
     names = df.columns
     frame = df.toDF(*(f"c{at}" for at in range(len(names))))
     values = [F.col(f"c{names.index(name)}").alias(_value_name(at)) for at, name in enumerate(columns)]
@@ -108,16 +119,16 @@ def _value_name(place: int) -> str:
     return f"v{place}"
 
 
-def _placed(store: TableStore, frame: DataFrame, parts: Sequence[DataSplit]) -> DataFrame:
-    """Return ids with the group that each is in, and the position where that does not follow from the group."""
+def _with_groups(store: TableStore, frame: DataFrame, parts: Sequence[DataSplit]) -> DataFrame:
+    """Return ids with the group of each, and the position if it does not follow from the range of the group."""
     moved = {number: part for number, part in enumerate(parts) if has_id_column(part)}
     implied = sorted(_Range.of(number, part) for number, part in enumerate(parts) if number not in moved)
     to_udf: Any = arrow_udf  # its overloads know no kind that is told by the hints of the function
-    group = to_udf(_finding(*np.array(implied, np.int64).reshape(-1, 3).T), "int")(F.col(_ID))
+    group = to_udf(_group_finder(*np.array(implied, np.int64).reshape(-1, 3).T), "int")(F.col(_ID))
     if not moved:
         return frame.select("*", group.alias(GROUP), F.lit(None).cast("bigint").alias(POSITION))
-    # A row that was updated is deleted where it was, and has gone elsewhere with its id.
-    known = located(frame.sparkSession, store, moved, [ROW_ID.name])
+    # An updated row may be deleted in its old file, and have moved to another file with its id.
+    known = located_rows(frame.sparkSession, store, moved, [ROW_ID.name])
     known = known.select(F.col(column_name(0)).alias("moved_id"), F.col(GROUP).alias("moved"), POSITION)
     frame = frame.join(known, F.col(_ID) == F.col("moved_id"), "left")
     return frame.withColumn(GROUP, F.coalesce(F.col("moved"), group)).drop("moved_id", "moved")
@@ -136,8 +147,8 @@ class _Range(NamedTuple):
         return cls(first, first + part.files[0].row_count, number)
 
 
-def _finding(firsts: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Callable[[pa.Array], pa.Array]:
-    """Return what finds the groups of ids by the first ids of the groups, in ascending order, and their ends."""
+def _group_finder(firsts: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Callable[[pa.Array], pa.Array]:
+    """Return a function that finds the groups of ids, given the ranges of the groups in ascending order."""
 
     def find(ids: pa.Array) -> pa.Array:
         if not len(firsts):
@@ -155,30 +166,30 @@ def _finding(firsts: np.ndarray, ends: np.ndarray, numbers: np.ndarray) -> Calla
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Makes changes of groups of the ids, and the new values, that a task gets."""
+    """Turns the ids, and new values, that a task gets into changes of groups."""
 
     store: TableStore
-    names: tuple[str, ...] = ()  # of the columns to change; none: the rows are deleted
-    written: TableStore | None = None  # as changed files are written
+    names: tuple[str, ...] = ()  # the columns to set; none: the rows are deleted
+    written: TableStore | None = None  # the table with the schema of the files that are written
 
     def writing(self, store: TableStore) -> _Change:
-        """Return the same work for files that are written so."""
+        """Return the same change for files that are written with the schema of a store."""
         return _Change(self.store, self.names, store)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[GroupChange]:
-        """Yield what becomes of groups; ids without a group are refused."""
-        for part, runs in groups_in(batches):
+        """Yield changes of groups; ids without a group are refused."""
+        for part, runs in split_by_group(batches):
             if part is None:
                 _check_all_found(self.store, pa.chunked_array([run.column(_ID) for run in runs]))
                 continue
             rows = pa.Table.from_batches(list(runs))
-            found = self._change(part, rows) if rows.num_rows else None
-            if found is not None and not found.is_empty:
-                check_columns_unchanged(self.store, self.written or self.store, found)
-                yield found
+            change_ = self._change(part, rows) if rows.num_rows else None
+            if change_ is not None and not change_.is_empty:
+                check_columns_unchanged(self.store, self.written or self.store, change_)
+                yield change_
 
     def _change(self, part: DataSplit, rows: pa.Table) -> GroupChange:
-        """Return what becomes of one group; the rows are ordered by their ids."""
+        """Return the change of one group; the rows are ordered by their ids."""
         ids = rows.column(_ID).to_numpy()
         positions = rows.column(POSITION).to_numpy() if has_id_column(part) else ids - (part.files[0].first_row_id or 0)
         if not self.names:
@@ -192,7 +203,7 @@ class _Change:
 
 
 def _check_all_found(store: TableStore, ids: pa.Array | pa.ChunkedArray) -> None:
-    """Refuse ids that are in no group."""
+    """Raise InvalidInputError if an id is null or in no group."""
     if ids.null_count:
         raise InvalidInputError(
             f"table {store.name}: {ids.null_count} row ids are null; leave such rows out",

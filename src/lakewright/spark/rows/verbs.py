@@ -1,10 +1,10 @@
-"""Row-level changes on Spark: what embedded verbs do, by the workers of a session, in one snapshot.
+"""Delete and update on Spark: the same as embedded, by the workers of a session, in one snapshot.
 
     condition -> groups of files that may hold such rows -> tasks find the rows and change them -> one commit
 
-A task has groups of files, or whole buckets of a primary-key table. What is found, decided and applied is the core's
-own code; the driver plans, folds and commits. If somebody else changed the same rows in the meantime, a verb begins
-again from what is there then.
+A task has groups of files, or whole buckets of a primary-key table. The core's own code finds rows, decides and applies
+the change; the driver plans, folds vectors and commits. If somebody else changed the same rows meanwhile, the change
+starts again from the newest snapshot.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from lakewright.catalog.open import opened
 from lakewright.spark.jobs.session import in_session_zone
-from lakewright.spark.rows.file_groups import changing_on
-from lakewright.spark.rows.primary_key import changing_buckets_on
+from lakewright.spark.rows.file_groups import groups_on_workers
+from lakewright.spark.rows.primary_key import buckets_on_workers
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spec.arguments import Path
 from lakewright.spec.predicate.filters import Filter
@@ -36,7 +36,7 @@ def delete(
     store = in_session_zone(spark, opened(table)).store
     predicate = verbs.checked_delete(store, where)
     prepare = partial(
-        verbs.prepare_delete, store, predicate, run=changing_on(spark), run_buckets=changing_buckets_on(spark)
+        verbs.prepare_delete, store, predicate, run=groups_on_workers(spark), run_buckets=buckets_on_workers(spark)
     )
     return change(store, prepare, operation="DELETE", run=compacting_on(spark), job=JobRun.of(store, job_id))
 
@@ -58,7 +58,7 @@ def update(
         store,
         checked,
         predicate,
-        run=changing_on(spark),
-        run_buckets=changing_buckets_on(spark),
+        run=groups_on_workers(spark),
+        run_buckets=buckets_on_workers(spark),
     )
     return change(store, prepare, operation="UPDATE", run=compacting_on(spark), job=JobRun.of(store, job_id))

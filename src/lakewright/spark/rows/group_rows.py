@@ -1,12 +1,12 @@
-"""Rows of a snapshot and where they lie: groups of files in, a frame with their numbers, positions and columns out.
+"""Groups of files as frames: groups in, a frame of their rows with group number and position out; and the reverse.
 
-And the way back: rows that know the group of files which they change in, a frame out whose tasks have groups one after
-the other, each with its rows.
+The reverse (`shuffle_by_group`, `split_by_group`) takes rows with a group number, and gives each task its groups one
+after the other, each with its rows.
 
-Files that Spark's own scan reads exactly as the core does go through it, and tell the position of a row themselves;
-all others through the core's reader, on the workers. Rows of a primary-key table are merged first, and their positions
-are numbers in the order of that. What always holds: only live rows are there; columns are called
-by their places, so that no name is in the way.
+Files that Spark's own scan reads exactly as the core does are read by it, with row positions; all others by the core's
+reader, on the workers. Rows of a primary-key table are merged first, and a position is a row's number in that order.
+What always holds: only live rows are returned; columns are named by their index (`t0`, `t1`, ...), so that no name of
+the table can clash.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PLACE = (
 )
 
 
-def located(
+def located_rows(
     spark: SparkSession,
     store: TableStore,
     parts: Mapping[int, DataSplit],
@@ -60,7 +60,7 @@ def located(
     known = {field.name: field for field in (*store.schema.fields, *hidden_fields(store))}
     fields = tuple(known[name] for name in columns)
     numbers = {part.file_paths[0]: number for number, part in parts.items()}
-    native, rest = _parted(store, list(parts.values()), columns, predicate)
+    native, rest = _split_by_reader(store, list(parts.values()), columns, predicate)
     frames = []
     if native:
         projection = plan_projection(store.schema.fields, list(columns), predicate)
@@ -68,22 +68,22 @@ def located(
         frames.append(native_scan(spark, read, native, numbers=numbers).toDF(*names))
     if rest or not frames:
         left = {part.file_paths[0]: numbers[part.file_paths[0]] for part in rest}
-        work = _Locating(store, tuple(columns), predicate, fields, left)
+        work = _LocateTask(store, tuple(columns), predicate, fields, left)
         found = shares(store, rest, at_least=parallelism(spark)) if rest else []
         frames.append(over_shares(spark, found, work, spark_schema(work.fields)).toDF(*names))
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
 
 def column_name(place: int) -> str:
-    """Return what a located column is called."""
+    """Return the name of a column of located rows."""
     return f"t{place}"
 
 
-def by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, order: str) -> DataFrame:
-    """Bring rows to the tasks of their groups, in the order of groups; rows without one come first, in any task.
+def shuffle_by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, order: str) -> DataFrame:
+    """Shuffle rows to the tasks of their groups, ordered by group; rows without a group come first in their task.
 
-    The frame has `group`, `task` for rows without a group, and a column that rows of a group are ordered by. The first
-    row of every group is null in all columns but `part`, which is the group itself.
+    The frame has `group`, `task` for rows without a group, and the column `order` for the rows of a group. The first
+    row of every group is null in all columns but `part`, which holds the serialised group.
     """
     columns = [name for name in frame.columns if name != TASK]
     target = F.coalesce(F.col(GROUP) % tasks, F.col(TASK)).alias(TASK)
@@ -99,10 +99,10 @@ def by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, order: st
     return frame.select(*columns, PART)
 
 
-def groups_in(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSplit | None, Iterator[pa.RecordBatch]]]:
-    """Yield the groups that a task gets with the rows of each, if any; all must be taken before the next group.
+def split_by_group(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSplit | None, Iterator[pa.RecordBatch]]]:
+    """Yield the groups of a task, each with its rows, which must be consumed before the next group.
 
-    Rows of no group come first, with None.
+    Rows without a group come first, with None.
     """
     for number, runs in groupby(_runs(batches), key=itemgetter(0)):
         rows = (run for _, run in runs)
@@ -115,7 +115,7 @@ def groups_in(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSplit | N
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Cut batches where the group changes."""
+    """Split batches where the group changes."""
     for batch in batches:
         column = batch.column(GROUP)
         if column.null_count:
@@ -127,19 +127,19 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.Re
 
 
 def task_count(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit], size: int | None) -> int:
-    """Return how many tasks change groups: as many as can run at once, more where files or rows ask for them.
+    """Return how many tasks change groups: as many as can run at once, or more if files or rows are large.
 
-    `size` is that of the rows, in bytes, if somebody knows it.
+    `size` is the size of the rows in bytes, if it is known.
     """
     packing = Packing.of(store.options)
     files = min(len(parts), sum(packing.weight(part.files) for part in parts) // packing.target_bytes)
     return max(parallelism(spark), files, (size or 0) // _TASK_BYTES)
 
 
-def _parted(
+def _split_by_reader(
     store: TableStore, parts: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate
 ) -> tuple[list[DataSplit], list[DataSplit]]:
-    """Part groups into those that Spark's own scan reads, and the others."""
+    """Split groups into those that Spark's own scan reads, and the others."""
     hidden = {field.name for field in hidden_fields(store)}
     asked = {*columns, *(leaf.field for leaf in predicate.leaves() if leaf.field)}
     if store.schema.primary_keys or asked & hidden:
@@ -151,8 +151,8 @@ def _parted(
 
 
 @dataclass(frozen=True, slots=True)
-class _Locating:
-    """Finds the rows of groups on an executor."""
+class _LocateTask:
+    """Locates the rows of groups, on a worker."""
 
     store: TableStore
     columns: tuple[str, ...]
@@ -162,18 +162,18 @@ class _Locating:
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        """The columns of the frame; two of the table may be called as those that tell the place."""
+        """The columns of the frame: group, position, then those of the table by index."""
         named = (DataField(2 + at, column_name(at), field.type) for at, field in enumerate(self.read))
         return (*_PLACE, *named)
 
     def __call__(self, parts: Sequence[DataSplit]) -> Iterator[pa.RecordBatch]:
-        """Yield where the rows of groups lie."""
+        """Yield the rows of groups with group number and position."""
         merged = bool(self.store.schema.primary_keys)
         find, fields = locate_merged if merged else partial(locate, schemas=FileSchemas(self.store)), self.fields
         for part in parts:
             number = self.numbers[part.file_paths[0]]
-            for found in find(self.store, part, self.columns, self.predicate):
-                groups = pa.array(np.full(len(found.positions), number, np.int32))
-                columns = [groups, pa.array(found.positions), *found.rows.columns]
+            for rows in find(self.store, part, self.columns, self.predicate):
+                groups = pa.array(np.full(len(rows.positions), number, np.int32))
+                columns = [groups, pa.array(rows.positions), *rows.rows.columns]
                 batch = pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])
                 yield from spark_batches(batch, fields)

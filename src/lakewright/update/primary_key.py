@@ -38,9 +38,9 @@ from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField
 from lakewright.update.find import LocatedRows
+from lakewright.update.methods import ChangeMethod
 from lakewright.update.run import Prepared
 from lakewright.update.values import Assignments, without_defaults
-from lakewright.update.ways import Way
 from lakewright.write.input.align import Aligner
 from lakewright.write.writer import WriteJob
 
@@ -396,7 +396,7 @@ class KeyedWriter(RowKindWriter):
         messages = tuple(self._writer.prepare())
         deleted, updated, inserted = self.counts.values()
         scope = guard_scope(unchanged, self._mode)
-        return Prepared(messages, deleted, updated, inserted, Way.KEYED, scope, tuple(reads))
+        return Prepared(messages, deleted, updated, inserted, ChangeMethod.KEYED, scope, tuple(reads))
 
     def __enter__(self) -> Self:
         return self
@@ -475,7 +475,7 @@ def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None)
     base = distribute_postponed(change.store, base)
     splits = () if base is None else merged_splits(change.store, base, change.predicate)
     if not splits:
-        return Prepared(way=Way.KEYED)
+        return Prepared(way=ChangeMethod.KEYED)
     if run is None:
         return change.apply(splits)
     parts = list(run(change, splits))
@@ -483,7 +483,7 @@ def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None)
         tuple(message for part in parts for message in part.messages),
         sum(part.deleted for part in parts),
         sum(part.updated for part in parts),
-        way=Way.KEYED,
+        way=ChangeMethod.KEYED,
         unchanged=guard_scope("bucket", change.store.schema.bucket_mode),
     )
 

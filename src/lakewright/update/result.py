@@ -22,7 +22,7 @@ class UpdateResult:
     bytes: int = 0
     seconds: float = 0.0
     partitions: int = 0  # that got, lost or changed rows
-    way: str = ""  # how rows were changed: one of the texts of `update.ways.Way`
+    way: str = ""  # how rows were changed: one of the texts of `update.methods.ChangeMethod`
     attempts: int = 1  # how often the change was planned; more than once if others changed the same rows meanwhile
     written: int = 0  # rows in the data files, copied rows and rows that delete others included
     replayed: bool = False  # an earlier run of the same job made the snapshot; this run wrote nothing

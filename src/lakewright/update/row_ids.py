@@ -30,10 +30,10 @@ from lakewright.update import columns as column_files
 from lakewright.update import vectors
 from lakewright.update.change import ChangeJob, GroupChange, Positions
 from lakewright.update.find import groups, locate
+from lakewright.update.methods import ChangeMethod, change_method
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, change, change_groups
 from lakewright.update.values import without_defaults
-from lakewright.update.ways import Way, way_of
 from lakewright.write.input.align import Aligner
 from lakewright.write.input.frames import ArrowData, batches_of, in_process
 from lakewright.write.job_run import JobRun
@@ -279,7 +279,7 @@ def _columns_to_change(store: TableStore, table: pa.Table, columns: Sequence[str
         raise InvalidInputError(
             f"table {store.name}: name each column to update once, and at least one", table=store.name
         )
-    if way_of(store) is Way.COLUMNS:
+    if change_method(store) is ChangeMethod.COLUMNS:
         column_files.check_assignable(store, names)
     return names
 

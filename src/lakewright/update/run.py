@@ -27,7 +27,7 @@ from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update import vectors, ways
+from lakewright.update import methods, vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 from lakewright.update.result import UpdateResult
 from lakewright.write.job_run import JobRun, earlier_result, fact
@@ -163,7 +163,9 @@ def fold_applied(job: ChangeJob, parts: Iterable[Applied]) -> Prepared:
     except BaseException:
         remove_written(job.store, applied)
         raise
-    return Prepared((*applied.messages, *folded), applied.deleted, applied.updated, way=str(ways.way_of(job.store)))
+    return Prepared(
+        (*applied.messages, *folded), applied.deleted, applied.updated, way=str(methods.change_method(job.store))
+    )
 
 
 def with_all_columns(job: ChangeJob, parts: Sequence[DataSplit]) -> ChangeJob:
@@ -206,7 +208,7 @@ def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> l
 
     def work(task: int) -> Applied:
         try:
-            return ways.apply(job, changes(), task)
+            return methods.apply(job, changes(), task)
         except BaseException:
             failed.set()
             raise

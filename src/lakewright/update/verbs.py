@@ -24,10 +24,10 @@ from lakewright.update import primary_key as keyed
 from lakewright.update.change import ChangeJob, GroupChange
 from lakewright.update.find import LocatedRows, condition, groups, hidden_fields, locate
 from lakewright.update.merge.match import joined
+from lakewright.update.methods import ChangeMethod, change_method
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, RunGroups, change, change_groups
 from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text
-from lakewright.update.ways import Way, way_of
 from lakewright.write.job_run import JobRun
 
 
@@ -60,7 +60,7 @@ def checked_delete(store: TableStore, where: Filter) -> Predicate:
             table=store.name,
         )
     predicate = condition(store, where)
-    if way_of(store) is Way.KEYED:
+    if change_method(store) is ChangeMethod.KEYED:
         keyed.KeyedRules.of(store).check_delete()
     return predicate
 
@@ -75,10 +75,10 @@ def checked_update(
         if isinstance(assignments, Mapping):
             refuse_names_as_text(assignments, scope, table=store.name)
         checked = check_assignments(assignments, scope, fields, table=store.name, read=read or ())
-    way = way_of(store)
-    if way is Way.KEYED:
+    way = change_method(store)
+    if way is ChangeMethod.KEYED:
         keyed.KeyedRules.of(store).check_update(checked.names)
-    elif way is Way.COLUMNS:
+    elif way is ChangeMethod.COLUMNS:
         columns.check_assignable(store, checked.names)
     return checked
 
@@ -95,8 +95,8 @@ def prepare_delete(
     An engine may pass `run` and `run_buckets`, which change groups of files, and buckets of a primary-key table, on its
     workers.
     """
-    way = way_of(store)
-    if way is Way.KEYED:
+    way = change_method(store)
+    if way is ChangeMethod.KEYED:
         return keyed.prepare_delete(store, base, predicate, run_buckets)
     if base is None:
         return Prepared(way=way)
@@ -119,8 +119,8 @@ def prepare_update(
     run_buckets: keyed.RunBuckets | None = None,
 ) -> Prepared:
     """Set columns of the rows of a snapshot that fulfil a predicate, without committing it."""
-    way = way_of(store)
-    if way is Way.KEYED:
+    way = change_method(store)
+    if way is ChangeMethod.KEYED:
         return keyed.prepare_update(store, base, checked, predicate, run_buckets)
     if base is None:
         return Prepared(way=way)

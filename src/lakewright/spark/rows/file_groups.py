@@ -27,7 +27,7 @@ from lakewright.spark.jobs.cleanup import INSERTING
 from lakewright.spark.jobs.estimate import parallelism
 from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spec.datafile import DELETION_VECTORS
-from lakewright.update import ways
+from lakewright.update import methods
 from lakewright.update.change import Applied, Bucket, ChangeJob, GroupChange, Vector, VectorFile
 from lakewright.update.run import Decide, RunGroups
 from lakewright.update.vectors import store_vectors
@@ -126,7 +126,7 @@ def _inserting(job: ChangeJob, inserts: TableStore) -> WriteJob:
 def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Iterable[GroupChange | pa.Table]) -> bytes:
     """Apply the changes of one task and write its new rows, on a worker."""
     with InsertedRows(inserting, this) as new:
-        applied = ways.apply(job, new.write_inserts(made), this.number, this.attempt)
+        applied = methods.apply(job, new.write_inserts(made), this.number, this.attempt)
         applied = store_vectors(job, applied + Applied(tuple(new.finish())), this.number, this.attempt)
         return _pack_counts(job, applied, new.rows)
 

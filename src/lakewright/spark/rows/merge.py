@@ -41,9 +41,9 @@ from lakewright.update.merge.clauses import Decision, MergePlan, On
 from lakewright.update.merge.match import Pairs
 from lakewright.update.merge.merge import MergeBuilder, group_change, scope_of_absence
 from lakewright.update.merge.upsert import plan_upsert, upsert_keys
+from lakewright.update.methods import change_method
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, check_columns_unchanged, fold_applied, with_all_columns
-from lakewright.update.ways import way_of
 from lakewright.write.job_run import JobRun
 
 
@@ -117,7 +117,7 @@ def _inserted(sides: MergeSides) -> tuple[Changed, Prepared]:
     """Merge into a table that has no snapshot."""
     store, frame = sides.store, sides.without_matches().select(*sides.columns)
     done = insert_rows(frame.sparkSession, frame, store, _MergeTask(store, sides.plan))
-    return done, Prepared(tuple(message for one in done.applied for message in one.messages), way=way_of(store))
+    return done, Prepared(tuple(message for one in done.applied for message in one.messages), way=change_method(store))
 
 
 def _changed(sides: MergeSides, base: Snapshot) -> tuple[Changed, Prepared]:

@@ -42,6 +42,7 @@ from lakewright.update.merge.clauses import MergePlan
 from lakewright.update.merge.match import Pairs
 from lakewright.update.merge.merge import check_keyed_merge, keyed_columns, scope_of_absence, write_decision
 from lakewright.update.merge.upsert import kinds_column, needs_lookup, plan_upsert, sequence_order
+from lakewright.update.methods import ChangeMethod
 from lakewright.update.primary_key import (
     KeyedRules,
     RowKindWriter,
@@ -52,7 +53,6 @@ from lakewright.update.primary_key import (
     merged_splits,
 )
 from lakewright.update.run import Prepare, Prepared
-from lakewright.update.ways import Way
 from lakewright.write.buckets.routing import Group
 from lakewright.write.shuffle import Receivers, Sender
 from lakewright.write.writer import WriteJob
@@ -141,7 +141,7 @@ def _run(spark: SparkSession, job: WriteJob, clustered: Clustered, *, counted: b
         messages = verified_messages(job, (body for _, body in counts))
         sums = [sum(kinds) for kinds in zip(*(kinds for kinds, _ in counts), strict=True)]
         deleted, updated, inserted = (sums[DELETE], sums[UPDATE_AFTER], sums[INSERT]) if sums else (0, 0, 0)
-        return Prepared(tuple(messages), deleted, updated, inserted, Way.KEYED)
+        return Prepared(tuple(messages), deleted, updated, inserted, ChangeMethod.KEYED)
 
     return prepare_job(SparkWorkers(spark), Job(job.store, job.write_id, work), verify)
 

@@ -39,11 +39,11 @@ from lakewright.update.merge.clauses import (
     read_source,
 )
 from lakewright.update.merge.match import Matcher, joined
+from lakewright.update.methods import change_method
 from lakewright.update.primary_key import KeyedRules, KeyedWriter, RowKindWriter, distribute_postponed, merged_rows
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change, change_groups
 from lakewright.update.values import Scope
-from lakewright.update.ways import way_of
 from lakewright.write.input.frames import ArrowData
 from lakewright.write.job_run import JobRun
 from lakewright.write.writer import WriteJob
@@ -150,7 +150,7 @@ def prepare_merge(store: TableStore, plan: MergePlan, source: pa.Table) -> Prepa
 def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
     """Merge into a snapshot of an append table."""
     matched = np.zeros(matcher.source.num_rows, np.bool_)
-    prepared = Prepared(way=way_of(store))
+    prepared = Prepared(way=change_method(store))
     if base is not None:
         work = _GroupMerge(store, plan, matcher, matched, FileSchemas(store))
         parts = groups(store, base, _pruning(plan, matcher))

@@ -28,11 +28,11 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge.clauses import Clause, MergePlan, When, plan_merge, read_source
 from lakewright.update.merge.match import true_rows
 from lakewright.update.merge.merge import prepare_merge, write_rows
+from lakewright.update.methods import change_method
 from lakewright.update.primary_key import KeyedRules
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepare, Prepared, change
 from lakewright.update.values import Scope, source_col, without_defaults
-from lakewright.update.ways import way_of
 from lakewright.write.input.align import align
 from lakewright.write.input.frames import ArrowData, batches_of
 from lakewright.write.input.kinds import kept, kind_column, to_kinds
@@ -175,7 +175,7 @@ def _prepare_write(store: TableStore, parts: Sequence[pa.Table | pa.RecordBatch]
     rows = sum(part.num_rows for part in parts)
 
     def prepare(_base: Snapshot | None) -> Prepared:
-        return Prepared(tuple(write_rows(store, parts)), way=way_of(store), counted=rows == 0)
+        return Prepared(tuple(write_rows(store, parts)), way=change_method(store), counted=rows == 0)
 
     return prepare
 

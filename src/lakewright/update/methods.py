@@ -20,7 +20,7 @@ from lakewright.update import columns, copy, vectors
 from lakewright.update.change import Applied, ChangeJob, GroupChange
 
 
-class Way(StrEnum):
+class ChangeMethod(StrEnum):
     """How existing rows are changed."""
 
     KEYED = "row kinds"  # new rows are written that delete or replace the rows with their keys
@@ -29,25 +29,25 @@ class Way(StrEnum):
     COPY = "copied files"  # the files that hold the rows are written again
 
 
-def way_of(store: TableStore) -> Way:
+def change_method(store: TableStore) -> ChangeMethod:
     """Return how the rows of a table are changed."""
     if store.schema.primary_keys:
-        return Way.KEYED
+        return ChangeMethod.KEYED
     if store.options.data_evolution_enabled():
-        return Way.COLUMNS
-    return Way.VECTORS if store.options.deletion_vectors_enabled() else Way.COPY
+        return ChangeMethod.COLUMNS
+    return ChangeMethod.VECTORS if store.options.deletion_vectors_enabled() else ChangeMethod.COPY
 
 
 def apply(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt: int = 0) -> Applied:
     """Apply changes of groups of an append table; `task` and `attempt` are part of every file name."""
-    match way_of(job.store):
-        case Way.VECTORS:
+    match change_method(job.store):
+        case ChangeMethod.VECTORS:
             return _apply_vectors(job, changes, copy.MovedRows(job, task, attempt))
-        case Way.COLUMNS:
+        case ChangeMethod.COLUMNS:
             return columns.apply(job, changes, task, attempt)
-        case Way.COPY:
+        case ChangeMethod.COPY:
             return copy.apply(job, changes, task, attempt)
-        case Way.KEYED:
+        case ChangeMethod.KEYED:
             raise UnsupportedError(
                 f"{job.store.name}: rows of a primary-key table have no place to be changed in; they are replaced by "
                 "rows with their keys",

@@ -7,7 +7,7 @@ import statistics
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -241,27 +241,33 @@ def test_room_init_files_hold_only_a_docstring_or_public_names() -> None:
             assert all(isinstance(node, (ast.Expr, *names)) for node in body), f"{path} holds code"
 
 
+def calls_of(action: Callable[[], object]) -> list[tuple[str, str]]:
+    """Return the functions of ours that an action calls, in all threads: the file below the package, and the name."""
+    calls: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(SOURCE)):
+            calls.append((str(Path(code.co_filename).relative_to(SOURCE)), code.co_qualname))
+
+    before = sys.getprofile()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+    return calls
+
+
 def test_an_append_of_three_rows_passes_through_few_hands(tmp_path: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema([lw.DataField(0, "id", lw.AtomicType("INT"))]))
     table = catalog.get_table("d.t")
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int32())})
-    seen: set[tuple[str, str]] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(SOURCE)) and not code.co_name.startswith("<"):
-            seen.add((code.co_filename, code.co_qualname))
-
-    before = sys.getprofile()
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        lw.write_table(rows, table)
-    finally:
-        sys.setprofile(before)
-        threading.setprofile(None)
+    seen = {call for call in calls_of(lambda: lw.write_table(rows, table)) if "<" not in call[1].rpartition(".")[2]}
     modules = {file for file, _ in seen}
     assert 10 < len(modules) <= APPEND_MODULES_MAX
     assert 50 < len(seen) <= APPEND_FUNCTIONS_MAX

@@ -35,7 +35,8 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Run a local session in which a failed task is tried again, as on a cluster."""
     # Workers find what a test module defines, and the daemon below.
-    folders = os.pathsep.join([str(_HERE), str(_HERE.parent), os.environ.get("PYTHONPATH", "")])
+    modules = [str(path) for path in (_HERE.parent, _HERE, *_HERE.iterdir()) if path.is_dir()]
+    folders = os.pathsep.join([*modules, os.environ.get("PYTHONPATH", "")])
     with patch.dict(os.environ, PYTHONPATH=folders):
         session = local_session(
             "tests",

@@ -38,7 +38,7 @@ from lakewright.spec.values import to_array
 from support.effort import examples
 from support.values import SCALARS, nested_types, scalar_types, values_of
 
-WAREHOUSE = Path(__file__).parent.parent / "golden" / "warehouse"
+WAREHOUSE = Path(__file__).parents[2] / "golden" / "warehouse"
 TS = 1_700_000_000_123_456_000
 
 VECTORS: list[tuple[str, Value, str]] = [

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidMessageError, LakewrightError, UnsupportedError
-from lakewright.read.splits.java import from_java, from_modified_utf8, modified_utf8, to_java
+from lakewright.read.splits.java import from_java, to_java
 from lakewright.read.splits.split import DataSplit, DeletionFile, Row
+from lakewright.spec.java_bytes import from_modified_utf8, modified_utf8
 from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType
 from support.effort import examples

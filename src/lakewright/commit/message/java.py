@@ -20,6 +20,7 @@ from typing import TypeVar, cast
 
 from lakewright.errors import CorruptTableError, InvalidMessageError, UnsupportedError
 from lakewright.spec.datafile import DataFile, DeletionRange, GlobalIndex, IndexFile
+from lakewright.spec.java_bytes import JavaBytes
 from lakewright.spec.rows.binary_row import decode_body, encode_body
 from lakewright.spec.rows.data_file_row import decode_file, encode_file
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
@@ -198,29 +199,11 @@ def _list(items: Sequence[T], encode: Callable[[T], bytes]) -> bytes:
     return _INT.pack(len(items)) + b"".join(_sized(encode(item)) for item in items)
 
 
-@dataclass(slots=True)
-class _Source:
-    """Bytes being read from front to back; nothing is taken that is not there."""
+class _Source(JavaBytes):
+    """The bytes of a commit message."""
 
-    data: bytes
-    position: int = 0
-
-    def take(self, size: int) -> bytes:
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise InvalidMessageError(f"the commit message is cut or damaged at byte {self.position}")
-        piece = self.data[self.position : end]
-        self.position = end
-        return piece
-
-    def read_int(self) -> int:
-        return cast("int", _INT.unpack(self.take(_INT.size))[0])
-
-    def read_long(self) -> int:
-        return cast("int", _LONG.unpack(self.take(_LONG.size))[0])
-
-    def sized(self) -> bytes:
-        return self.take(self.read_int())
+    __slots__ = ()
+    what = "commit message"
 
     def optional(self, read: Callable[[], T]) -> T | None:
         match self.take(1):

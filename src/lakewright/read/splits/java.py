@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lakewright.errors import CorruptTableError, InvalidMessageError, UnsupportedError
 from lakewright.read.splits.split import DataSplit, DeletionFile
 from lakewright.spec.datafile import DataFile
+from lakewright.spec.java_bytes import JavaBytes, modified_utf8
 from lakewright.spec.rows.data_file_row import decode_file, encode_file
 from lakewright.spec.types import DataType
 
@@ -74,7 +74,12 @@ def from_java(data: bytes, partition_types: Sequence[DataType] = ()) -> DataSpli
 
 
 def _data_split(source: _Source, field_count: int, partition_types: tuple[DataType, ...]) -> DataSplit:
-    snapshot_id, partition, bucket, bucket_path = source.read_long(), source.sized(), source.read_int(), source.text()
+    snapshot_id, partition, bucket, bucket_path = (
+        source.read_long(),
+        source.sized(),
+        source.read_int(),
+        source.read_text(),
+    )
     total_buckets = source.read_int() if source.read_bool() else -1
     if source.files(field_count) or source.deletions(0):
         raise UnsupportedError("splits between two snapshots are not supported")
@@ -125,54 +130,17 @@ def _text(text: str) -> bytes:
     return _SHORT.pack(len(data)) + data
 
 
-def modified_utf8(text: str) -> bytes:
-    r"""Encode text as Java does: NUL in two bytes, characters beyond the first plane as two surrogates.
+class _Source(JavaBytes):
+    """The bytes of a split."""
 
-    >>> modified_utf8("a\0").hex()
-    '61c080'
-    """
-    units = struct.unpack(f">{len(text.encode('utf-16-be')) // 2}H", text.encode("utf-16-be"))
-    return b"".join(b"\xc0\x80" if unit == 0 else chr(unit).encode("utf-8", "surrogatepass") for unit in units)
-
-
-def from_modified_utf8(data: bytes) -> str:
-    """Decode text that Java encoded."""
-    halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-    return halves.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
-
-
-@dataclass(slots=True)
-class _Source:
-    """Bytes being read from front to back; nothing is taken that is not there."""
-
-    data: bytes
-    position: int = 0
-
-    def take(self, size: int) -> bytes:
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise InvalidMessageError(f"the split is cut or damaged at byte {self.position}")
-        piece = self.data[self.position : end]
-        self.position = end
-        return piece
+    __slots__ = ()
+    what = "split"
 
     def read_bool(self) -> bool:
         flag = self.take(1)[0]
         if flag > 1:
             raise InvalidMessageError(f"the split has {flag} where it may have 0 or 1, at byte {self.position - 1}")
         return flag == 1
-
-    def read_int(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def read_long(self) -> int:
-        return int.from_bytes(self.take(8), "big", signed=True)
-
-    def sized(self) -> bytes:
-        return self.take(self.read_int())
-
-    def text(self) -> str:
-        return from_modified_utf8(self.take(int.from_bytes(self.take(2), "big")))
 
     def files(self, field_count: int) -> tuple[DataFile, ...]:
         count = self._count()
@@ -198,5 +166,5 @@ class _Source:
         return count
 
     def _deletion(self) -> DeletionFile:
-        path, offset, length, cardinality = self.text(), self.read_long(), self.read_long(), self.read_long()
+        path, offset, length, cardinality = self.read_text(), self.read_long(), self.read_long(), self.read_long()
         return DeletionFile(path, offset, length, None if cardinality < 0 else cardinality)

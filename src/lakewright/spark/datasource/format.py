@@ -7,9 +7,9 @@ What always holds: a read gives exactly the schema that Spark was promised, of o
 frame or view is used for the first time and stays. A write is published once, by the process that commits, after every
 task's messages arrived.
 
-What this door cannot do, because Spark does not let a Python source: read only the columns that a query needs, bring
-the rows of a bucket to one task, hand a result back. `lakewright.spark.read_table` and `write_table` can. Filters are
-not pushed here although Spark offers it: releases up to 4.3 keep the filter of one use of a frame for its other uses,
+Spark does not let a Python source read only the columns that a query needs, bring the rows of a bucket to one task, or
+return a result to the caller; `lakewright.spark.read_table` and `write_table` can do these things. Filters are not
+pushed down here although Spark offers it: releases up to 4.3 keep the filter of one use of a frame for its other uses,
 so that the union of a frame with a part of it lacks rows. The option `filter` is safe.
 """
 
@@ -45,7 +45,7 @@ _READ_WORDS = READ | {READ_TASKS}
 
 
 class LakewrightSource(DataSource):
-    """What Spark makes of `format("lakewright")`, with the options of one read or write."""
+    """The class that Spark creates for `format("lakewright")`, with the options of one read or write."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,15 +54,15 @@ class LakewrightSource(DataSource):
 
     def schema(self) -> sql.StructType:
         """Return the columns of the table, or those that the options ask for."""
-        # Spark does not say what for: a read, a stream, or a view that is written through as well.
+        # Spark does not say whether a read, a stream or a writable view asks, so the options of all three are allowed.
         options = SourceOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
         try:
-            found = options.read()
+            builder = options.read()
         except NotFoundError:
-            # A stream may begin at a time or snapshot of which there is none yet; a read will say so again.
+            # A stream may begin at a snapshot or time that does not exist yet; a batch read raises this error later.
             lasting = {key: value for key, value in options.table.items() if not key.startswith("scan.")}
-            found = replace(options, table=lasting).read()
-        return spark_schema(found.read_type())
+            builder = replace(options, table=lasting).read()
+        return spark_schema(builder.read_type())
 
     def reader(self, schema: sql.StructType) -> DataSourceReader:
         """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""
@@ -98,8 +98,9 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Choose the snapshot and spread its files over tasks; called once for all uses of a frame or view."""
         read = self._read
-        found = shares(read.store, read.new_plan().splits(), at_least=os.cpu_count() or 1, exactly=self._tasks)
-        return [InputPartition(tuple(split.serialize() for split in share)) for share in found] or [InputPartition(())]
+        task_shares = shares(read.store, read.new_plan().splits(), at_least=os.cpu_count() or 1, exactly=self._tasks)
+        values = [tuple(split.serialize() for split in share) for share in task_shares]
+        return [InputPartition(value) for value in values or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one share in the types that Spark was promised."""
@@ -135,34 +136,36 @@ def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType)
         offered = spark_schema(builder.read_type())
     known = {field.name: field for field in offered.fields}
     for field in schema.fields:
-        found = known[field.name]
-        if not _fits(found.dataType, field.dataType) or (found.nullable and not field.nullable):
+        column = known[field.name]
+        if not _fits(column.dataType, field.dataType) or (column.nullable and not field.nullable):
             raise InvalidInputError(
-                f"the column {field.name!r} is {_shown(found)}, not {_shown(field)}: .schema(...) may leave columns "
+                f"the column {field.name!r} is {_shown(column)}, not {_shown(field)}: .schema(...) may leave columns "
                 "out, but cast them afterwards",
                 column=field.name,
             )
     return builder
 
 
-def _fits(found: sql.DataType, wanted: sql.DataType) -> bool:
-    """Say whether values of one type are values of another that may allow more nulls."""
-    match found, wanted:
+def _fits(offered: sql.DataType, requested: sql.DataType) -> bool:
+    """Say whether all values of one type are allowed in a requested type, which may allow more nulls."""
+    match offered, requested:
         case sql.ArrayType(), sql.ArrayType():
-            return (wanted.containsNull or not found.containsNull) and _fits(found.elementType, wanted.elementType)
+            return (requested.containsNull or not offered.containsNull) and _fits(
+                offered.elementType, requested.elementType
+            )
         case sql.MapType(), sql.MapType():
             return (
-                (wanted.valueContainsNull or not found.valueContainsNull)
-                and _fits(found.keyType, wanted.keyType)
-                and _fits(found.valueType, wanted.valueType)
+                (requested.valueContainsNull or not offered.valueContainsNull)
+                and _fits(offered.keyType, requested.keyType)
+                and _fits(offered.valueType, requested.valueType)
             )
         case sql.StructType(), sql.StructType():
-            return found.fieldNames() == wanted.fieldNames() and all(
+            return offered.fieldNames() == requested.fieldNames() and all(
                 (theirs.nullable or not ours.nullable) and _fits(ours.dataType, theirs.dataType)
-                for ours, theirs in zip(found.fields, wanted.fields, strict=True)
+                for ours, theirs in zip(offered.fields, requested.fields, strict=True)
             )
         case _:
-            return found == wanted
+            return offered == requested
 
 
 def _shown(field: sql.StructField) -> str:

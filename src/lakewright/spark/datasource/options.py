@@ -2,7 +2,7 @@
 
 Spark hands options over as text, with their keys in lower case. Every key means something: it says which table, how to
 reach its storage, or it is an option of the table that holds for this read or write. A key that means nothing is
-refused, because `snapshot-id` for `snapshot_id` would read the wrong rows without a word.
+refused: if `snapshot-id` were ignored where `snapshot_id` is meant, the wrong rows would be read without an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TABLE_OPTIONS = frozenset(
 _TABLE_PREFIXES = ("fields.", "lakewright.")
 _STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.")
 _SWITCH = {"true": True, "false": False}
-# What asks for something else than the newest state, under Paimon's keys: such a view cannot be written.
+# Keys of Paimon that ask for something else than the newest state: a view with them cannot be written.
 _TRAVEL_PREFIXES = ("scan.", "incremental-")
 
 
@@ -53,7 +53,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], words: Collection[str]) -> SourceOptions:
-        """Sort the options of a call that understands some words; refuse what nobody understands."""
+        """Sort the options of a call that accepts some words; refuse keys that mean nothing."""
         given = {str(key).lower(): str(value) for key, value in options.items()}
         sorts: dict[str, dict[str, str]] = {"place": {}, "words": {}, "table": {}, "storage": {}}
         for key, value in given.items():
@@ -79,11 +79,11 @@ class SourceOptions:
 
     @property
     def travels(self) -> bool:
-        """Whether they ask for something else than the newest state of the table, or for a part of it."""
+        """Whether the options ask for something else than the newest state of the table, or only for a part of it."""
         return not READ.isdisjoint(self.words) or any(key.startswith(_TRAVEL_PREFIXES) for key in self.table)
 
     def switch(self, word: str, *, default: bool = False) -> bool:
-        """Return a word that is true or false."""
+        """Return the value of a word that is true or false."""
         value = self.words.get(word)
         if value is None:
             return default
@@ -92,7 +92,7 @@ class SourceOptions:
         return _SWITCH[value.strip().lower()]
 
     def number(self, word: str) -> int | None:
-        """Return a word that is a whole number, None where it was not said."""
+        """Return the value of a word that is a whole number, None where it was not given."""
         value = self.words.get(word)
         if value is None:
             return None
@@ -102,7 +102,7 @@ class SourceOptions:
             raise InvalidInputError(f"the option {word!r} is a whole number, not {value!r}", option=word) from None
 
     def names(self, word: str) -> list[str] | None:
-        """Return a word that lists columns: `a,b`, or a JSON list where names hold commas."""
+        """Return the names in a word that lists columns: `a,b`, or a JSON list where names hold commas."""
         value = self.words.get(word)
         if value is None:
             return None
@@ -133,7 +133,7 @@ class SourceOptions:
 
 
 def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
-    """Refuse a filter whose rows depend on a time zone that nobody named: sources are not told that of the session."""
+    """Refuse a filter whose result depends on a time zone that is not given: a source cannot see the session's."""
     key = CoreOptions.LAKEWRIGHT_TIME_ZONE.key()
     if condition is None or key in table.schema.options:
         return
@@ -149,7 +149,7 @@ def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return those options of a catalog that reach its storage."""
+    """Return those options of a catalog that are settings of its storage."""
     return {key: value for key, value in options.items() if _is_storage(key.lower())}
 
 
@@ -204,9 +204,9 @@ def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable
 
 def _json_names(word: str, value: str) -> list[str]:
     try:
-        found = json.loads(value)
+        names = json.loads(value)
     except json.JSONDecodeError as error:
         raise InvalidInputError(f"the option {word!r} is no JSON list: {error}", option=word) from error
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InvalidInputError(f"the option {word!r} is a list of names, not {value!r}", option=word)
-    return found
+    return names

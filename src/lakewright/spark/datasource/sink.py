@@ -1,7 +1,7 @@
 """What both sinks of Spark share: the rows of one task in, a message for the one who commits out.
 
-Spark plans a write in one process, sends the sink to the tasks, and lets a third process commit. All that the last one
-knows of the tasks is in their messages. Every task writes the rows it has, into files of its own.
+Spark plans a write in one process, sends the sink to the tasks, and lets a third process commit. The process that
+commits knows of the tasks only what is in their messages. Every task writes the rows it has, into files of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TaskWritten(WriterCommitMessage):
 
 
 def task_context(table: str) -> TaskContext:
-    """Return what Spark tells the task that this runs in."""
+    """Return the context of the Spark task that this runs in."""
     context = TaskContext.get()
     if context is None:
         raise LakewrightError(f'{table}: format("lakewright") writes in tasks of Spark, not elsewhere')

@@ -2,10 +2,10 @@
 
 Spark makes one writer per batch for the tasks, and another one that commits, in a process of its own. A stream commits
 under the name of its query and the number of the batch. The query's id lives in its checkpoint, so a restarted query
-goes on under the same name, and a query whose checkpoint was thrown away begins anew under another.
+goes on under the same name, and a query whose checkpoint was deleted begins again under another name.
 
-Always holds: a batch is published once, however often Spark writes it. The files of a batch that is there already are
-removed, and nothing is removed of a batch that somebody began to publish.
+Always holds: a batch is published once, however often Spark writes it. The files of a batch that was published before
+are removed, and nothing is removed of a batch that somebody began to publish.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lakewright.write.leftovers import remove_leftovers
 from lakewright.write.writer import WriteJob
 
 STREAM_WRITE = frozenset({"checkpointlocation", "queryname"})  # what Spark adds to the options
-_QUERY_ID = "sql.streaming.queryId"  # what Spark tells every task of a streaming query
+_QUERY_ID = "sql.streaming.queryId"  # the property of a task that holds the id of its streaming query
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001 - Spark's own order
@@ -69,7 +69,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         return replace(write_rows(self._job, context, iterator), query_id=query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish a batch, or clean up after it where an earlier run has published it."""
+        """Publish a batch, or remove its files where an earlier run has published it."""
         written = _written_by_all(messages, self._store.name, batchId)
         if not written:
             return  # a batch without partitions
@@ -94,14 +94,14 @@ class StreamSink(DataSourceStreamArrowWriter):
         written = written_in(messages)
         if not written:
             return  # attempts that failed have cleaned up after themselves
-        if len(written) < len(messages):  # the job failed, so nobody came to publishing
+        if len(written) < len(messages):  # the job failed before anything was published
             remove_leftovers(self._store, written[0].write_id)
             return
         Committer(self._store, commit_user=stream_user(written[0].query_id)).abort(changes_in(written), batchId)
 
     def _publish(self, user: str, changes: Sequence[CommitMessage], batch_id: int) -> Snapshot | None:
-        """Return the snapshot that the user committed this batch, or a later one, in; commit it if there is none."""
-        since = self._store.snapshots.latest_id() or 0  # what is published after this look is found by the commit
+        """Return the snapshot in which the user committed this batch or a later one; commit it if there is none."""
+        since = self._store.snapshots.latest_id() or 0  # the commit itself looks for what is published later than this
         snapshot = self._store.snapshots.of_user(user)
         if snapshot is not None and snapshot.commit_identifier >= batch_id:
             return snapshot

@@ -4,8 +4,9 @@ On the driver Spark asks how far a batch goes and which partitions it has; on ex
 core's own reader. Every partition holds neighbouring splits of the stream, in order, so that rows of one key come in
 the order of their snapshots where rows are taken partition by partition.
 
-The columns are those that the stream began with. What later schemas add is not seen before a restart, what they drop
-reads as null, and what they rename is still found. Rate limits need PySpark 4.2, which is the first to ask for them.
+The columns are those that the stream began with. A column that a later schema adds is not read before a restart, one
+that it drops reads as null, and one that it renames is still read. Rate limits need PySpark 4.2, which is the first to
+ask for them.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ _TASKS = 16  # a batch is spread over so many tasks where it is large enough
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """Return the reader of a stream, as `readStream` options describe it."""
-    door = SourceOptions.of(options, STREAM_READ)
-    table = door.open()
-    limits = {word: door.number(word) for word in LIMITS if word in door.words}
+    given = SourceOptions.of(options, STREAM_READ)
+    table = given.open()
+    limits = {word: given.number(word) for word in LIMITS if word in given.words}
     for word, limit in limits.items():
         if limit is None or limit < 1:
             raise InvalidInputError(f"{table.name}: the option {word!r} is 1 or more, not {limit}", option=word)
@@ -56,9 +57,9 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
             "out, or use PySpark 4.2",
             option=next(iter(limits)),
         )
-    check_zone_said(table, door.words.get("filter"))
+    check_zone_said(table, given.words.get("filter"))
     table = _as_promised(table, schema)
-    read = stream_read(table, schema.names, door.words.get("filter"))
+    read = stream_read(table, schema.names, given.words.get("filter"))
     _check_types(read, schema, table.name)
     kind = _LimitedReader if HAS_LIMITS else _PlainReader
     return kind(read, schema.names, Limits(**{LIMITS[word]: limit for word, limit in limits.items()}))
@@ -116,14 +117,14 @@ class StreamSource(DataSourceStreamReader):
 
 
 class _PlainReader(StreamSource):
-    """For PySpark 4.1, which asks for the newest offset and tells nothing."""
+    """For PySpark 4.1, which asks for the newest offset and does not say where a batch begins or how much it holds."""
 
     def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802 - 4.1's signature
         """Return where the next batch ends."""
         try:
             start = self._at or Offset.from_json(self.initialOffset())
         except NotFoundError:
-            # A stream that goes on from a checkpoint may outlive the snapshot that it was once begun at.
+            # The stream goes on from a checkpoint, and the snapshot at which it once began may have expired.
             return Offset(self._steps.newest() + 1).to_json()
         return self._steps.advance(start, self._limits).to_json()
 
@@ -134,7 +135,7 @@ if HAS_LIMITS:
         """For PySpark from 4.2 on, which says where a batch begins and how much it may hold."""
 
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-            """Return what a batch may hold; of several limits all count."""
+            """Return what a batch may hold; where there are several limits, all of them apply."""
             limits = self._limits
             return ReadAllAvailable() if limits == Limits() else ReadMaxFiles(limits.files or 1)
 
@@ -144,19 +145,19 @@ if HAS_LIMITS:
             return self._steps.advance(Offset.from_json(start), limits, self._last).to_json()
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-            """Let the stream end at what is there now."""
+            """Let the stream end at the snapshot that is the newest now."""
             self._last = self._steps.newest()
 
         def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
-            """Return where the table stands."""
+            """Return the offset behind the newest snapshot of the table."""
             return Offset(self._steps.newest() + 1).to_json()
 
 
 def _as_promised(table: FileStoreTable, schema: StructType) -> FileStoreTable:
     """Return the table with the columns that Spark was promised.
 
-    These are the newest ones; but where options name the snapshot to begin at, the door has promised its columns,
-    because it does not know of streams.
+    These are the newest ones, except where options name the snapshot to begin at: then they are those of that snapshot,
+    because Spark asks for the schema without saying that it is for a stream.
     """
     newest = spark_schema(table.fields)
     if not travels(table.store) or all(

@@ -5,7 +5,7 @@
 
 Always holds: every row of a stream is in the table once, however often the query was stopped, killed or restarted from
 its checkpoint. A stream commits under the id of its query, which Spark keeps in the checkpoint, and the number of the
-batch: a batch that is there already is not written again.
+batch: a batch that was committed already is not written again.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def foreach_batch(
     complete mode wants it. Rows are brought to the tasks that write their buckets, `concurrency` of them at most, so
     every kind of table can be written. A column `_row_kind` says what happens to each row.
 
-    A function of your own may call several of these for one batch: one per table, and for one table one that deletes
-    and one that does not.
+    A function of your own may call several of these for one batch: one per table, or for one table two, of which one
+    has the mode delete and the other another mode.
     """
     target = open_table(table) if isinstance(table, str | os.PathLike) else table
     check_mode(target, mode, None)
@@ -142,10 +142,11 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
 ) -> DataFrame:
     """Return a streaming frame of a table: what it holds, then what every new snapshot changes.
 
-    `latest` leaves out what is there, `from_snapshot` begins with the changes of a snapshot, `from_timestamp` with the
-    first snapshot of that time or later; the table's `scan.mode` knows more. `row_kinds` puts a column
-    `_row_kind` first, and only with it rows that go away are read. With a `consumer_id` the progress is recorded in the
-    table, and snapshots that are still to be read do not expire. The limits of a batch need PySpark 4.2.
+    `latest` leaves out the rows that the table holds now, `from_snapshot` begins with the changes of a snapshot,
+    `from_timestamp` with the first snapshot of that time or later; the table's option `scan.mode` has more choices.
+    `row_kinds` puts a column `_row_kind` first, and only with it rows that are deleted or replaced are read. With a
+    `consumer_id` the progress is recorded in the table, and snapshots that are still to be read do not expire. The
+    limits of a batch need PySpark 4.2.
 
     Spark opens the table anew in its own processes: `options` are for storage settings that are not in their
     environment.
@@ -170,7 +171,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:
-    """Return the id of the query that has a checkpoint, which Spark writes there before the first batch."""
+    """Return the id of the query of a checkpoint: Spark writes it into the checkpoint before the first batch."""
     try:
         (row,) = spark.read.text(f"{checkpoint}/metadata", wholetext=True).collect()
         return str(json.loads(row[0])["id"])
@@ -201,7 +202,7 @@ def _text(table: FileStoreTable, condition: Filter | None) -> str | None:
 
 
 def _start(table: FileStoreTable, snapshot: int | None, moment: Moment | None, *, latest: bool) -> dict[str, str]:
-    """Return where to begin in the words of the table's options."""
+    """Return where to begin, as options of the table."""
     millis = arguments.optional(arguments.moment_millis, "from_timestamp", moment)
     ways = {
         "from-snapshot": (CoreOptions.SCAN_SNAPSHOT_ID, snapshot),
@@ -216,7 +217,7 @@ def _start(table: FileStoreTable, snapshot: int | None, moment: Moment | None, *
 
 
 def _carried(table: FileStoreTable) -> dict[str, str]:
-    """Return the options of a handle that the stored table lacks, for those who open it anew."""
+    """Return the options of a handle that the stored table lacks, for the processes of Spark that open it again."""
     carried = table.store.own_options()
     branch = table.identifier.get_branch_name()
     return carried if branch is None else {**carried, CoreOptions.BRANCH.key(): branch}

@@ -114,9 +114,9 @@ class TableSink(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, unless somebody began to publish it.
 
-        Spark lets nobody publish where a message is missing, so then everything of this write can go, also what
-        attempts that sent no message left behind. After a commit that failed all messages are here, and what may have
-        been published stays.
+        Nothing is published where a message is missing, so then all files of this write are removed, also those
+        of attempts that sent no message. After a commit that failed all messages are here, and files that may have been
+        published stay.
         """
         written = written_in(messages)
         if len(written) < len(messages):
@@ -126,7 +126,7 @@ class TableSink(DataSourceArrowWriter):
             commit.abort(changes_in(written))
 
     def _refused_if_any(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task besides the first, which may have none where one task must write them all."""
+        """Yield the rows of a task that is not the first; any row is an error where one task must write all rows."""
         for batch in batches:
             self._refuse_second_writer()
             yield batch

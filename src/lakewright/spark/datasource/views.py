@@ -6,7 +6,7 @@
 What always holds: a view shows one snapshot of its table and nobody writes through it by accident. The views of a plain
 `attach` read as fast as `read_table` and cannot be written; their snapshots are those of the moment of the call. Views
 that are `writable` take INSERT INTO and INSERT OVERWRITE and are slower to read, because Spark cannot prune columns
-there; each is pinned to the snapshot of its first use, and not even an insert through it changes what it shows.
+of them; each is pinned to the snapshot of its first use, and not even an insert through it changes what it shows.
 Attaching again moves every view to the newest snapshot.
 """
 
@@ -66,7 +66,7 @@ def attach(
 
 
 def _pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
-    # The selection is no work, but INSERT OVERWRITE would replace the file behind a bare scan.
+    # The selection costs nothing, and without it INSERT OVERWRITE would replace the files behind the plain scan.
     return read_table(spark, table).select("*")
 
 

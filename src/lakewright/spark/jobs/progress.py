@@ -1,8 +1,8 @@
 """How far a job is: one callback and one bar, for a classic session and over Spark Connect.
 
-A job group (classic, asked by a thread) or Connect's progress handler tells how many tasks are done. Rows and bytes of
-finished tasks come home through an accumulator where the session has one; over Connect they are known at the end. A bar
-stands in terminals and notebooks and never in logs. Whatever fails in here, the job goes on.
+The number of finished tasks comes from the job group, which a thread polls (classic), or from Connect's progress
+handler. Rows and bytes of finished tasks come through an accumulator where the session has one; over Connect they are
+known at the end. A bar is shown in terminals and notebooks and never in logs. Whatever fails in here, the job goes on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Sum(AccumulatorParam[Work]):
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """What a task may add its work to: it travels to executors, and does nothing where nobody listens."""
+    """What a task adds its work to: it travels to executors, and does nothing where there is no listener."""
 
     total: Accumulator[Work] | None = None
 
@@ -55,12 +55,12 @@ class Counter:
 
 
 class JobProgress:
-    """How far the jobs of one group are, and who is told; made by `following_progress`."""
+    """How far the jobs of one group are, and the listeners that are called; made by `following_progress`."""
 
     def __init__(self, group: str, what: str, *, listeners: Iterable[Callable[[Progress], None]] = ()) -> None:
         self.what = what
         self.counter = Counter()
-        self.line: str | None = None  # what stands where the bar was, once all is done
+        self.line: str | None = None  # what replaces the bar at the end
         self._started = time.monotonic()
         self._listeners = list(listeners)
         self._group = group
@@ -86,7 +86,7 @@ class JobProgress:
             self._earlier = frozenset(context.statusTracker().getJobIdsForGroup(self._group))
 
     def done(self, rows: int, nbytes: int) -> None:
-        """Add finished work as the driver knows it; from then on it stands instead of what tasks counted."""
+        """Add finished work as the driver knows it; from then on it replaces what tasks counted."""
         with self._lock:
             before = self._work or (0, 0)
             self._work = (before[0] + rows, before[1] + nbytes)
@@ -120,7 +120,7 @@ class JobProgress:
             self.tell(*tasks_of(_job(tracker, number) for number in numbers))
 
     def on_connect(self, stages: Iterable[Any] | None, *, operation_id: str | None, **_: object) -> None:
-        """Take what Connect says of an operation; it says so in the thread that started the operation."""
+        """Take what Connect reports of an operation; it calls this in the thread that started the operation."""
         known = list(stages or ())
         if threading.get_ident() != self._thread or not known:
             return
@@ -128,7 +128,7 @@ class JobProgress:
         self.tell(*map(sum, zip(*self._operations.values(), strict=True)))
 
     def finish(self, *, succeeded: bool) -> None:
-        """Tell the end, and report a callback that failed; where warnings are errors, this one is not."""
+        """Call the listeners a last time, and warn of a callback that failed; this warning never becomes an error."""
         if succeeded:
             self.tell(self._tasks[0], self._tasks[0])
         if self._failure is not None:
@@ -213,7 +213,7 @@ def bar_text(what: str, now: Progress, width: int) -> str:
 def tasks_of(jobs: Iterable[Job]) -> tuple[int, int]:
     """Return how many tasks jobs have and how many are done.
 
-    Stages whose work an earlier job did are skipped: they never start, though they stand in the job and have tasks.
+    Stages whose work an earlier job did are skipped: they never start, although the job lists them and they have tasks.
 
     >>> tasks_of([(False, [(4, 0, 4)]), (True, [(4, 0, 0), (6, 2, 1)])])
     (10, 5)
@@ -250,7 +250,7 @@ class Terminal:
         self._length = 0
 
     def show(self, text: str) -> None:
-        """Write the text over what stands there."""
+        """Write the text over the line."""
         self._stream.write(f"\r{text:<{self._length}}")
         self._stream.flush()
         self._length = len(text)
@@ -271,7 +271,7 @@ class Notebook:
         self._handle: Any = None
 
     def show(self, text: str) -> None:
-        """Write the text in place of what stands there."""
+        """Write the text in place of the last one."""
         shown = {"text/plain": text}
         if self._handle is None:
             self._handle = self._display(shown, raw=True, display_id=True)
@@ -285,7 +285,7 @@ class Notebook:
 
 
 def _display() -> _Display | None:
-    """Return where a bar can stand: none in logs."""
+    """Return where a bar can be shown, None where the output is a log."""
     ipython = sys.modules.get("IPython")  # a notebook has it loaded; nobody else needs it
     shell = ipython.get_ipython() if ipython is not None else None
     if getattr(shell, "kernel", None) is not None and ipython is not None:
@@ -326,7 +326,7 @@ def _classic_source(spark: SparkSession, job_progress: JobProgress) -> Iterator[
 
     def ask() -> None:
         while not over.wait(_POLL_SECONDS):
-            # A session that ends meanwhile has nothing more to tell.
+            # The session may end meanwhile: then there is nothing to ask.
             with suppress(Exception):
                 job_progress.ask(context.statusTracker())
 

@@ -1,7 +1,7 @@
 """Jobs: a function over the partitions of a frame in, one payload per task home.
 
 The function runs on an executor, once for every partition, and what it returns goes home as rows of bytes. Always
-holds: when `run_job` returns, every task's answer is there exactly once; when it raises, no task of the job runs any
+holds: when `run_job` returns, it has exactly one answer of every task; when it raises, no task of the job runs any
 more, as far as Spark can tell. The frame behind a job never leaves this module, because a second action on it would
 run every task again.
 
@@ -9,9 +9,9 @@ An error of ours that a task raises is what the caller gets, with its type and f
 as a failure of the task: what is wrong with the input stays wrong at every retry. Failures of the storage, lost workers
 and everything else are Spark's to retry.
 
-A worker learns late, or never, that Spark has given its attempt up: if what is behind its input fails, the input seems
-to end like any other. `is_answer_awaited` tells, by the line to the JVM, and `cleanup.self_cleaning` makes attempts
-remove their files.
+A worker learns late, or never, that Spark has given its attempt up: if the stage that feeds it fails, its input ends as
+if it were complete. `is_answer_awaited` finds out by the state of the connection to the JVM, and
+`cleanup.self_cleaning` makes such attempts remove their files.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def run_job(
 ) -> list[TaskAnswer]:
     """Run a function over the partitions of a frame and return what every task brought home, by task number.
 
-    `settings` are laid over those with which batches travel fast. A job whose batches grow beyond what Arrow can hold
+    `settings` override those with which batches travel fast. A job whose batches grow beyond what Arrow can hold
     runs a second time with batches of bounded size.
     """
     spark = df.sparkSession
@@ -171,20 +171,20 @@ def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def is_answer_awaited() -> bool:
-    """Say whether the JVM still holds the line on which the answer of this attempt goes home.
+    """Say whether the JVM still holds the connection on which it gets the answer of this attempt.
 
-    The JVM closes its end when it ends the attempt, before the driver hears of that, and its sending half when what is
-    behind the input fails. True where the line cannot be found or asked.
+    The JVM closes its end when it ends the attempt, before the driver knows of that, and its sending half when the
+    stage that feeds this task fails. True where the connection cannot be found or asked.
     """
-    frame = sys._getframe()  # noqa: SLF001 - PySpark gives the line to no one: it is an argument of the worker's loop
+    frame = sys._getframe()  # noqa: SLF001 - PySpark has no public name for it: an argument of the worker's loop
     while frame is not None and "outfile" not in frame.f_locals:
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None or not hasattr(select, "POLLRDHUP"):
         return True
-    line = select.poll()
+    poller = select.poll()
     try:
-        line.register(frame.f_locals["outfile"], select.POLLRDHUP | select.POLLHUP | select.POLLERR)
-        return not line.poll(0)
+        poller.register(frame.f_locals["outfile"], select.POLLRDHUP | select.POLLHUP | select.POLLERR)
+        return not poller.poll(0)
     except (OSError, TypeError, ValueError, AttributeError):
         return True
 
@@ -209,8 +209,8 @@ def _joined(rows: Sequence[Row], run: int) -> list[TaskAnswer]:
     for row in rows:
         parts.setdefault(TaskId(row.task, row.attempt), []).append(row)
     done = []
-    for task, found in parts.items():
-        pieces = sorted(found, key=lambda row: row.piece)
+    for task, task_rows in parts.items():
+        pieces = sorted(task_rows, key=lambda row: row.piece)
         if [row.piece for row in pieces] != list(range(pieces[0].pieces)):
             message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces home; write the data again"
             raise LakewrightError(message, task=task.number)
@@ -219,7 +219,7 @@ def _joined(rows: Sequence[Row], run: int) -> list[TaskAnswer]:
 
 
 def _complete(done: Sequence[TaskAnswer], description: str) -> list[TaskAnswer]:
-    """Return what came home in the order of the tasks, if every task's answer is there once."""
+    """Return the answers in the order of the tasks; raise an error unless there is exactly one of every task."""
     ordered = sorted(done, key=lambda one: one.task.number)
     numbers = [one.task.number for one in ordered]
     if numbers != list(range(len(numbers))):
@@ -234,7 +234,7 @@ def _complete(done: Sequence[TaskAnswer], description: str) -> list[TaskAnswer]:
 
 @contextmanager
 def _plain_interrupts() -> Iterator[None]:
-    """Let Ctrl-C be a plain KeyboardInterrupt: PySpark's own handler calls the JVM first, over a line that is busy."""
+    """Let Ctrl-C be a plain KeyboardInterrupt: PySpark's own handler calls the JVM first, over a busy connection."""
     before = signal.getsignal(signal.SIGINT)
     theirs = str(getattr(before, "__module__", "")).startswith("pyspark")
     if not theirs or threading.current_thread() is not threading.main_thread():
@@ -251,7 +251,7 @@ def _plain_interrupts() -> Iterator[None]:
 def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[None]:
     """Name the jobs of this thread, and cancel them and wait for them if the block does not end well.
 
-    Whoever has named a group for this thread before, a notebook or a stream, keeps the power to cancel by it.
+    A group that a notebook or a stream has set for this thread before stays, so that they can still cancel by it.
     """
     context = None if is_connect(spark) else spark.sparkContext
     before: dict[str, str | None] = {}  # what to put back
@@ -265,18 +265,18 @@ def _named_jobs(spark: SparkSession, group: str, description: str) -> Iterator[N
         stop_jobs(spark, group)
         raise
     finally:
-        # A JVM that died has nothing to put back, and must not hide why.
+        # If the JVM died this fails too, and that must not hide the first error.
         with suppress(Exception):
             spark.removeTag(_tag(group)) if context is None else context.removeJobTag(_tag(group))
             for key, value in before.items():
-                spark.sparkContext.setLocalProperty(key, cast("str", value))  # None takes a property away
+                spark.sparkContext.setLocalProperty(key, cast("str", value))  # None removes a property
 
 
 def stop_jobs(spark: SparkSession, group: str) -> None:
     """Cancel the jobs of a group and wait until none of its tasks runs; Connect shows no tasks to wait for."""
-    # Nothing that goes wrong here may hide the error that is on its way.
+    # A failure in here must not hide the error that is being raised.
     with suppress(Exception):
-        # A classic session keeps its own tags by thread of the JVM, and an interrupt has cost us that thread.
+        # A classic session keeps its own tags by thread of the JVM, and after an interrupt that is another thread.
         stop = spark.interruptTag if is_connect(spark) else spark.sparkContext.cancelJobsWithTag
         stop(_tag(group))
     with suppress(Exception):

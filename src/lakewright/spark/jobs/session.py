@@ -1,4 +1,4 @@
-"""Sessions: a local one that works out of the box, and settings that hold for the time of one job."""
+"""Sessions: a local one that needs no preparation, and settings that hold for the time of one job."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def local_session(
 
     A Java of at least version 17 is found: JAVA_HOME, then the PATH, then the package of `lakewright[spark-jre]`.
     Workers run under this interpreter unless PYSPARK_PYTHON names another. `memory` is the JVM's, such as "2g": a
-    quarter of the machine's, from 1g to 4g, unless told. The session listens on loopback only, serves no web page and
+    quarter of the machine's, from 1g to 4g, unless given. The session listens on loopback only, serves no web page and
     prints errors only, unless `config`, which has the last word, says otherwise. Settings of Spark may also be given as
     arguments: `**{"spark.sql.shuffle.partitions": 4}`. JAVA_HOME, PYSPARK_PYTHON and SPARK_LOCAL_IP of this process are
     set where they are missing.
@@ -67,7 +67,7 @@ def local_session(
     for key, value in local_settings(asked, os.environ, memory_of_machine()).items():
         builder = builder.config(key, value)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        # They print errors of queries as a line of JSON, with the whole stack, before they are raised.
+        # These loggers print each error of a query as a line of JSON with its stack trace, before it is raised.
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     return builder.getOrCreate()
 
@@ -85,7 +85,7 @@ def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine
         "spark.sql.timeType.enabled": "true",  # columns of type TIME can be compared and grouped
         **asked,
     }
-    if "SPARK_CONF_DIR" not in environ:  # such a folder has a say in what is logged
+    if "SPARK_CONF_DIR" not in environ:  # such a folder decides what is logged
         quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
         chosen[_JAVA_OPTIONS] = f"{quiet} {asked.get(_JAVA_OPTIONS, '')}".strip()
     return chosen
@@ -127,7 +127,7 @@ def check_session(spark: SparkSession) -> None:
 
 
 def in_session_zone(spark: SparkSession, table: FileStoreTable) -> FileStoreTable:
-    """Return a table of which filters and conditions mean by a time without a zone what Spark's own SQL means by it."""
+    """Return a table whose filters and conditions take a time without a zone as a time in the zone of the session."""
     check_session(spark)
     return table.copy({CoreOptions.LAKEWRIGHT_TIME_ZONE.key(): str(spark.conf.get("spark.sql.session.timeZone"))})
 
@@ -136,7 +136,7 @@ def heal_workers(spark: SparkSession) -> None:
     """Let the workers of a local session run under this interpreter, unless somebody has named another.
 
     Spark takes `python3` from the PATH, which in a virtual environment that is not activated is another Python. On a
-    cluster nobody here knows which interpreters there are, so nothing is changed.
+    cluster the interpreters are not known here, so nothing is changed.
     """
     if is_connect(spark):
         # The server is on this machine only if this process has started it.
@@ -155,8 +155,8 @@ def map_in_arrow(
 ) -> DataFrame:
     """Return what a function makes of the batches of a frame.
 
-    PySpark 4.3 warns of pandas 3 whenever it is asked for this, though no pandas takes part: that is kept from users,
-    who can do nothing about it.
+    PySpark 4.3 warns of pandas 3 at every such call, although pandas is not used: the warning is suppressed, because
+    users can do nothing about it.
     """
     with _quiet, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -171,10 +171,10 @@ _quiet = threading.Lock()  # the filters of warnings belong to all threads
 
 @dataclass(slots=True)
 class _Setting:
-    """One setting of one session while jobs hold it: the user's own value, and what each job wants, the last on top."""
+    """One setting of one session while jobs set it: the user's own value, and that of each job, the newest last."""
 
     before: str | None
-    wanted: list[tuple[object, str]] = field(default_factory=list)
+    requests: list[tuple[object, str]] = field(default_factory=list)
 
 
 _held: dict[tuple[object, str], _Setting] = {}
@@ -183,9 +183,9 @@ _holding = threading.RLock()
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set run-time settings of a session, and put back what was there.
+    """Set run-time settings of a session for the time of a block, and restore the values that they had before.
 
-    Jobs of several threads may overlap: the last one that leaves puts back what stood there before the first came.
+    Jobs of several threads may overlap: the last one that ends restores the value from before the first.
     """
     me, session = object(), _identity(spark)
     try:
@@ -197,36 +197,36 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
             _release(spark, session, key, me)
 
 
-def _hold(spark: SparkSession, session: object, key: str, want: tuple[object, str]) -> None:
+def _hold(spark: SparkSession, session: object, key: str, request: tuple[object, str]) -> None:
     with _holding:
         before = spark.conf.get(key, None) if (session, key) not in _held else None
         try:
-            spark.conf.set(key, want[1])
+            spark.conf.set(key, request[1])
         except AnalysisException as error:
             raise InvalidInputError(
-                f"the Spark setting {key!r} cannot be {want[1]!r} while a session runs: give it when the session "
+                f"the Spark setting {key!r} cannot be {request[1]!r} while a session runs: give it when the session "
                 "starts (local_session(config={...}), or --conf of spark-submit)",
                 setting=key,
             ) from error
-        _held.setdefault((session, key), _Setting(before)).wanted.append(want)
+        _held.setdefault((session, key), _Setting(before)).requests.append(request)
 
 
 def _release(spark: SparkSession, session: object, key: str, me: object) -> None:
     with _holding:
         setting = _held.get((session, key))
-        if setting is None or me not in [who for who, _ in setting.wanted]:
+        if setting is None or me not in [who for who, _ in setting.requests]:
             return  # it was never set
-        setting.wanted = [want for want in setting.wanted if want[0] is not me]
-        value = setting.wanted[-1][1] if setting.wanted else setting.before
-        if not setting.wanted:
+        setting.requests = [request for request in setting.requests if request[0] is not me]
+        value = setting.requests[-1][1] if setting.requests else setting.before
+        if not setting.requests:
             del _held[session, key]
-        # A session that is gone has no settings, and must not hide why it went.
+        # If the session has ended this fails, and that must not hide why it ended.
         with suppress(Exception):
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
 def _identity(spark: SparkSession) -> object:
-    """Return what two Python objects of one session share: settings belong to that."""
+    """Return what is the same for all Python objects of one session, to which settings belong."""
     return spark.session_id if is_connect(spark) else spark._jsparkSession  # type: ignore[attr-defined] # noqa: SLF001 - no public name
 
 
@@ -238,11 +238,11 @@ def _running_session() -> SparkSession | None:
 
 
 def _warn_of_differences(spark: SparkSession, asked: Mapping[str, str]) -> None:
-    other = {key: found for key, want in asked.items() if (found := spark.conf.get(key, None)) != str(want)}
+    other = {key: actual for key, value in asked.items() if (actual := spark.conf.get(key, None)) != str(value)}
     if other:
-        told = ", ".join(f"{key} is {found}" for key, found in sorted(other.items()))
+        differences = ", ".join(f"{key} is {actual}" for key, actual in sorted(other.items()))
         warnings.warn(
-            f"a Spark session runs already and is used as it is, though other settings were asked for ({told}): "
+            f"a Spark session runs already and is used as it is, though other settings were asked for ({differences}): "
             "stop it first (spark.stop()) to start one with these",
             LakewrightWarning,
             stacklevel=3,

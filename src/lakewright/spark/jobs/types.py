@@ -106,11 +106,11 @@ def to_spark_batch(batch: pa.RecordBatch, fields: Iterable[DataField]) -> pa.Rec
     The types are those that `mapInArrow` and a Python Data Source accept from 4.1 on, nullability on every level
     included. Columns that have them already are not copied.
     """
-    wanted = _target(tuple(fields))
-    columns = [_shaped(batch.column(field.name), field) for field in wanted]
+    schema = _target(tuple(fields))
+    columns = [_shaped(batch.column(field.name), field) for field in schema]
     if not columns:  # rows without columns still count
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def spark_batches(batch: pa.RecordBatch, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """Spark's workers, as jobs of `lakewright.distributed` need them: a function over a frame in, payloads home.
 
-Always holds: every task's answer is there once, or an error is raised and no task runs any more; the answers say
+Always holds: there is one answer of every task, or an error is raised and no task runs any more; the answers say
 whether attempts that failed or lost may have left files behind (`has_losers`).
 """
 

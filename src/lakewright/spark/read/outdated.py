@@ -2,8 +2,8 @@
 
 `read.outdated` finds the rows: few bytes are read by threads of the driver, without a job, many by Spark's tasks.
 The result is cached in the driver's memory by table and files of a section. Files never change, so it stays right; a
-later upsert changes only the sections that it wrote to. When the cache is full, what was not asked for longest goes
-first. `merge_way` is the only place that decides how a merge is read.
+later upsert changes only the sections that it wrote to. When the cache is full, the entries that were
+not used for longest are removed. `merge_way` is the only place that decides how a merge is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ROWS_MAX = 1 << 27  # whose bits, 16 MB, still travel with a plan
 
 @dataclass(frozen=True, slots=True)
 class MergeWay:
-    """How rows that must be merged rules Spark, and why."""
+    """How rows that must be merged are read on Spark, and why."""
 
     by_bits: bool  # Spark's own scan without outdated rows; else the core's merge in Spark's tasks
     reason: str
@@ -95,15 +95,15 @@ def divide_splits(spark: SparkSession, read: TableRead, splits: Sequence[DataSpl
 def outdated_rows(spark: SparkSession, store: TableStore, sections: Sequence[DataSplit]) -> dict[str, Words]:
     """Return which rows of the files of sections a merge does not give, as bits by file name."""
     keys = _keys(store, sections)
-    found = {key: _CACHE.get(key) for key in keys}
-    missing = {key: section for key, section in zip(keys, sections, strict=True) if found[key] is None}
+    by_section = {key: _CACHE.get(key) for key in keys}
+    missing = {key: section for key, section in zip(keys, sections, strict=True) if by_section[key] is None}
     if missing:
         new = _find(spark, store, list(missing.values()))
         for key, section in missing.items():
             names = [file.file_name for file in section.files]
-            found[key] = kept = {name: new[name] for name in names if name in new}
+            by_section[key] = kept = {name: new[name] for name in names if name in new}
             _CACHE.put(key, kept)
-    return {name: words for some in found.values() if some is not None for name, words in some.items()}
+    return {name: words for entry in by_section.values() if entry is not None for name, words in entry.items()}
 
 
 def clear_outdated_cache() -> None:
@@ -138,8 +138,8 @@ def _find(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit]) ->
     threads = store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
     finder = OutdatedFinder.of(store, threads=1 if len(parts) >= threads else threads)
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-outdated") as pool:
-        found = list(pool.map(lambda part: _words(finder, part), parts))
-    return {name: words for some in found for name, words in some.items()}
+        by_part = list(pool.map(lambda part: _words(finder, part), parts))
+    return {name: words for part_words in by_part for name, words in part_words.items()}
 
 
 def _words(finder: OutdatedFinder, part: DataSplit) -> dict[str, Words]:
@@ -177,17 +177,17 @@ class _Cache:
     def get(self, key: _Key) -> OutdatedWords | None:
         """Return the outdated rows of a section, None if they are not in the cache."""
         with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
+            entry = self._entries.get(key)
+            if entry is not None:
                 self._entries.move_to_end(key)
-            return found
+            return entry
 
-    def put(self, key: _Key, found: OutdatedWords) -> None:
-        """Add the outdated rows of a section, and remove those that were not asked for longest."""
+    def put(self, key: _Key, entry: OutdatedWords) -> None:
+        """Add the outdated rows of a section, and remove those that were not used for longest if the cache is full."""
         with self._lock:
             before = self._entries.pop(key, None)
-            self._bytes += _size(found) - (0 if before is None else _size(before))
-            self._entries[key] = found
+            self._bytes += _size(entry) - (0 if before is None else _size(before))
+            self._entries[key] = entry
             while self._bytes > self._bytes_max:
                 _, gone = self._entries.popitem(last=False)
                 self._bytes -= _size(gone)
@@ -199,9 +199,9 @@ class _Cache:
             self._bytes = 0
 
 
-def _size(found: OutdatedWords) -> int:
+def _size(entry: OutdatedWords) -> int:
     """Return about how many bytes an entry takes, with its key and names."""
-    return _ENTRY_BYTES * (1 + len(found)) + sum(words.nbytes for words in found.values())
+    return _ENTRY_BYTES * (1 + len(entry)) + sum(words.nbytes for words in entry.values())
 
 
 _CACHE = _Cache(_CACHE_BYTES_MAX)

@@ -1,9 +1,9 @@
 """Arrow blocks: groups of rows in, a few binary rows that Spark can shuffle out, and the rows again at the other end.
 
-Spark moves rows one by one, and what is moved anyway need not be taken apart: the rows of one group become Arrow
-messages of about as many bytes as a batch of blocks allows. A block says who gets it (`target`), what its rows
-belong to (`place`), and where they stood in the frame (`task`, `chunk`): sorted by these, the rows of a place come
-together, in the order of the frame.
+Spark shuffles rows one by one, which is slow; here the rows of one group become Arrow messages of about as many bytes
+as a batch of blocks allows. A block says which task gets it (`target`), to which bucket its rows belong (`place`), and
+where they were in the frame (`task`, `chunk`): sorted by these, the rows of a place come together, in the order of the
+frame.
 
 An error of ours on the sending side travels as a block too, to receiver 0 and before all others: what is wrong with
 the input stays wrong at every retry, so the task itself must not fail.
@@ -33,7 +33,7 @@ _BLOCKS = pa.schema(
     {"target": pa.int32(), "place": pa.binary(), "task": pa.int32(), "chunk": pa.int32(), "blob": pa.binary()}
 )
 _BUCKET = struct.Struct(">i")
-_ERROR = b""  # the place of errors: those of rows are never empty, and sort behind it
+_ERROR = b""  # the place of errors: places of rows are never empty, so they sort behind it
 _TASKS_MAX = 1 << 24
 _PACKED_BYTES = 64 << 20  # so much of blocks goes to Spark at a time
 

@@ -85,22 +85,22 @@ def write_micro_batch(
     """Write one batch of a stream and commit it under the stream's name and the batch's number, once.
 
     A batch that the stream has committed already writes nothing. `overwrite` replaces the whole table, as a stream in
-    complete mode wants it.
+    complete mode needs it.
     """
     check_frame(df)
     target = opened(table)
     check_call(target, mode, concurrency=concurrency)
-    # What is published after this look is found by the commit.
+    # The commit itself looks for what is published later than this.
     since = target.store.snapshots.latest_id() or 0
-    found = target.store.snapshots.of_user(commit_user)
-    if found is not None and found.commit_identifier >= batch_id:
-        return replayed(target.store, found, run=compacting_on(df.sparkSession))
+    snapshot = target.store.snapshots.of_user(commit_user)
+    if snapshot is not None and snapshot.commit_identifier >= batch_id:
+        return replayed(target.store, snapshot, run=compacting_on(df.sparkSession))
     if mode == "upsert":
         refuse_lookup(target, arrow_schema_of(df.schema).names)
-    whole: dict[str, object] | None = {} if mode == "overwrite" else None
-    job = new_job(target, mode, partitions=whole)
+    replaced: dict[str, object] | None = {} if mode == "overwrite" else None
+    job = new_job(target, mode, partitions=replaced)
     return write_frame(
-        df, job, Publication(commit_user, batch_id, whole, since), WriteSettings(concurrency, progress=False)
+        df, job, Publication(commit_user, batch_id, replaced, since), WriteSettings(concurrency, progress=False)
     )
 
 
@@ -132,7 +132,7 @@ def write_frame(df: DataFrame, job: WriteJob, publication: Publication, settings
 
 
 def _counted(task: Task, counter: Counter) -> Task:
-    """Return a task that also tells whoever watches what it wrote."""
+    """Return a task that also adds the rows and bytes it wrote to the counter of the progress."""
 
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         payload = task(this, batches)

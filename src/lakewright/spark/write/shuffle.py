@@ -40,7 +40,7 @@ from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.write.shuffle import Receivers, joined, receivers_for
 from lakewright.write.writer import TableWriter, WriteJob
 
-_TASK_BYTES = 64 << 20  # worth a task of its own
+_TASK_BYTES = 64 << 20  # that are worth a task of their own
 _BLOCKS_MAX = 1024  # in a batch on its way to a worker
 _KINDS = struct.Struct(f">{len(KIND_NAMES)}q")
 _BLOCKS_WAYS = {
@@ -75,7 +75,7 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _by_partition(df, job, concurrency)
         case BucketMode.UNAWARE:
             return _in_place(df, job, concurrency, "in place: rows of this table may lie in any file")
-        # Fewer tasks than the frame has parts would mix their order, which keys depend on.
+        # With fewer tasks than the frame has partitions the order of rows is lost, which decides between rows of a key.
         case BucketMode.HASH_FIXED if chosen is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
             return _in_place(
                 df, sharing_buckets(job), concurrency, "in place as asked: each task adds files to each bucket"
@@ -148,7 +148,7 @@ def check_distribution(job: WriteJob, distribution: str | None) -> WriteDistribu
 
 
 def _writers(df: DataFrame, job: WriteJob, concurrency: int | None) -> int:
-    """Return how many tasks share the buckets: not more than there are, nor than there are rows for."""
+    """Return how many tasks share the buckets: not more than there are buckets, or than the size of the frame needs."""
     size, most = size_of(df), 2 * parallelism(df.sparkSession)
     if size is not None:
         most = max(min(most, -(-size // _TASK_BYTES)), size // (16 * _TASK_BYTES), 1)

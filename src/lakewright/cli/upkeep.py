@@ -100,12 +100,12 @@ def _orphans_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _orphans(args: argparse.Namespace, output: Output) -> None:
-    found = table_of(args).remove_orphan_files(older_than=args.older_than, dry_run=not args.delete)
-    for path in found.paths:
+    orphans = table_of(args).remove_orphan_files(older_than=args.older_than, dry_run=not args.delete)
+    for path in orphans.paths:
         output.say(path)
     verb = "removed" if args.delete else "found (--delete removes them):"
     output.result(
-        asdict(found), f"{verb} {counted(found.count, 'file')} that nothing names, {found.bytes / 1e6:,.1f} MB"
+        asdict(orphans), f"{verb} {counted(orphans.count, 'file')} that nothing names, {orphans.bytes / 1e6:,.1f} MB"
     )
 
 

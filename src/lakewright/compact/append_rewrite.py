@@ -1,8 +1,8 @@
-"""Rows of an append table that move to other files: live rows of some files in, new files out, in the same order.
+"""Live rows of some files of an append table in, new files with these rows out, in the same order.
 
 What always holds: a row keeps its id and its sequence number. With row tracking the new file stores both, in columns of
-their own. With data evolution ids are not stored: they count up from the first id of a file, so that deleted rows are
-written too, and their deletion vectors are written for the new files. Elsewhere deleted rows are left out.
+their own. With data evolution ids are not stored: they count up from the first id of a file. So deleted rows are
+written too, and the new files get deletion vectors for them. Elsewhere deleted rows are left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_rows(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
 def write_rows(
     output: BucketOutput, plan: FilePlan, rows: Generator[pa.RecordBatch], *, first_number: int | None = None
 ) -> tuple[DataFile, ...]:
-    """Write rows as files of a plan; with `first_number` they are numbered from there on."""
+    """Write rows as files of a plan; with `first_number` they get sequence numbers that count up from it."""
     sink = output.open(plan, numbers=None if first_number is None else SequenceNumbers(first_number))
     with closing(rows):
         for batch in rows:
@@ -150,9 +150,9 @@ def _moved_vectors(
     ids: list[Positions] = []
     for group in split.row_groups():
         deletion = split.deletion_of(group)
-        found = None if deletion is None else source.deleted(split.files[group[0]], deletion)
-        if found is not None:
-            ids.append(found + np.uint64(split.files[group[0]].first_row_id or 0))
+        positions = None if deletion is None else source.deleted(split.files[group[0]], deletion)
+        if positions is not None:
+            ids.append(positions + np.uint64(split.files[group[0]].first_row_id or 0))
     if not ids:
         return None
     deleted = np.concatenate(ids)  # groups are in the order of their ids

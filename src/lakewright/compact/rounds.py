@@ -1,8 +1,8 @@
-"""Work on a published snapshot: plan, do, publish, and again from the start when somebody else was faster.
+"""Rounds of planning and publishing on the newest snapshot, until one round is not overtaken by another commit.
 
-What comes in are two functions: one turns the newest snapshot into messages, the other publishes them. A commit that
-conflicts has published nothing, so the new files are removed before the next round. When nobody can say whether a
-commit happened, nothing is deleted.
+Two functions in, one makes messages from the newest snapshot and the other publishes them; a result out. A commit that
+conflicts has published nothing, so its new files are removed before the next round. If the outcome of a commit is
+unknown, nothing is deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 
-ROUNDS_MAX = 10  # plans that others may overtake
+ROUNDS_MAX = 10  # after so many rounds that were overtaken, the error is raised
 _OVERTAKEN = (CommitConflictError, CommitContentionError)
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class CompactResult:
 
 
 def in_rounds(store: TableStore, produce: Produce, publish: Publish) -> CompactResult:
-    """Do some work on the newest snapshot and publish it, planning again as often as others are faster."""
+    """Make messages from the newest snapshot and publish them; begin again when another commit comes in between."""
     started = time.monotonic()
 
     def work(base: Snapshot | None) -> list[CommitMessage]:
@@ -71,7 +71,7 @@ def in_rounds(store: TableStore, produce: Produce, publish: Publish) -> CompactR
         try:
             return None if base is None or not messages else publish(messages, base)
         except _OVERTAKEN:
-            # Nothing was published, and nobody else knows these files.
+            # Nothing was published, so no snapshot names these files.
             delete_written(store, files_of(store, messages))
             raise
 

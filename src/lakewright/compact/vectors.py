@@ -1,8 +1,8 @@
-"""The deletion vectors of one bucket during its compaction: those of the snapshot, and rows that became outdated.
+"""The deletion vectors of one bucket during its compaction: those of the snapshot, and rows that newer ones replace.
 
 A bucket of a primary-key table has one index file with the vectors of all its data files. A compaction that changes any
-of them writes a new file that is complete: vectors it did not touch are copied, those of files that it rewrote are left
-out. In an append table several compactions may touch one index file, so what becomes of it is decided once, when all of
+of them writes a new index file with all vectors: those it did not change are copied, those of files that it rewrote are
+left out. In an append table several compactions may change one index file, so the new one is written once, when all of
 them are done.
 """
 
@@ -43,7 +43,7 @@ from lakewright.storage.layout import check_file_name
 def deletions_of(
     store: TableStore, place: Place, vectors: Iterable[IndexFile]
 ) -> dict[tuple[bytes, str], DeletionFile]:
-    """Return where a reader of a bucket finds the vectors of its files."""
+    """Return where the deletion vectors of a bucket are stored, by partition and data file, for its reader."""
     directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
     return {
         (place[0], r.data_file): DeletionFile(
@@ -72,11 +72,11 @@ def write_index(store: TableStore, output: BucketOutput, data: bytes, ranges: tu
 
 
 def fold_vectors(store: TableStore, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
-    """Return the messages of an append table with what they do to index files: vectors of files that are gone go too.
+    """Return the messages of an append table with new index files, without the vectors of files that were rewritten.
 
-    The other vectors of such an index file are copied as they are, into one new file for each bucket. Where buckets
-    have a number that file is there even without a vector, as other implementations have it. If this fails, all files
-    of the messages are removed.
+    The other vectors of such an index file are copied unchanged, into one new file for each bucket. With a fixed number
+    of buckets that file is written even without any vector, as other implementations do. If this fails, all files of
+    the messages are removed.
     """
     gone: dict[Place, set[str]] = {}
     for message in messages:
@@ -89,7 +89,7 @@ def fold_vectors(store: TableStore, snapshot: Snapshot, messages: Sequence[Commi
         live = _live_names(store, snapshot, touched)
         for message in messages:
             place = message.partition_bytes, message.bucket
-            old = touched.pop(place, None)  # one message of a bucket says it for all of them
+            old = touched.pop(place, None)  # the first message of a bucket gets the index files of all its messages
             if old is None:
                 folded.append(message)
                 continue
@@ -108,14 +108,14 @@ def fold_vectors(store: TableStore, snapshot: Snapshot, messages: Sequence[Commi
 def _touched(
     store: TableStore, snapshot: Snapshot, gone: Mapping[Place, Collection[str]]
 ) -> dict[Place, list[IndexFile]]:
-    """Return the index files that hold vectors of files which are gone."""
-    found: dict[Place, list[IndexFile]] = {}
+    """Return the index files of each bucket that hold vectors of rewritten files."""
+    touched: dict[Place, list[IndexFile]] = {}
     for place, files in vectors_of(store, snapshot).items():
         names = gone.get(place, ())
-        some = [file for file in files if any(r.data_file in names for r in file.deletion_ranges or ())]
-        if some:
-            found[place] = some
-    return found
+        index_files = [file for file in files if any(r.data_file in names for r in file.deletion_ranges or ())]
+        if index_files:
+            touched[place] = index_files
+    return touched
 
 
 def _live_names(store: TableStore, snapshot: Snapshot, places: Collection[Place]) -> dict[Place, set[str]]:
@@ -130,30 +130,33 @@ def _live_names(store: TableStore, snapshot: Snapshot, places: Collection[Place]
 def _remaining(
     store: TableStore, output: BucketOutput, old: Iterable[IndexFile], names: Collection[str]
 ) -> IndexFile | None:
-    """Copy the vectors of some data files out of index files."""
+    """Copy the vectors of the data files with these names from old index files into a new one."""
     records: dict[str, tuple[bytes, int]] = {}
     for file in old:
         path = store.layout.index_file(file, output.directory)
         kept = [r for r in file.deletion_ranges or () if r.data_file in names]
         data = store.storage.read(path) if kept else b""
-        for found in kept:
-            record = record_at(data, found, path=path)
+        for vector in kept:
+            record = record_at(data, vector, path=path)
             # Some writers do not record the number of deleted rows.
-            count = len(decode_deletion_vector(record, path=path)) if found.cardinality is None else found.cardinality
-            records[found.data_file] = record, count
+            count = vector.cardinality
+            records[vector.data_file] = (
+                record,
+                len(decode_deletion_vector(record, path=path)) if count is None else count,
+            )
     if not records and store.schema.bucket_mode is not BucketMode.HASH_FIXED:
         return None
     return write_index(store, output, *pack_records(records))
 
 
 class BucketVectors:
-    """The vectors of a task's bucket."""
+    """The deletion vectors of the bucket that a task compacts."""
 
     def __init__(self, store: TableStore, task: CompactTask) -> None:
         self._store = store
         self._file = task.vectors[0] if task.vectors else None
-        found = () if self._file is None else self._file.deletion_ranges or ()
-        self._ranges: Mapping[str, DeletionRange] = {r.data_file: r for r in found}
+        ranges = () if self._file is None else self._file.deletion_ranges or ()
+        self._ranges: Mapping[str, DeletionRange] = {r.data_file: r for r in ranges}
         partition = store.partition_directory(task.partition)
         self._directory = store.layout.bucket_directory(partition, task.bucket)
         self._outdated: dict[str, list[Positions]] = {}

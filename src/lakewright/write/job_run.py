@@ -30,14 +30,14 @@ _TOKEN = "lakewright.run"  # noqa: S105 - the key of a snapshot property, no sec
 class JobRun:
     """One run of a job that commits once."""
 
-    user: str  # of all runs of the job
-    since: int  # the newest snapshot before the look; the commit looks at all that were published after it
-    earlier: Snapshot | None  # of a run before this one
-    token: str  # of this run alone
+    user: str  # the commit user of all runs of the job
+    since: int  # the newest snapshot when the run began; the commit looks at all that were published after it
+    earlier: Snapshot | None  # the snapshot that an earlier run of the job committed
+    token: str  # what this run alone writes into its snapshot
 
     @classmethod
     def begin(cls, store: TableStore, job_id: str) -> JobRun:
-        """Look for what earlier runs of a job committed."""
+        """Begin a run of a job, after looking for the snapshot that an earlier run committed."""
         user = user_of_job(store, job_id)
         since = store.snapshots.latest_id() or 0
         return cls(user, since, store.snapshots.of_user(user), str(uuid.uuid4()))
@@ -48,20 +48,23 @@ class JobRun:
         return None if job_id is None else cls.begin(store, job_id)
 
     def committer(self, store: TableStore) -> Committer:
-        """Return what commits this run, unless another one has committed since it began."""
+        """Return a committer that commits this run only if no other run has committed since it began."""
         return Committer(store, commit_user=self.user, once_since=self.since, sole=True)
 
     def properties(self, facts: Mapping[str, object] | None = None) -> dict[str, str]:
-        """Return what the snapshot of this run says of it: whose it is, and facts for runs that come later."""
+        """Return the properties of this run's snapshot: its token, and facts that later runs of the job read."""
         return {_TOKEN: self.token, **{f"lakewright.{key}": str(value) for key, value in (facts or {}).items()}}
 
     def done_by_another(self, store: TableStore, published: Snapshot | None) -> Snapshot | None:
-        """Return the snapshot of another run that did the job while this one ran, or before it had anything to do."""
-        found = store.snapshots.of_user(self.user) if published is None else published
-        return None if found is None or self.made(found) else found
+        """Return the snapshot of the job if another run committed it; None if this run did, or no run did.
+
+        `published` is the snapshot that the commit of this run returned, None if it published nothing.
+        """
+        snapshot = store.snapshots.of_user(self.user) if published is None else published
+        return None if snapshot is None or self.made(snapshot) else snapshot
 
     def made(self, snapshot: Snapshot) -> bool:
-        """Say whether a snapshot is of this run, not of another one of the same job."""
+        """Say whether this run committed a snapshot, and not another run of the same job."""
         return snapshot.properties.get(_TOKEN) == self.token
 
 
@@ -79,19 +82,19 @@ def user_of_job(store: TableStore, job_id: str) -> str:
 
 
 def fact(snapshot: Snapshot, key: str) -> str | None:
-    """Return a fact that the run which made a snapshot has left in it."""
+    """Return a fact that the run which committed a snapshot stored in its properties; None if it stored none."""
     return snapshot.properties.get(f"lakewright.{key}")
 
 
-def earlier_result(store: TableStore, found: Snapshot, *, run: RunTasks | None = None) -> CommitResult:
-    """Return what an earlier run brought into the table, and do what it may not have come to: the compaction."""
+def earlier_result(store: TableStore, snapshot: Snapshot, *, run: RunTasks | None = None) -> CommitResult:
+    """Return the result of an earlier run that committed a snapshot, after compacting, which it may not have done."""
     started = time.monotonic()
-    added = [entry for entry in store.manifests.delta(found) if entry.kind == ADD]
+    added = [entry for entry in store.manifests.delta(snapshot) if entry.kind == ADD]
     places = frozenset((entry.partition, entry.bucket) for entry in added)
     if places and store.schema.primary_keys:
-        after_commit(store, found, places, run=run)
+        after_commit(store, snapshot, places, run=run)
     return CommitResult(
-        found.id,
+        snapshot.id,
         sum(entry.file.row_count for entry in added),
         len(added),
         sum(entry.file.file_size for entry in added),

@@ -1,14 +1,14 @@
 """Routed rows of a primary-key table in, level-0 files out, each with one row per key in key order.
 
-Every row gets the next sequence number of its bucket when it arrives. Rows wait in memory; over the budget all that
-waits is folded and goes to the local disk as sorted runs, one per bucket, and at the end the runs of a bucket are
-merged into its files. So one commit makes one sorted run per bucket, however much it writes. Where spilling is
-forbidden, what waits becomes files at once, and a bucket gets several runs.
+Every row gets the next sequence number of its bucket when it arrives. Rows are held in memory. Once they exceed the
+budget, all of them are merged by key and spilled to the local disk as sorted runs, one per bucket; at the end the runs
+of a bucket are merged into its files. So one commit makes one sorted run per bucket, however much it writes. Where
+spilling is forbidden, the rows in memory are written to data files instead, and a bucket gets several sorted runs.
 
-Buckets are folded and encoded in a few threads: sorting, gathering and encoding leave Python to others.
+Buckets are merged and encoded in a few threads, because sorting, gathering and encoding release Python's lock.
 
-With `changelog-producer` = input the rows also go, as they came, into changelog files, sorted by key and age. What was
-spilled together is one file: later files hold later rows.
+With `changelog-producer` = input all rows also go, unmerged, into changelog files, sorted by key and sequence number.
+Rows that were spilled together are in one file, and later files hold later rows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
 RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
-_CLOSERS = 8  # threads that close files, which is waiting for a disk or a store
+_CLOSERS = 8  # threads that close files; they mostly wait for the storage
 
 
 @dataclass(frozen=True, slots=True)
 class PartSize:
-    """How much of a bucket is gathered, folded and handed on at a time."""
+    """How many rows of a bucket, and how many bytes, are gathered and merged at a time."""
 
     rows: int
     bytes: int
@@ -102,11 +102,11 @@ class KeyedBuffer:
         return self._held
 
     def add(self, groups: list[Group]) -> None:
-        """Give the rows of one batch their numbers and keep them; spill where that is too much."""
+        """Give the rows of one batch their sequence numbers and keep them; over the budget, move rows to a disk."""
         for group in groups:
             place = (group.partition, group.bucket)
             if place not in self._buckets:
-                # Numbers that this writer gave away may not be in a snapshot yet.
+                # Files that this writer finished before may not be in a snapshot yet, so their numbers count too.
                 self._next[place] = max(self._next.get(place, 0), self._first_sequence(place))
                 self._buckets[place] = _Bucket(*self._new_files(place))
             rows = self._numbered(place, group.rows)
@@ -117,12 +117,12 @@ class KeyedBuffer:
             self._shrink()
 
     def flush_all(self) -> None:
-        """Fold and write everything that waits; what follows in these buckets becomes runs of their own."""
+        """Merge all rows by key and write them into files; rows that follow in these buckets get new sorted runs."""
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
         pa.default_memory_pool().release_unused()
 
     def finish(self) -> dict[Place, FinishedFiles]:
-        """Fold and write everything, and return the finished files by bucket. `forget` hands them over."""
+        """Merge and write all rows, and return the finished files by bucket; `forget` follows."""
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
         out = {
             place: FinishedFiles(tuple(bucket.file.files), tuple(bucket.changelog.files if bucket.changelog else ()))
@@ -131,17 +131,17 @@ class KeyedBuffer:
         return {place: written for place, written in out.items() if written.files or written.changelog}
 
     def forget(self) -> None:
-        """Start afresh: the finished files belong to somebody else now."""
+        """Start with no rows and no files: the finished files are in commit messages, and `discard` omits them."""
         self._buckets = {}
 
     def discard(self) -> list[FinishedFile]:
-        """Give up everything, and return the finished files, which nobody will name any more."""
+        """Drop all rows and unfinished files, and return the finished files, which the caller must remove."""
         buckets = self._buckets.values()
         for bucket in buckets:
             _release(bucket.runs)
         files = [file for bucket in buckets for file in (bucket.file, bucket.changelog) if file is not None]
         for file in files:
-            with suppress(OSError):  # an orphan at worst
+            with suppress(OSError):  # a file that cannot be removed is an orphan, which the removal of orphans finds
                 file.discard()
         self._buckets = {}
         self._held = 0
@@ -151,7 +151,7 @@ class KeyedBuffer:
         """Do nothing: no thread outlives a call."""
 
     def raise_failure(self) -> None:
-        """Do nothing: whatever fails, fails inside a call."""
+        """Do nothing: no work goes on between calls, so every failure is raised by the call itself."""
 
     # ---- rows in -----------------------------------------------------------------------------------------------------
 
@@ -162,12 +162,12 @@ class KeyedBuffer:
         return pa.table([numbers, *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
 
     def _shrink(self) -> None:
-        """Move everything that waits out of memory: groups of one batch share their memory, so all must go."""
-        waiting = [bucket for bucket in self._buckets.values() if bucket.pieces]
+        """Move all rows out of memory: groups of one batch share memory, which is free once all of them are gone."""
+        buckets = [bucket for bucket in self._buckets.values() if bucket.pieces]
         if self._limits.spillable:
-            self._spill(waiting)
+            self._spill(buckets)
         else:
-            self._write(waiting)
+            self._write(buckets)
         self._held = 0
         pa.default_memory_pool().release_unused()
 
@@ -184,14 +184,14 @@ class KeyedBuffer:
                 bucket.runs = [_Run(merged, 0)]
 
     def _folded(self, bucket: _Bucket, size: PartSize) -> Iterator[pa.Table]:
-        """Fold the rows that wait, part by part in key order; before that, those of a changelog go into their file.
+        """Merge the rows in memory, part by part in key order; with a changelog, first write each part unmerged to it.
 
-        The whole is never in memory a second time: a part is gathered, folded and gone before the next.
+        There is never a second copy of all rows: each part is gathered, merged and yielded before the next.
         """
         rows = bucket.take_rows()
         for part in merge_order(rows, self._spec).parts(size.rows_of(rows)):
             if bucket.changelog is None and self._spec.function is None:
-                yield self._spec.fold_groups(part)  # of rows that do not win nothing is gathered
+                yield self._spec.fold_groups(part)  # gathers only the rows that win
                 continue
             gathered = part.gathered()
             if bucket.changelog is not None:
@@ -237,8 +237,8 @@ class KeyedBuffer:
                 for done in closing:
                     done.result()
             except BaseException:
-                for waiting in (*encoding, *closing):
-                    waiting.cancel()
+                for future in (*encoding, *closing):
+                    future.cancel()
                 raise
 
     def _encode(self, bucket: _Bucket) -> None:
@@ -269,12 +269,12 @@ def _release(runs: Iterable[_Run]) -> None:
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Put small tables together until they make a worthwhile row group."""
-    waiting: list[pa.Table] = []
+    """Join small tables into tables of about the size of a row group."""
+    parts: list[pa.Table] = []
     for table in tables:
-        waiting.append(table)
-        if sum(part.nbytes for part in waiting) >= ROW_GROUP.bytes:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
+        parts.append(table)
+        if sum(part.nbytes for part in parts) >= ROW_GROUP.bytes:
+            yield pa.concat_tables(parts)
+            parts = []
+    if parts:
+        yield pa.concat_tables(parts)

@@ -1,9 +1,9 @@
 """Files of one write that nothing names: of attempts that failed, that were killed, or that another attempt overtook.
 
-Messages cannot tell of them, because such attempts send none; but the id of the write is part of the name of every file
+Such attempts send no messages that would list their files; but the id of the write is part of the name of every file
 that its tasks make. Always holds: only files inside the table with that id in their name are removed, and none that a
-snapshot names, not even one that an earlier attempt to commit has published. Whoever began to publish and does not know
-how it ended must not call this.
+snapshot names, not even one that an earlier attempt to commit has published. A caller whose commit may still be
+published, because its outcome is unknown, must not call this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakewright.storage.base import FileInfo
 from lakewright.write.task import Place
 
 _ID_CHARACTERS_MIN = 16  # a shorter text could be part of a name by chance
-_SLACK_MILLIS = 20 * 60 * 1000  # between the clocks of the storage and of those who commit
+_SLACK_MILLIS = 20 * 60 * 1000  # how far the clocks of the storage and of committers may differ
 
 
 def remove_leftovers(
@@ -28,16 +28,16 @@ def remove_leftovers(
     """
     if len(write_id) < _ID_CHARACTERS_MIN:
         raise InvalidInputError(f"{store.name}: {write_id!r} is no id of a write, so no files can be found by it")
-    # List first and read the snapshots afterwards: what is published in between is then seen.
-    found = {info.path: info for info in _files(store, places) if f"-{write_id}-" in _name(info.path)}
-    if not found:
+    # List the files before reading the snapshots, so that snapshots published in between are read too.
+    written = {info.path: info for info in _files(store, places) if f"-{write_id}-" in _name(info.path)}
+    if not written:
         return 0
-    since = min(info.modified_millis for info in found.values()) - _SLACK_MILLIS
+    since = min(info.modified_millis for info in written.values()) - _SLACK_MILLIS
     named = {*keep, *_named_since(store, since)}
-    gone = [path for path in found if _name(path) not in named]
-    for path in gone:
+    leftovers = [path for path in written if _name(path) not in named]
+    for path in leftovers:
         store.storage.delete(path)
-    return len(gone)
+    return len(leftovers)
 
 
 def _files(store: TableStore, places: Collection[Place] | None) -> Iterator[FileInfo]:
@@ -51,7 +51,7 @@ def _files(store: TableStore, places: Collection[Place] | None) -> Iterator[File
 
 
 def _named_since(store: TableStore, millis: int) -> set[str]:
-    """Return the names of all files that snapshots since a time added, whatever became of them afterwards."""
+    """Return the names of all files that snapshots since a time added, also of those that were removed later."""
     names: set[str] = set()
     manifests = store.manifests
     for snapshot in store.snapshots.walk_back(store.snapshots.latest_id() or 0):

@@ -1,8 +1,8 @@
-"""What a writer must know of the files that are already there: bucket counts and sequence numbers.
+"""Partitions in, their bucket counts and highest sequence numbers out, as the live files of the table have them.
 
-The newest snapshot is read when the first rows of a partition arrive. An overwrite replaces what is there, so it
-starts from nothing. Others may commit in the meantime: the messages name the snapshot that the numbers go on from, and
-whoever commits them looks again.
+The newest snapshot is read when the first rows of a partition arrive. An overwrite replaces these files, so it does
+without. Other writers may commit meanwhile: the commit messages name the snapshot that was read, and the committer
+compares it with the newest one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from lakewright.spec.manifest import ManifestEntry
 
 
 class LiveBuckets:
-    """The bucket counts and highest sequence numbers of a table, as far as a writer asked for them."""
+    """The bucket counts and highest sequence numbers of the partitions that a writer has looked up."""
 
     def __init__(self, store: TableStore, buckets: int | None) -> None:
-        """Begin to know nothing; `buckets` is the number that every partition must have, None where it may grow."""
+        """Begin with no partition; `buckets` is the number that every partition must have, None where it may grow."""
         self.base: str | None = None  # the name of the oldest snapshot that was read since the last `forget`
         self._store = store
         self._buckets = buckets
@@ -30,7 +30,7 @@ class LiveBuckets:
         self._complete = False
 
     def look_up(self, partitions: Collection[bytes]) -> None:
-        """Learn about partitions, and refuse those whose files were written with another number of buckets."""
+        """Read the facts of new partitions; raise InvalidInputError for one with another number of buckets."""
         new = set() if self._complete else set(partitions) - self._known
         if new:
             # The first partitions are looked up alone; where more follow, one full read is cheaper than many.
@@ -42,7 +42,7 @@ class LiveBuckets:
             self._check(partition)
 
     def forget(self) -> None:
-        """Look again when the next rows arrive."""
+        """Forget which partitions were read, so that the next rows read the newest snapshot."""
         self.base = None
         self._known.clear()
         self._complete = False

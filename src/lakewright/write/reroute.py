@@ -2,11 +2,12 @@
 
 A writer of dynamic buckets puts keys where the index files of its partition say, and new keys where there is room. If
 another writer commits to the partition first, a new key of both could be in two buckets, so the commit is refused. The
-rows are in the files that were written: they are read back as they lie, with their kinds, and written once more by a
-writer that knows the newest index. Rows of one key stay in order, because all of them are in one bucket.
+rows are in the files that were written: they are read back unmerged, with their row kinds, and written once more by a
+writer that reads the newest index. Rows of one key stay in order, because all of them are in one bucket.
 
-What cannot be told from the files alone is left to whoever has the rows: messages that change or compact other files,
-and tables whose keys move between partitions, where deletes in one partition go with rows in another.
+Two cases cannot be written again from the files alone, so the caller must write its rows again: messages that change or
+compact other files, and tables whose keys move between partitions, where deletes in one partition belong to rows in
+another.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ _TASKS_FROM = 1 << 20  # the tasks of a write have lower numbers, so that the na
 
 
 def rerouting(store: TableStore) -> Reroute | None:
-    """Return what writes rows again that lost a race for buckets, None for tables where there is no such race."""
+    """Return a function that writes rows again after a lost race for buckets; None for tables without such races."""
     if store.schema.bucket_mode is not BucketMode.HASH_DYNAMIC:
         return None
 
     def reroute(messages: Sequence[CommitMessage], lost: int) -> list[CommitMessage] | None:
-        whole = not any(m.deleted_files or m.compact_before or m.compact_after for m in messages)
-        return rerouted(store, messages, lost) if whole else None
+        only_adds = not any(m.deleted_files or m.compact_before or m.compact_after for m in messages)
+        return rerouted(store, messages, lost) if only_adds else None
 
     return reroute
 
 
 def rerouted(store: TableStore, messages: Sequence[CommitMessage], attempt: int) -> list[CommitMessage]:
     """Write the rows of messages again, into the buckets that their keys have by now; the old files stay."""
-    told = store.options.get(CoreOptions.ROWKIND_FIELD) is not None  # a column of the table says the kinds
+    has_kind_column = store.options.get(CoreOptions.ROWKIND_FIELD) is not None  # among the columns of the table
     job = WriteJob.new(store, write_id=messages[0].write_id)
     read = ReadBuilder(store).with_include_row_kind().new_read()
     with job.open_writer(_TASKS_FROM + attempt) as writer:
@@ -52,5 +53,5 @@ def rerouted(store: TableStore, messages: Sequence[CommitMessage], attempt: int)
             place = (message.partition_bytes, message.bucket, message.total_buckets or -1)
             split = replace(split_of(store, 0, place, [files], {}), streaming=True, raw_convertible=False)
             for batch in read.to_arrow_batch_reader([split]):
-                writer.write(batch.drop_columns([ROW_KIND]) if told else batch)
+                writer.write(batch.drop_columns([ROW_KIND]) if has_kind_column else batch)
         return writer.prepare()

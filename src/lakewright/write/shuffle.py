@@ -1,8 +1,8 @@
 """Rows on their way to the writer of their bucket: batches in, groups of rows that one writer must get out.
 
 The first half of a write in two steps. `send` takes rows in as a writer does (aligned, with their kinds, keys
-checked) and groups them by what must come together; whoever receives a group hands it to `TableWriter.take`, which
-finds the buckets again by itself. What must come together depends on the bucket mode:
+checked) and puts rows that one writer must get into one group; the receiver of a group passes it to
+`TableWriter.take`, which finds the buckets again by itself. Which rows form a group depends on the bucket mode:
 
     fixed buckets, or none     the rows of one bucket
     dynamic buckets            the rows of one assigner: a key always goes to the same one
@@ -39,20 +39,20 @@ _Grouping: TypeAlias = Callable[[pa.Table], list[Group]]
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """The writers that take what is sent, by number.
+    """How many writers receive groups of rows; they are numbered from 0.
 
-    Of dynamic buckets, `assigners` share each partition; the others have partitions of their own.
+    With dynamic buckets, the rows of each partition go to `assigners` of these writers.
     """
 
     count: int
     assigners: int = 1
 
     def assigner(self, number: int) -> Assigner:
-        """Return which of the assigners of its partitions a writer is."""
+        """Return which of the assigners of its partitions the writer with this number is."""
         return Assigner(number % self.assigners, self.assigners)
 
     def of(self, group: Group, mode: BucketMode) -> int:
-        """Return the writer of a group."""
+        """Return the number of the writer that receives a group."""
         match mode:
             case BucketMode.KEY_DYNAMIC:
                 return 0
@@ -64,9 +64,9 @@ class Receivers:
 
 
 def receivers_for(job: WriteJob, *, writers: int, rows: int | None, assigners_max: int | None = None) -> Receivers:
-    """Return who takes what is sent, if so many writers are at hand: not more than there is work for.
+    """Return how many of the available writers receive rows: not more than have work to do.
 
-    Each assigner of dynamic buckets begins buckets of its own, so there are no more of them than so many rows fill.
+    Each assigner of dynamic buckets starts buckets of its own, so there are at most as many as the rows fill.
     """
     options, schema = job.store.options, job.store.schema
     match schema.bucket_mode:
@@ -75,14 +75,14 @@ def receivers_for(job: WriteJob, *, writers: int, rows: int | None, assigners_ma
         case BucketMode.HASH_FIXED if not schema.partition_keys:
             return Receivers(max(1, min(writers, options.bucket())))
         case BucketMode.HASH_DYNAMIC:
-            wished = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
-            if wished is None and schema.partition_keys:
-                wished = 1
-            elif wished is None:
-                filled = options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)
-                wished = writers if rows is None else min(writers, -(-rows // max(1, filled)))
+            initial = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
+            if initial is None and schema.partition_keys:
+                initial = 1
+            elif initial is None:
+                bucket_rows = options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)
+                initial = writers if rows is None else min(writers, -(-rows // max(1, bucket_rows)))
             most = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
-            assigners = max(1, min(wished, assigners_max or BUCKETS_MAX, most if most > 0 else BUCKETS_MAX))
+            assigners = max(1, min(initial, assigners_max or BUCKETS_MAX, most if most > 0 else BUCKETS_MAX))
             groups = max(1, writers // assigners) if schema.partition_keys else 1
             return Receivers(assigners * groups, assigners)
         case _:
@@ -92,7 +92,7 @@ def receivers_for(job: WriteJob, *, writers: int, rows: int | None, assigners_ma
 def send(
     batches: Iterable[pa.RecordBatch], job: WriteJob, receivers: Receivers, *, stage_bytes: int = STAGE_BYTES
 ) -> Iterator[Group]:
-    """Take the rows of one task in, and yield them in groups for those who write them, a stage at a time."""
+    """Align and check the rows of one task, and yield them in groups for their writers, `stage_bytes` at a time."""
     intake, grouped = job.new_intake(), _grouping(job, receivers)
     stage: list[pa.Table] = []
     size = rows = 0
@@ -108,7 +108,7 @@ def send(
 
 
 class Sender:
-    """Takes rows with kinds as a writer of a primary-key table does, and gives them in groups for those who write."""
+    """Takes rows with kinds as a writer of a primary-key table does, and returns them in groups for their writers."""
 
     def __init__(self, job: WriteJob, receivers: Receivers, *, stage_bytes: int = STAGE_BYTES) -> None:
         self._rows = job.new_intake()
@@ -119,18 +119,18 @@ class Sender:
         self._stage: list[pa.Table] = []
 
     def write(self, data: pa.Table, *, row_kinds: pa.Array | None = None) -> int:
-        """Take rows, and what they do to those with their keys."""
+        """Take rows with their row kinds, and return how many there were."""
         given = None if row_kinds is None else GivenKinds(row_kinds, table=self._table)
         self._stage.append(self._rows.take(data, given, first_row=0))
         return len(data)
 
     def delete(self, keys: pa.Table) -> int:
-        """Take the keys of rows to delete."""
+        """Take the keys of rows to delete, and return how many there were."""
         self._stage.append(self._keys.take(keys, None, first_row=0))
         return len(keys)
 
     def groups(self, *, last: bool = False) -> list[Group]:
-        """Return what was taken, once there is enough of it, or it is the last."""
+        """Return the rows taken so far in groups, if they fill a stage or no more will follow (`last`)."""
         if not self._stage or not (last or sum(rows.nbytes for rows in self._stage) >= self._stage_bytes):
             return []
         rows = pa.concat_tables(self._stage)
@@ -139,17 +139,17 @@ class Sender:
 
 
 def joined(batches: Iterable[pa.RecordBatch], *, bytes_max: int = INTAKE_BYTES) -> Iterator[pa.Table]:
-    """Put small batches together: looking at one costs the same, however few rows it has."""
-    waiting: list[pa.RecordBatch] = []
+    """Join small batches into tables, because aligning a batch has a fixed cost, however few rows it has."""
+    parts: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        waiting.append(batch)
+        parts.append(batch)
         size += batch.nbytes
         if size >= bytes_max:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+            yield pa.Table.from_batches(parts)
+            parts, size = [], 0
+    if parts:
+        yield pa.Table.from_batches(parts)
 
 
 def _grouping(job: WriteJob, receivers: Receivers) -> _Grouping:

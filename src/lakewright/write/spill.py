@@ -1,7 +1,8 @@
 """Rows that do not fit into memory: tables in, the same tables out again, from an unnamed file on the local disk.
 
-Each spill is one file without a name, so it goes away with its last table, or with the process. It is not compressed:
-it rarely outlives the page cache. What is given in parts comes back in these parts, or as one table.
+Each spill is one file without a name, so it is removed once its last table is released, or the process ends. It is not
+compressed, because it is mostly read back from the page cache. A table that is given in parts can be read back in these
+parts, or as one table.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ class Spill:
         self._left = len(self._bounds) - 1
 
     def read(self, number: int) -> pa.Table:
-        """Return a table."""
+        """Return a spilled table by its number, whole."""
         return pa.concat_tables([self._schema.empty_table(), *self.parts(number)])
 
     def parts(self, number: int) -> Iterator[pa.Table]:
-        """Read a table part by part."""
+        """Yield the parts of a spilled table, by its number."""
         for at in range(self._bounds[number], self._bounds[number + 1]):
             with self._lock:
                 batch = self._reader.get_batch(at)
             yield pa.Table.from_batches([batch])
 
     def release(self) -> None:
-        """Say that one of the tables is not needed any more; the file goes with the last."""
+        """Release one of the tables; once all are released, the file is removed."""
         with self._lock:
             self._left -= 1
             if self._left == 0:

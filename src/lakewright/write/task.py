@@ -1,6 +1,6 @@
-"""One attempt at one task of a write: what its parts must know of it, and the names of its files.
+"""One attempt at one task of a write: the facts that routers and buffers need, and the names of its files.
 
-Invariant: no two attempts ever give two files the same name, so what one of them leaves behind harms nobody.
+Invariant: no two attempts ever give two files the same name, so files that one leaves behind disturb no other.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class WriteTask:
     write_id: str
     number: int = 0
     attempt: int = 0
-    overwrite: bool = False  # what is there goes away: bucket counts, sequence numbers and indexes start from nothing
+    overwrite: bool = False  # live files are replaced: their bucket counts, sequence numbers and indexes do not count
     clock_ms: Callable[[], int] = wall_clock_ms
-    real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
+    real_buckets: bool = False  # write into numbered buckets although the table postpones its buckets
     sequence_stride: int = 0  # task n of a bucket's writers numbers its rows from the first free number + n * stride
-    assigner: Assigner = field(default_factory=Assigner)  # of dynamic buckets: which of them may get new keys
+    assigner: Assigner = field(default_factory=Assigner)  # dynamic buckets: which of them may get new keys
 
     @property
     def stem(self) -> str:
@@ -40,7 +40,7 @@ class WriteTask:
 
     @property
     def label(self) -> str:
-        """What the commit messages call the attempt."""
+        """The name of the attempt in commit messages: its task and its number."""
         return f"{self.number}-{self.attempt}"
 
 

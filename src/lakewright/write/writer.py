@@ -1,12 +1,12 @@
 """Arrow data in, commit messages out: one task of one write job.
 
-A `WriteJob` is a small value that travels to workers; each worker opens a `TableWriter` from it, feeds it and sends
-the messages of `prepare` home. Nothing a writer does is visible before those messages are committed. Rows in equal
-rows written (a primary-key table folds those of one key), or `prepare` raises. A writer that failed half-way through a
-call takes no more data: closing it removes every file that it did not hand out.
+A `WriteJob` is a small value that is sent to workers; each worker opens a `TableWriter` from it, gives it rows and
+sends the messages that `prepare` returns to the committer. Nothing a writer does is visible before those messages are
+committed. As many rows are written as were given (a primary-key table merges those of one key), or `prepare` raises. A
+writer that failed half-way through a call takes no more data: closing it removes every file that is in no message yet.
 
-Every table goes the same way, with parts of its own: an intake that aligns rows, a router that finds their buckets, a
-buffer that makes files of them.
+Every writer has the same three parts, chosen by the kind of table: an intake that aligns rows, a router that finds
+their buckets, and a buffer that writes them into files.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ STAGE_BYTES = 16 << 20  # small batches are routed together, up to this much mem
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write over any number of workers: what they need to know, and nothing that is open."""
+    """One write by any number of workers: all that a worker needs to open its writer. It holds no open file."""
 
     store: TableStore
     write_id: str
     table: str  # the table's identity, which every message repeats
     write_cols: tuple[str, ...] | None = None
     overwrite: bool = False
-    real_buckets: bool = False  # a table that postpones its buckets gets rows in real ones all the same
-    keys_only: bool = False  # what is written are the keys of rows to delete
-    sequence_stride: int = 0  # where tasks share buckets: the rows of later tasks get higher numbers, this far apart
-    carries_ids: bool = False  # rows that lay in other files before bring their row ids and sequence numbers along
+    real_buckets: bool = False  # write into numbered buckets although the table postpones its buckets
+    keys_only: bool = False  # the input holds only the keys of rows to delete
+    sequence_stride: int = 0  # where tasks share buckets: how far apart the sequence numbers of two tasks begin
+    carries_ids: bool = False  # the rows come from other files and keep their row ids and sequence numbers
 
     @classmethod
     def new(
@@ -73,28 +73,28 @@ class WriteJob:
         real_buckets: bool = False,
         keys_only: bool = False,
     ) -> WriteJob:
-        """Check that the table can be written, and name the write."""
+        """Return a new job with an id of its own, after a check that the table can be written."""
         with naming(store.name):
             check_supported_for_write(store.schema)
         store.check_changeable()
         if store.schema.primary_keys:
-            MergeSpec.of_schema(store.schema, table=store.name)  # refuses engines and functions it does not know
+            MergeSpec.of_schema(store.schema, table=store.name)  # raises for merge engines that are not supported
         columns = None if write_cols is None else _checked_columns(store, tuple(write_cols))
         return cls(store, write_id or str(uuid.uuid4()), store.identity, columns, overwrite, real_buckets, keys_only)
 
     def open_writer(self, task: int = 0, attempt: int = 0, *, assigner: Assigner | None = None) -> TableWriter:
         """Open the writer of one attempt at one task; the two numbers are part of every file name.
 
-        Where several writers give dynamic buckets to new keys, each says which `assigner` it is.
+        Where several writers assign dynamic buckets to new keys, `assigner` says which of them this one is.
         """
         return TableWriter(self, task=task, attempt=attempt, assigner=assigner)
 
     def check_input(self, schema: pa.Schema) -> None:
-        """Refuse rows of this schema if it alone tells that they cannot be written; nothing is read or written."""
+        """Raise InvalidInputError if rows with this schema can never be written; nothing is read or written."""
         self.new_intake().take(schema.empty_table(), None, first_row=0)
 
     def new_intake(self) -> Intake:
-        """Return what aligns the rows of this write and finds their kinds."""
+        """Return the intake that aligns the rows of this write and finds their row kinds."""
         schema, name = self.store.schema, self.store.name
         if schema.primary_keys:
             return KeyedIntake(schema, table=name, write_cols=self.write_cols, keys_only=self.keys_only)
@@ -110,7 +110,7 @@ class WriteJob:
 
     @property
     def partial_columns(self) -> tuple[str, ...] | None:
-        """The columns that the files hold where these are not all: only data evolution knows such files."""
+        """The columns of files that hold only some of them, which only data evolution allows; None for all columns."""
         return self.write_cols if self.store.options.data_evolution_enabled() else None
 
 
@@ -181,12 +181,12 @@ class TableWriter:
     def write(self, data: ArrowData, *, bucket: int | None = None, row_kinds: RowKinds | None = None) -> int:
         """Take rows in any Arrow form and return how many there were; `bucket` overrides the bucket function.
 
-        Rows of a primary-key table update the rows with their keys, or what their kinds say.
+        In a primary-key table a row replaces the row with its key, unless its row kind says otherwise.
         """
         self._check_open()
         if bucket is not None:
             self._check_bucket(bucket)
-            self._unstage(None)  # rows that were given before go where the bucket function says
+            self._unstage(None)  # earlier rows still go to the buckets that the bucket function gives
         given = None if row_kinds is None else GivenKinds(row_kinds, table=self._store.name)
         if given is not None and isinstance(data, pa.Table | pa.RecordBatch):
             given.check_count(data.num_rows)
@@ -198,12 +198,12 @@ class TableWriter:
         return self._staged_bytes + self._buffer.held_bytes
 
     def take(self, rows: pa.Table) -> None:
-        """Take rows that an intake of the same job let in already, in another process perhaps."""
+        """Take rows that an intake of the same job has aligned and checked, perhaps in another process."""
         self._check_open()
         self._take(rows, None)
 
     def flush(self) -> None:
-        """Write what waits into files: no more rows of these buckets are expected. Those that come get new files."""
+        """Write all rows in memory into files; rows that follow in the same buckets get new files."""
         self._check_open()
         self._unstage(None)
         try:
@@ -224,7 +224,7 @@ class TableWriter:
         return self._write(keys, replace(self._job, keys_only=True).new_intake(), None, None)
 
     def prepare(self) -> list[CommitMessage]:
-        """Finish all files and return one message per bucket that got rows; the writer then starts afresh."""
+        """Finish all files and return one message per bucket that got rows; the writer can then take new rows."""
         self._check_open()
         try:
             self._unstage(None)
@@ -237,14 +237,14 @@ class TableWriter:
         places = sorted({*finished, *changes})
         nothing, unchanged = FinishedFiles(()), IndexChange()
         messages = [self._message(p, finished.get(p, nothing), changes.get(p, unchanged)) for p in places]
-        self._buffer.forget()  # from here on the files belong to whoever holds the messages
+        self._buffer.forget()  # the files are in the messages now, so closing this writer must not remove them
         self._rows = {}
         if self._live is not None and self._store.schema.primary_keys:
-            self._live.forget()  # numbers below those of others would be given again at every commit
+            self._live.forget()  # read again later, so that new numbers are above those others have committed meanwhile
         return messages
 
     def abort(self) -> None:
-        """Stop, and remove every file that `prepare` did not hand out."""
+        """Stop, and remove every file that is in no message of `prepare`."""
         self._closed = True
         self._stage.clear()
         for done in self._buffer.discard():
@@ -254,7 +254,7 @@ class TableWriter:
         self._buffer.close()
 
     def close(self) -> None:
-        """Let everything go; rows that were not prepared are dropped."""
+        """Free memory and threads; rows written since the last `prepare` are dropped, and their files removed."""
         if not self._closed:
             self.abort()
 
@@ -279,14 +279,14 @@ class TableWriter:
             if bucket is not None:
                 self._unstage(bucket)
         except BaseException as error:
-            # A call that was refused before its first row got in leaves the writer as it was.
+            # If the call was refused before any of its rows was taken, the writer can still be used.
             if rows or not isinstance(error, InvalidInputError):
                 self._poison = error
             raise
         return rows
 
     def _pieces(self, batch: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
-        """Cut what is too large to be looked at in one go: the first piece is encoded while the next is checked."""
+        """Cut a large batch into pieces, so that one piece is encoded while the next is checked."""
         size = batch.nbytes
         if size <= 2 * STAGE_BYTES:
             yield batch
@@ -316,13 +316,13 @@ class TableWriter:
         try:
             self._buffer.add(self._routed(bucket))
         except BaseException as error:
-            self._poison = error  # the staged rows are lost, whoever brought them
+            self._poison = error  # the staged rows are lost, also those of earlier calls
             raise
 
     def _routed(self, bucket: int | None) -> list[Group]:
         table = pa.concat_tables(self._stage)
         if self._store.schema.primary_keys and table.num_columns and table.column(0).num_chunks > _CHUNKS_MAX:
-            table = table.combine_chunks()  # rows are gathered in key order later, which takes its time for each chunk
+            table = table.combine_chunks()  # rows are gathered in key order later, which is slow over many chunks
         self._stage.clear()
         self._staged_bytes = 0
         groups = self._router.route(table, bucket=bucket)
@@ -404,7 +404,7 @@ class TableWriter:
 
 
 def _live_buckets(job: WriteJob) -> LiveBuckets | None:
-    """Return what must be known of the buckets that are there: nothing where rows are replaced or have no order."""
+    """Return a reader of bucket counts and sequence numbers; None where an overwrite or the bucket mode needs none."""
     match job.store.schema.bucket_mode:
         case _ if job.overwrite:
             return None
@@ -436,7 +436,7 @@ def _router_of(task: WriteTask) -> Router:
 
 
 def _buffer_of(task: WriteTask, live: LiveBuckets | None, plan: FilePlan) -> Buffer:
-    """Return the buffer for one writer; numbers go on from `live`, or begin at 0. The plan is that of append tables."""
+    """Return the buffer of one writer; `plan` is that of append tables. Sequence numbers follow those in `live`."""
     schema = task.store.schema
     if schema.bucket_mode is BucketMode.POSTPONE and not task.real_buckets:
         return _append_buffer(task, postpone_plan(task), live)
@@ -446,13 +446,13 @@ def _buffer_of(task: WriteTask, live: LiveBuckets | None, plan: FilePlan) -> Buf
 
 
 def _limits_of(options: CoreOptions) -> BufferLimits:
-    """Return how much a buffer may use, of the memory that the options give to a writer."""
+    """Return how much memory and how many threads a buffer may use, by the options of the table."""
     budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
     spillable = options.get(CoreOptions.WRITE_BUFFER_SPILLABLE)
     # Where commits order the rows, one commit must not write a key twice.
     spillable = spillable or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
     return BufferLimits(
-        budget_bytes=budget - budget // 4,  # the stage, its copy by routing and the encoders need the rest
+        budget_bytes=budget - budget // 4,  # the rest is for staged rows, their copy by routing, and the encoders
         threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
         spillable=spillable,
     )
@@ -490,5 +490,5 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
 
 
 def _first_sequence(task: WriteTask, live: LiveBuckets | None, place: Place) -> int:
-    """Return the number of a task's first row in a bucket: above those that are there, and those of earlier tasks."""
+    """Return the sequence number of a task's first row in a bucket, above those of live files and earlier tasks."""
     return (0 if live is None else live.next_sequence(*place)) + task.number * task.sequence_stride

@@ -91,7 +91,7 @@ class BucketFill:
         self.counts = dict(counts)
 
     def place(self, hashes: Hashes) -> Buckets:
-        """Return buckets for new keys, given by their hashes in order of arrival, and count them there."""
+        """Return buckets for new keys, given by their hashes in order of arrival, and add them to the counts."""
         out = np.empty(len(hashes), np.int32)
         done = 0
         for bucket in self._open_buckets():
@@ -168,7 +168,7 @@ class KeyHashes:
     def _add(
         self, batch: Hashes, hashes: npt.NDArray[np.int64], firsts: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Give buckets to hashes that are not known, in the order of where they first stand in the batch."""
+        """Give buckets to new hashes, in the order of their first positions in the batch."""
         at = np.zeros(len(batch), np.bool_)
         at[firsts] = True
         arrived = batch[at]
@@ -184,7 +184,7 @@ class KeyHashes:
         return buckets
 
     def _hold(self, hashes: Hashes, buckets: Buckets) -> None:
-        """Keep new hashes for the files of their buckets."""
+        """Keep new hashes by bucket, for the index files."""
         if (buckets[1:] < buckets[:-1]).any():
             order = np.argsort(buckets, kind="stable")
             hashes, buckets = hashes[order], buckets[order]

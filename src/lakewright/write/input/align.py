@@ -67,7 +67,7 @@ class Aligner:
         write_cols: Sequence[str] | None = None,
         needed: Collection[str] | None = None,
     ) -> None:
-        """Align to `fields`; with `needed`, the input may lack all other columns, which then hold nothing."""
+        """Align to `fields`; with `needed`, the input may lack all other columns, which then are null or zero."""
         self.schema = to_arrow_schema(fields)
         self._needed = needed
         self._fields = tuple(fields)
@@ -196,7 +196,7 @@ class _Step:
 
 
 def _pieces(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """Return the chunks of a column, cut so that 32-bit offsets can reach all of each."""
+    """Return the chunks of a column, cut so small that 32-bit offsets suffice for each."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if column.nbytes <= _PIECE_BYTES:
         return chunks
@@ -232,9 +232,9 @@ def _default(field: DataField, table: str) -> pa.Scalar | None:
 
 
 def _nothing(dtype: DataType) -> pa.Scalar | None:
-    """Return what a column holds that nobody will look at: null, or a value that adds nothing where null is forbidden.
+    """Return the value of a column that a delete by key does not need: null, or a zero where null is forbidden.
 
-    A default of the column would not do: an aggregation takes the values of a deleted row back out.
+    The default of the column would be wrong: an aggregation subtracts the values of a deleted row.
     """
     return None if dtype.nullable else to_array([_zero(dtype)], dtype)[0]
 

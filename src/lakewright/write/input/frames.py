@@ -1,4 +1,4 @@
-"""Data in any form that callers have: Arrow batches out, or the verb of the engine whose workers hold the rows.
+"""Data in any form that callers have in; Arrow batches out, or the verb of the engine whose workers hold the rows.
 
 Frames of other libraries are recognised by their types, without importing the library:
 
@@ -7,7 +7,7 @@ Frames of other libraries are recognised by their types, without importing the l
     Ray                        goes to the verbs of `lakewright.ray`
     pandas on Spark            refused: `to_spark()` says what becomes of its index
 
-What always holds: rows that lie with the workers of an engine never come into this process unasked.
+What always holds: rows that the workers of an engine hold come into this process only if the caller fetches them.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _ray() -> ModuleType:
 class _Engine(NamedTuple):
     """An engine whose workers hold the rows of its frames."""
 
-    load: Callable[[], ModuleType]  # its room in this package, loaded when a frame asks for it
-    room: str  # the name of that room
+    load: Callable[[], ModuleType]  # imports the module of the engine in this package, when one of its frames is given
+    room: str  # the name of that module
     title: str
     frame: str  # what it calls its frames
     fetch: str  # how a user brings the rows into this process
@@ -75,13 +75,13 @@ def engine_verb(data: object, verb: str) -> Callable[..., Any] | None:
     engine = _engine_of(data)
     if engine is None:
         return None
-    found: Callable[..., Any] | None = getattr(engine.load(), verb, None)
-    if found is None:
+    function: Callable[..., Any] | None = getattr(engine.load(), verb, None)
+    if function is None:
         raise UnsupportedError(
             f"lakewright.{engine.room} has no {verb!r} for a {engine.title} {engine.frame}; bring the rows into this "
             f"process with {engine.fetch} and give those, or write them with lakewright.{engine.room}.write_table"
         )
-    return found
+    return function
 
 
 def in_process(data: object, table: str) -> Any:  # noqa: ANN401 - whatever callers give as data

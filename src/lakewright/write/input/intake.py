@@ -1,8 +1,8 @@
-"""Batches of any shape in, rows that a router understands out: aligned, with their kinds, their keys checked.
+"""Batches of any shape in, rows for a router out: aligned, with their row kinds, their keys checked.
 
 The rows of an append table have its columns; those of a primary-key table begin with `_VALUE_KIND`. A key never holds
-NaN, which equals nothing, and null only where the option `primary-key.nullable` says so. No row enters that every merge
-of its key would fail on.
+NaN, which equals nothing, and null only where the option `primary-key.nullable` says so. Rows with kinds that the merge
+function of the table cannot merge are refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class KeyedIntake(Intake):
         self._keys_only = keys_only
         names = {*schema.primary_keys, *schema.partition_keys}
         if keys_only:
-            # Where a key may live in any partition, the router knows which.
+            # Where a key may be in any partition, the router finds the partition, so its columns are not needed.
             needed = schema.primary_keys if schema.bucket_mode is BucketMode.KEY_DYNAMIC else names
             self._aligner = Aligner(schema.fields, table=table, write_cols=write_cols, needed=needed)
         self._keys = tuple(field for field in schema.fields if field.name in names)
@@ -89,13 +89,13 @@ class KeyedIntake(Intake):
         return self._arrow_schema
 
     def take(self, batch: pa.Table | pa.RecordBatch, given: GivenKinds | None, *, first_row: int) -> pa.Table:
-        """Return the rows of a batch behind their kinds; rows that the options ignore are left out."""
+        """Return the rows of a batch with their kinds as first column; rows that the options ignore are left out."""
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         column = kind_column(table.column_names, self._schema.field_names, table=self._table)
         self._check_one_source(given, column)
-        said = None
+        column_kinds = None
         if column is not None:
-            said = to_kinds(
+            column_kinds = to_kinds(
                 table.column(column), table=self._table, source=f"the column {column!r}", first_row=first_row
             )
             table = table.drop_columns([column])
@@ -106,13 +106,13 @@ class KeyedIntake(Intake):
         elif given is not None:
             kinds = given.next(first_row, rows.num_rows)
         else:
-            kinds = self._kinds_of(rows, first_row) if said is None else said
+            kinds = self._kinds_of(rows, first_row) if column_kinds is None else column_kinds
         self._refuse_null(rows, first_row)
         self._refuse_nan(rows, self._keys, first_row)
         keyed = pa.Table.from_arrays([pa.array(kinds), *rows.columns], schema=self._arrow_schema)
         keep = kept(kinds, self._options)
         entering = kinds if keep is None else kinds[keep]
-        if entering.any():  # something else than inserts
+        if entering.any():  # inserts are 0, so there are other kinds
             self._merging.check_kinds({kind for kind in range(1, len(KIND_NAMES)) if (entering == kind).any()})
         return keyed if keep is None else keyed.filter(pa.array(keep))
 
@@ -137,7 +137,7 @@ class KeyedIntake(Intake):
         return to_kinds(rows.column(self._kind_field), table=self._table, source=source, first_row=first_row)
 
     def _with_kind_text(self, rows: pa.Table, given: Sequence[str]) -> pa.Table:
-        """Say in the table's own kind column that the rows are deletes, where the caller left it out."""
+        """Return the rows with -D in the column that `rowkind.field` names, unless the caller gave that column."""
         if self._kind_field is None or self._kind_field in given:
             return rows
         at = rows.column_names.index(self._kind_field)

@@ -1,4 +1,4 @@
-"""Row kinds: what a caller, a column of the input or a column of the table says of them in, numbers 0 to 3 out.
+"""Row kinds of an argument, a column of the input or a column of the table in, numbers 0 to 3 out.
 
 A kind is said in one way only: by the argument `row_kinds`, by a column `_row_kind` of the input (also `row_kind` or
 `rowkind`, where the table has no such column), or by the column that the option `rowkind.field` names. Without any of
@@ -30,15 +30,15 @@ _REMEDY = "use 0 to 3 or +I, -U, +U, -D"
 
 def kind_column(names: Sequence[str], of_table: Collection[str], *, table: str) -> str | None:
     """Return the column of an input that holds row kinds and is no column of the table."""
-    found = [name for name in _INPUT_COLUMNS if name in names and name not in of_table]
-    if len(found) > 1:
+    columns = [name for name in _INPUT_COLUMNS if name in names and name not in of_table]
+    if len(columns) > 1:
         raise InvalidInputError(
-            f"table {table}: the input has the columns {found[0]!r} and {found[1]!r}, which both would say the row "
+            f"table {table}: the input has the columns {columns[0]!r} and {columns[1]!r}, which both would say the row "
             "kinds; drop one",
             table=table,
-            column=found[1],
+            column=columns[1],
         )
-    return found[0] if found else None
+    return columns[0] if columns else None
 
 
 def to_kinds(values: pa.Array | pa.ChunkedArray, *, table: str, source: str, first_row: int = 0) -> Kinds:
@@ -63,12 +63,12 @@ def to_kinds(values: pa.Array | pa.ChunkedArray, *, table: str, source: str, fir
             table=table,
             row=first_row + row,
         )
-    found: Kinds = numbers.cast(pa.int8()).to_numpy(zero_copy_only=False) if len(numbers) else np.zeros(0, np.int8)
-    return found
+    kinds: Kinds = numbers.cast(pa.int8()).to_numpy(zero_copy_only=False) if len(numbers) else np.zeros(0, np.int8)
+    return kinds
 
 
 class GivenKinds:
-    """The argument `row_kinds` of one call, dealt out to the batches of that call."""
+    """The argument `row_kinds` of one call; each batch of the call takes the kinds of its rows from it."""
 
     def __init__(self, given: RowKinds, *, table: str) -> None:
         self._table = table
@@ -87,7 +87,7 @@ class GivenKinds:
         return self.kinds[first_row : first_row + count]
 
     def check_count(self, rows: int) -> None:
-        """Refuse kinds that are left over."""
+        """Raise InvalidInputError unless the call had as many rows as kinds."""
         if self._one is None and rows != len(self.kinds):
             raise self._mismatch(counted(rows, "row"))
 
@@ -109,7 +109,7 @@ def _array(given: object, table: str) -> pa.Array | pa.ChunkedArray:
 
 
 def refuse_others_than_inserts(kinds: Kinds, *, table: str) -> None:
-    """Raise unless every row is an insert: all that an append table can take."""
+    """Raise InvalidInputError unless every row is an insert, which is all that an append table takes."""
     others = np.flatnonzero(kinds != INSERT)
     if len(others):
         raise InvalidInputError(
@@ -120,9 +120,9 @@ def refuse_others_than_inserts(kinds: Kinds, *, table: str) -> None:
 
 
 def kept(kinds: Kinds, options: CoreOptions) -> npt.NDArray[np.bool_] | None:
-    """Return which rows the options let in; None where all of them are."""
+    """Return which rows are written: options may leave out deletes and old values of updates. None: all rows."""
     if options.get(CoreOptions.IGNORE_DELETE):
-        keep = (kinds & 1) == 0  # -U and -D are the odd ones
+        keep = (kinds & 1) == 0  # -U and -D have odd numbers
     elif options.get(CoreOptions.IGNORE_UPDATE_BEFORE):
         keep = kinds != UPDATE_BEFORE
     else:

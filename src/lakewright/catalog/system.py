@@ -1,7 +1,7 @@
 """System tables: what a table's metadata says, as rows. `db.t$snapshots`, `$schemas`, `$options`, `$files` and others.
 
 A system table is read like any other table: builder, filter, projection, limit, scan, splits. `db.t$audit_log` holds
-the rows of the table itself, each with what happened to it.
+the rows of the table itself, each with its row kind.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def system_table(table: FileStoreTable, name: str) -> SystemTable | AuditLog:
 
 
 class KeyNames(list[str]):
-    """The names of key columns: a list as tables have it, which can also be called, as pypaimon's system tables are."""
+    """The names of key columns: a list, as of other tables, that can also be called, as in pypaimon's system tables."""
 
     def __call__(self) -> list[str]:
         """Return the names."""
@@ -246,7 +246,7 @@ class AuditLog(TableView):
 
     @property
     def primary_keys(self) -> KeyNames:
-        """No columns: a row may come again and again."""
+        """No columns: the log may have several rows of one key."""
         return KeyNames()
 
     def copy(self, options: Mapping[str, object]) -> AuditLog:
@@ -281,12 +281,12 @@ class SystemReadBuilder:
 
     def with_projection(self, projection: str | Sequence[str]) -> SystemReadBuilder:
         """Keep only some columns."""
-        wanted, known = arguments.names("columns", projection), self.source.arrow_schema.names
-        for name in wanted:
+        names, known = arguments.names("columns", projection), self.source.arrow_schema.names
+        for name in names:
             if name not in known:
                 hint = arguments.did_you_mean(name, known)
                 raise ColumnNotExistException(f"{self.source.name} has no column {name!r}; {hint}", column=name)
-        return replace(self, projection=wanted)
+        return replace(self, projection=names)
 
     def with_limit(self, limit: int | None) -> SystemReadBuilder:
         """Keep only the first rows."""

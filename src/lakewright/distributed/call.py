@@ -28,8 +28,8 @@ def check_call(
 
 def check_concurrency(concurrency: int | None) -> None:
     """Raise InvalidInputError unless concurrency is a whole number of at least 1, or not given."""
-    whole = isinstance(concurrency, int) and not isinstance(concurrency, bool)
-    if concurrency is not None and (not whole or concurrency < 1):
+    is_integer = isinstance(concurrency, int) and not isinstance(concurrency, bool)
+    if concurrency is not None and (not is_integer or concurrency < 1):
         raise InvalidInputError(f"concurrency is a number of tasks, at least 1, not {concurrency!r}")
 
 
@@ -40,7 +40,7 @@ def check_progress(progress: object) -> None:
 
 
 def refuse_lookup(table: FileStoreTable, columns: Sequence[str]) -> None:
-    """Refuse an upsert that lacks columns of rows which are there, where nobody looks these up: they would be lost."""
+    """Refuse an upsert whose data lacks columns, if this write would lose the values of existing rows in them."""
     if needs_lookup(table.store, columns):
         lacking = [name for name in table.field_names if name not in columns]
         raise UnsupportedError(

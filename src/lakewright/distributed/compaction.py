@@ -45,5 +45,5 @@ def _read(answers: Answers) -> _Compacted:
 def _compact(store: TableStore, write_id: str, this: TaskId, tasks: Iterator[bytes]) -> bytes:
     """Run the compaction tasks of one share, on a worker."""
     names = (f"{write_id}-{this.number}-{this.attempt}-{file}" for file in range(1 << 31))
-    found = (CompactTask.deserialize(task) for task in tasks)
-    return pack(run_task(store, task, new_uuid=partial(str, next(names))) for task in found)
+    compactions = (CompactTask.deserialize(task) for task in tasks)
+    return pack(run_task(store, task, new_uuid=partial(str, next(names))) for task in compactions)

@@ -18,13 +18,13 @@ _PLAIN = (str, bool, int, float, type(None))
 def is_transient(error: BaseException) -> bool:
     """Say whether a failure of the storage, or of the machine, is behind an error: then trying again may help.
 
-    A file that is not there will not be there the next time.
+    A missing file is no such failure: it will be missing the next time too.
     """
     return any(isinstance(e, OSError) and not isinstance(e, FileNotFoundError) for e in _causes(error))
 
 
 def error_to_text(error: LakewrightError) -> str:
-    """Write an error down, with where it was raised."""
+    """Return an error as text, with its traceback."""
     facts = {name: _to_json(value) for name, value in error.facts.items()}
     where = "".join(traceback.format_exception(error))
     return json.dumps({"error": type(error).__name__, "message": error.message, "facts": facts, "where": where})
@@ -32,21 +32,21 @@ def error_to_text(error: LakewrightError) -> str:
 
 def error_from_text(text: str) -> LakewrightError:
     """Read what `error_to_text` wrote: the same type, message and facts, with the worker's traceback as a note."""
-    said = json.loads(text)
+    fields = json.loads(text)
     kinds = {kind.__name__: kind for kind in _kinds(LakewrightError)}
-    facts = {name: _from_json(value) for name, value in said["facts"].items()}
-    error = kinds.get(said["error"], LakewrightError)(said["message"], **facts)
-    error.add_note(f"It was raised by a task on a worker:\n{said['where']}")
+    facts = {name: _from_json(value) for name, value in fields["facts"].items()}
+    error = kinds.get(fields["error"], LakewrightError)(fields["message"], **facts)
+    error.add_note(f"It was raised by a task on a worker:\n{fields['where']}")
     return error
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
+    cause: BaseException | None = error
     seen: set[int] = set()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _kinds(kind: type[LakewrightError]) -> Iterator[type[LakewrightError]]:

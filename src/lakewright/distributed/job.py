@@ -34,7 +34,7 @@ class TaskId:
     """One attempt at one task."""
 
     number: int  # of the task, from 0
-    attempt: int  # no other attempt has it, in whatever run of the job
+    attempt: int  # unique among all attempts, in every run of the job
 
 
 Work = TypeVar("Work")  # what an engine runs, in its own terms
@@ -66,7 +66,7 @@ class Answers(Protocol):
 
 
 class Workers(Protocol[Work]):
-    """What an engine must be."""
+    """What an engine must be able to do."""
 
     @property
     def quiet_seconds(self) -> float:

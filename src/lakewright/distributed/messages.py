@@ -38,7 +38,7 @@ def unpack(payload: bytes) -> list[CommitMessage]:
 
 
 def verified_messages(job: WriteJob, payloads: Iterable[bytes]) -> list[CommitMessage]:
-    """Return the messages of all tasks, once it is clear that they are of this write and that no row was lost."""
+    """Return the messages of all tasks, after checking that they are of this write and that no row was lost."""
     messages = [message for payload in payloads for message in unpack(payload)]
     foreign = [message for message in messages if message.write_id != job.write_id]
     written = sum(file.row_count for message in messages for file in message.new_files)

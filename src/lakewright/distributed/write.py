@@ -65,8 +65,8 @@ def _publish(
     job: WriteJob, publication: Publication, compact: RunTasks, started: float, written: _Written
 ) -> JobEnd[WriteResult]:
     committed = _commit(job.store, publication, written.messages, compact)
-    whole = replace(committed, seconds=time.monotonic() - started)
-    result = WriteResult(**asdict(whole), tasks=written.tasks, way=written.way)
+    timed = replace(committed, seconds=time.monotonic() - started)
+    result = WriteResult(**asdict(timed), tasks=written.tasks, way=written.way)
     return JobEnd(result, None if publication.once_since is None else _overtaken(job, committed))
 
 
@@ -94,7 +94,7 @@ def _overtaken(job: WriteJob, committed: CommitResult) -> Snapshot | None:
     try:
         snapshot = job.store.snapshots.get(committed.snapshot_id)
         return None if holds(job.store, snapshot, job.write_id) else snapshot
-    except NotFoundError:  # it expired already, so nobody can say
+    except NotFoundError:  # it expired already, so its files are not known
         return None
 
 
@@ -108,8 +108,8 @@ def holds(store: TableStore, snapshot: Snapshot, write_id: str) -> bool:
 
 def committed_job(table: FileStoreTable, job_id: str, *, run: RunTasks | None) -> WriteResult | None:
     """Return what an earlier run of a job brought into the table, None where no snapshot is of it."""
-    found = snapshot_of_job(table, job_id)
-    return None if found is None else replayed(table.store, found, run=run)
+    snapshot = snapshot_of_job(table, job_id)
+    return None if snapshot is None else replayed(table.store, snapshot, run=run)
 
 
 def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
@@ -117,6 +117,6 @@ def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
     return table.store.snapshots.of_user(user_of_job(table.store, job_id))
 
 
-def replayed(store: TableStore, found: Snapshot, *, run: RunTasks | None) -> WriteResult:
-    """Return what an earlier run brought into the table, and do what it may not have come to: the compaction."""
-    return WriteResult(**asdict(earlier_result(store, found, run=run)), way="an earlier run had committed it")
+def replayed(store: TableStore, snapshot: Snapshot, *, run: RunTasks | None) -> WriteResult:
+    """Return what an earlier run brought into the table, and compact, which it may not have done."""
+    return WriteResult(**asdict(earlier_result(store, snapshot, run=run)), way="an earlier run had committed it")

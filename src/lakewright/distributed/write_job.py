@@ -29,7 +29,7 @@ class Publication:
     user: str | None = None  # None: one that is derived from the messages
     identifier: int | None = None  # of a batch of a stream
     replaced: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
-    once_since: int | None = None  # user and identifier say what it is, and it is in no snapshot up to this one
+    once_since: int | None = None  # commit only if no snapshot after this one has the same user and identifier
 
 
 def new_publication(

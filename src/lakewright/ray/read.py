@@ -1,7 +1,7 @@
 """Reads: what to read in, a lazy `Dataset` out, pinned to the snapshot of the moment it was made.
 
-The core plans and the core reads. A read task holds a share of the splits and streams it as Arrow blocks; what the core
-knows before (schema, files, bytes, and rows where no filter and no merge can change them) is in its metadata, so Ray
+The core plans and reads. A read task holds a share of the splits and streams it as Arrow blocks; what the plan knows
+(schema, files, bytes, and rows where no filter and no merge can change them) is in the metadata of the task, so Ray
 answers `schema()` and `count()` without reading. Filters, projections, merges, deletion vectors and row kinds mean what
 they mean embedded, because the same code runs. The order of rows is not promised.
 """
@@ -98,7 +98,7 @@ def to_ray(
             f"{', '.join(unknown)}: no argument of to_ray, nor of ray.data.read_datasource; what to read is said to "
             "the read builder"
         )
-    # Ray refuses arguments among the remote ones that its reader has by name.
+    # Ray refuses remote arguments that its reader also has as arguments of its own.
     options = dict(ray_remote_args or {})
     named: dict[str, Any] = {key: options.pop(key) for key in list(options) if key in known}
     if options:
@@ -143,7 +143,7 @@ class TableDatasource(Datasource):
         return [self._task(share, min(bounds, default=None)) for share in task_shares or [()]]
 
     def _task(self, share: Share, rows_max: int | None) -> ReadTask:
-        """Return what reads a share, with all that is known before."""
+        """Return a task that reads a share, with metadata of all that is known before it runs."""
         schema = self._read.projection.schema
         rows = self._rows(share)
         metadata = BlockMetadata(
@@ -196,7 +196,7 @@ class _Reading:
 def _blocks(size: int) -> int:
     """Return how many blocks a dataset of some bytes should have.
 
-    Ray itself would make 200 of the smallest table that has so many megabytes, and spend more on them than on reading.
+    Ray itself would cut a table of 200 MB into 200 blocks, and spend more time on them than on reading.
     """
     busy = _BLOCKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
     return max(1, min(busy, size // _BLOCK_BYTES_MIN), size // _BLOCK_BYTES)

@@ -1,8 +1,8 @@
 """Tasks of our own on Ray: work in, one answer per task home.
 
-Always holds: when `Tasks.finish` returns, every task's answer is there once; when the block of `Tasks` ends with an
+Always holds: when `Tasks.finish` returns, it has one answer of every task; when the block of `Tasks` ends with an
 error, no task of it runs any more. An error of ours that a task raised is what the caller gets. Ray starts tasks again
-whose worker died; each attempt has a number of its own, so what a dead one left behind can be told apart.
+whose worker died; each attempt has a number of its own, by which the files of a dead one are known.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TaskAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of a block that one task takes; all of them, unless it is said where they begin and end."""
+    """Rows of a block that one task takes: those from `start` to `end`, or all where no end is given."""
 
     block: Any  # a reference
     start: int = 0
@@ -77,7 +77,7 @@ class ProgressReport:
         self._rows = self._bytes = self._done = 0
 
     def done(self, answer: TaskAnswer, tasks: int) -> None:
-        """Count what a task wrote; so many tasks are known."""
+        """Count what a task wrote and call the callback; `tasks` is how many tasks there are so far."""
         if self._callback is None:
             return
         files = [file for message in unpack(answer.payload) for file in message.new_files]
@@ -144,7 +144,7 @@ class Tasks:
     ) -> None:
         left = [*self._running, *self._sending]
         for task in left:
-            with suppress(RayError, ValueError):  # nothing may hide the error that is on its way
+            with suppress(RayError, ValueError):  # nothing may hide the error that is being raised
                 ray.cancel(task, force=True)
         if left:
             with suppress(RayError, ValueError):
@@ -152,17 +152,17 @@ class Tasks:
 
 
 def error_of_ours(error: BaseException) -> LakewrightError | None:
-    """Return the error of ours that Ray has wrapped; None where it is another's."""
-    found: BaseException | None = error
+    """Return the error of ours that Ray has wrapped; None where it is not one of ours."""
+    cause: BaseException | None = error
     for _ in range(10):
-        if found is None or type(found) in _kinds():
+        if cause is None or type(cause) in _kinds():
             break
-        found = getattr(found, "cause", None) or found.__cause__
-    return found if isinstance(found, LakewrightError) else None
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return cause if isinstance(cause, LakewrightError) else None
 
 
 def _kinds() -> set[type[LakewrightError]]:
-    """Return our own types, without those that Ray makes of them."""
+    """Return our own error types, without the classes that Ray derives from them."""
     kinds, fresh = {LakewrightError}, [LakewrightError]
     while fresh:
         fresh = [kind for parent in fresh for kind in parent.__subclasses__() if kind.__module__ == parent.__module__]
@@ -248,8 +248,8 @@ def take_apart(job: WriteJob, receivers: Receivers, pieces: Sequence[Piece]) -> 
     parts: list[list[pa.Table]] = [[] for _ in range(receivers.count)]
     for group in send(batches, job, receivers):
         parts[receivers.of(group, mode)].append(group.rows)
-    rows = sum(part.num_rows for found in parts for part in found)
-    return [rows, *(pa.concat_tables(found) if found else None for found in parts)]
+    rows = sum(part.num_rows for tables in parts for part in tables)
+    return [rows, *(pa.concat_tables(tables) if tables else None for tables in parts)]
 
 
 def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]) -> TaskAnswer:
@@ -297,7 +297,7 @@ def answer_of(number: int, messages: Sequence[CommitMessage]) -> TaskAnswer:
 
 
 def _was_tried_before() -> bool:
-    """Say whether this is another attempt at a task; a Ray that does not tell means that it may be."""
+    """Say whether this is another attempt at a task; True where Ray does not say."""
     try:
         return bool(ray.get_runtime_context().worker.core_worker.get_current_task_attempt_number())
     except AttributeError:

@@ -5,8 +5,8 @@
 
 How rows reach the tasks that write them:
 
-    append table without buckets     by a `Datasink`: the task that makes a block writes it; blocks that are there
-                                     already go to tasks of our own, a few small ones or a part of a large one each
+    append table without buckets     by a `Datasink`: the task that makes a block writes it; blocks that exist before
+                                     go to tasks of our own, a few small ones or a part of a large one each
     postponed buckets                in place, by tasks of our own: later tasks have later rows
     everything else                  blocks go to one writer while they are few; else tasks take them apart by bucket
                                      (assigner, partition), and each writer gets its parts in the order of the dataset
@@ -71,11 +71,11 @@ from lakewright.write.job_run import JobRun
 from lakewright.write.shuffle import receivers_for
 from lakewright.write.writer import WriteJob
 
-_ALONE_BYTES = 32 << 20  # of blocks that one writer is through with before the work is shared out
+_ALONE_BYTES = 32 << 20  # of blocks that one writer writes alone; more are shared out
 _TASK_BYTES = 64 << 20  # of blocks that are worth a task
 _SEND_BYTES = 32 << 20  # of blocks that are taken apart together
-_TASK_BYTES_MIN = 8 << 20  # if so little is there for each task
-_STARTING = threading.Lock()  # held while the settings of a dataset are not those of its owner
+_TASK_BYTES_MIN = 8 << 20  # of blocks that a task gets at least, where the dataset is small
+_STARTING = threading.Lock()  # held while the settings of a dataset are changed
 
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
@@ -96,7 +96,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     replaces the row with its key, and of two rows of one dataset the later one wins; `delete` takes the keys of rows to
     delete. An overwrite replaces the partitions of the rows, or those that `partitions` names, or the whole
     unpartitioned table. `schema_mode="merge"` first adds the columns, and widens the types, that the table lacks; Ray
-    may have to run a part of the dataset to tell them.
+    may have to run a part of the dataset to find them.
 
     A write with a `job_id` is committed once: if it is run again, after a crash or by another driver, it finds its
     snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
@@ -158,7 +158,7 @@ def _run(dataset: Dataset, job: WriteJob, settings: WriteSettings) -> RayAnswers
     match schema.bucket_mode:
         case BucketMode.UNAWARE if distribution is not WriteDistribution.PARTITION or not schema.partition_keys:
             way = "in place: rows of this table may lie in any file"
-            # Where Ray is told to go on without blocks that failed, it would go on without those of a failed write.
+            # Where Ray is set to skip blocks that failed, it would also skip those of a failed write.
             tolerant = dataset.context.max_errored_blocks != 0
             write = _in_place if tolerant or isinstance(dataset, MaterializedDataset) else _by_sink
             return RayAnswers(write(dataset, job, settings, report), way)
@@ -178,8 +178,8 @@ def _run(dataset: Dataset, job: WriteJob, settings: WriteSettings) -> RayAnswers
 class TableSink(Datasink[TaskAnswer]):
     """Writes blocks in the tasks that make them, into files that no snapshot names yet.
 
-    It only gathers what the tasks bring home. The commit follows when Ray is through with the write, because Ray calls
-    `on_write_failed` for a commit that nobody knows the end of, too, and does not call it for an interrupt.
+    It only gathers the answers of the tasks. The commit follows after Ray's own write has ended, because Ray calls
+    `on_write_failed` also where it is unknown how a commit ended, and does not call it for an interrupt.
     """
 
     def __init__(self, job: WriteJob) -> None:
@@ -198,7 +198,7 @@ class TableSink(Datasink[TaskAnswer]):
         self.answers = sorted(write_result.write_returns, key=lambda answer: answer.number)
 
     def get_name(self) -> str:
-        """Return how Ray calls the write."""
+        """Return the name under which Ray shows the write."""
         return "lakewright"
 
 
@@ -236,7 +236,7 @@ def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: 
     """Let each writer have all rows of its buckets."""
     pieces = _pieces(dataset)
     first, size, rows = [], 0, 0
-    # How many buckets new keys fill is decided before the first one gets its own, so all rows are counted.
+    # The number of buckets for new keys is decided before the first of them gets one, so all rows are counted first.
     counts_all = job.store.schema.bucket_mode is BucketMode.HASH_DYNAMIC
     for piece in pieces:
         first.append(piece)
@@ -245,13 +245,13 @@ def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: 
             break
     writers = 1 if size <= _ALONE_BYTES else settings.running_max
     receivers = receivers_for(job, writers=writers, rows=rows)
-    found = chain(first, pieces)
+    all_pieces = chain(first, pieces)
     with Tasks(settings, report) as tasks:
         if receivers.count == 1:
-            tasks.start(WRITE_PIECES, ray.put(job), 0, Assigner(), list(found))
+            tasks.start(WRITE_PIECES, ray.put(job), 0, Assigner(), list(all_pieces))
             return RayAnswers(tasks.finish(), "to one writer")
         shared = ray.put(single_threaded(job))
-        sent = [tasks.send(shared, receivers, run) for run in _runs(found, _SEND_BYTES)]
+        sent = [tasks.send(shared, receivers, run) for run in _runs(all_pieces, _SEND_BYTES)]
         tasks.wait_for_sent()
         for number in range(receivers.count):
             parts = [to[number] for to in sent]
@@ -269,7 +269,7 @@ def _pieces(dataset: Dataset) -> Iterator[Piece]:
 
 @contextmanager
 def _in_order(dataset: Dataset) -> Iterator[None]:
-    """Let what starts now hand blocks on in the order of the dataset."""
+    """Let executions that start in this block give blocks in the order of the dataset."""
     context = dataset.context
     theirs = context.execution_options
     if theirs.preserve_order:
@@ -317,7 +317,7 @@ def _cut(piece: Piece, task_bytes: int) -> Iterator[Piece]:
 
 @contextmanager
 def _bars(dataset: Dataset, progress: bool | ProgressCallback | None) -> Iterator[None]:  # noqa: FBT001 - as above
-    """Keep Ray's bars away if nobody wants them."""
+    """Switch Ray's bars off if `progress` is False."""
     context = dataset.context
     before = context.enable_progress_bars
     if progress is False:
@@ -340,11 +340,11 @@ def _check_dataset(dataset: Dataset) -> None:
 
 
 def _fetched_schema(dataset: Dataset) -> pa.Schema:
-    """Return the columns as a table that has rows already can take them up."""
+    """Return the columns of a dataset, all nullable, so that they can be added to a table that has rows."""
     known = dataset.schema()
     if known is None or not known.names:
         return pa.schema([])
-    found = known.base_schema
-    if not isinstance(found, pa.Schema):  # of pandas
-        found = pa.table(dataset.take_batch(1, batch_format="pyarrow")).schema
-    return pa.schema([field.with_nullable(True) for field in found])  # noqa: FBT003 - Arrow's own argument
+    schema = known.base_schema
+    if not isinstance(schema, pa.Schema):  # of pandas
+        schema = pa.table(dataset.take_batch(1, batch_format="pyarrow")).schema
+    return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument

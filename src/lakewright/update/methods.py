@@ -1,7 +1,7 @@
 """Changes of groups in, what to commit out: rows are changed in the cheapest way that the table allows.
 
-`apply` runs in a thread or on a worker. It takes one change after the other, so only one of them must be in memory;
-what it returns is small. If it fails, it leaves no file behind.
+`apply` runs in a thread or on a worker. It applies one change after the other, so that only one of them is in memory,
+and what it returns is small. If it fails, it leaves no file behind.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class KeyedRules:
 
     @property
     def writes_whole_rows(self) -> bool:
-        """Whether an update writes all columns. Functions and groups would fold unchanged values in a second time."""
+        """Whether an update writes all columns: not where functions or groups would fold unchanged values in again."""
         return self._partial is None or not (self._partial.groups or self._partial.functions)
 
     @property
@@ -100,7 +100,7 @@ class KeyedRules:
         return self.store.options.get(CoreOptions.ROWKIND_FIELD)
 
     def columns_to_delete(self) -> tuple[str, ...]:
-        """Return the columns that a row of kind -D needs; its sequence fields too, or the old row would win."""
+        """Return the columns that a row of kind -D needs: without its sequence fields the old row would win."""
         if self.writes_old_rows:
             return self.store.schema.field_names
         return self._in_order(self._keys | self._sequence | self._removing)
@@ -406,7 +406,7 @@ class KeyedWriter(RowKindWriter):
 
 
 def guard_scope(unchanged: str, mode: BucketMode) -> str:
-    """Return the scope in which nobody may write meanwhile: a key without a fixed bucket may be written elsewhere."""
+    """Return the scope in which nobody may write meanwhile; it is wider where a key has no fixed bucket."""
     if mode is BucketMode.KEY_DYNAMIC or unchanged == "table":
         return "table"
     return "partition" if mode is BucketMode.POSTPONE else unchanged

@@ -222,7 +222,7 @@ class _IndexFiles:
         path = _path(self._store, bucket, file)
         if not self._store.storage.create(path, data):
             table = self._store.name
-            raise LakewrightError(f"{table}: {path} is there already; try again", table=table, path=path)
+            raise LakewrightError(f"{table}: {path} exists already; try again", table=table, path=path)
         self.written.append(VectorFile(bucket, file))
         return file
 

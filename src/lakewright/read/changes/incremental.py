@@ -1,7 +1,7 @@
 """What changed between two snapshots: a range of snapshots and a mode in, splits of changes out.
 
-In the modes `delta` and `changelog` the files that the snapshots of the range added are read as they lie, row by row;
-the mode `diff` compares the state at the end of the range with the state before it.
+In the modes `delta` and `changelog` the files that the snapshots of the range added are read row by row, without a
+merge; the mode `diff` compares the state at the end of the range with the state before it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _refuse_no_changelog(store: TableStore, between: Between) -> None:
         )
 
 
-# Events: files that were added, read as they lie.
+# Events: rows of added files, read without a merge.
 
 
 def plan_events(
@@ -101,7 +101,7 @@ def plan_events(
         added = [entry for entry in read(snapshot, keep=keep) if entry.kind == ADD]
         places = _by_place(added).values()
         if mode is ChangeMode.CHANGELOG or not sequence_is_order(store):
-            # Named as they were written: a file may end between the old and the new row of a key.
+            # Files stay in the order in which they were written: one may end between the old and the new row of a key.
             return [entry for members in places for entry in members]
         return [e for members in places for e in sorted(members, key=lambda entry: entry.file.min_sequence_number)]
 
@@ -195,7 +195,7 @@ def plan_difference(
     *,
     keep_bucket: KeepBucket | None = None,
 ) -> ChangePlan:
-    """Plan the comparison of two states; files that both have are left out where nothing beside them changed."""
+    """Plan the comparison of two states; files of both are left out, unless a file with overlapping keys changed."""
     keys = store.schema.primary_keys
     # Both versions of a row are needed to see whether it changed, and they share only the key.
     asked = project(predicate, (*store.schema.partition_keys, *keys)) if keys else predicate
@@ -281,16 +281,16 @@ def _keyed_difference(store: TableStore, place: BucketKey, states: tuple[_State,
 
 
 def _row_difference(store: TableStore, place: BucketKey, states: tuple[_State, _State]) -> list[DataSplit]:
-    """Plan the comparison of a bucket of an append table; where files only came, their rows are the difference."""
+    """Plan the comparison of a bucket of an append table; if no file was removed, new files are the difference."""
     olds, news = (_row_groups(store, state.files.get(place, ())) for state in states)
     known = {states[0].of(place, group) for group in olds}
     still = {states[1].of(place, group) for group in news}
-    gone = [group for group in olds if states[0].of(place, group) not in still]
-    came = [group for group in news if states[1].of(place, group) not in known]
-    if gone:
-        return [replace(states[1].split(store, place, came), before=states[0].split(store, place, gone))]
+    removed = [group for group in olds if states[0].of(place, group) not in still]
+    added = [group for group in news if states[1].of(place, group) not in known]
+    if removed:
+        return [replace(states[1].split(store, place, added), before=states[0].split(store, place, removed))]
     packing = Packing.of(store.options)
-    bins = pack(came, packing.weight, packing.target_bytes)
+    bins = pack(added, packing.weight, packing.target_bytes)
     return [replace(states[1].split(store, place, groups), streaming=True) for groups in bins]
 
 

@@ -19,13 +19,13 @@ from lakewright.read.changes.stream import StreamScan
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 
-PASSED_MAX = 10  # so many snapshots without changes, such as compactions, make an empty batch
+PASSED_MAX = 10  # so many snapshots without changes, such as compactions, are passed by an empty batch
 _KNOWN_STEPS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Everything before it is done: the first `split` of the `splits` of a step, and all earlier steps."""
+    """How far a stream has read: all earlier steps, and the first `split` of the `splits` of the step of a snapshot."""
 
     snapshot: int
     full: bool = False  # the step is the whole state at the snapshot, not what the snapshot changed
@@ -89,7 +89,7 @@ class Step:
     splits: tuple[DataSplit, ...]
 
     def offset(self, done: int) -> Offset:
-        """Return where a stream stands when so many splits are done."""
+        """Return the offset of a stream after so many splits of the step are done."""
         if done == len(self.splits):
             return Offset(self.snapshot + 1)
         return Offset(self.snapshot, self.full, done, len(self.splits) if done else 0)
@@ -112,7 +112,7 @@ class Steps:
     def begin(self) -> Offset:
         """Return where the stream begins, as the `scan.` options and the consumer's progress say."""
         start = StreamScan(self._store, self._predicate, consumer_id=self._consumer_id).begin()
-        # Of a table that was never written, the changes of the first snapshot are its whole state.
+        # Of a table without snapshots the changes of the first snapshot will be its whole state.
         return Offset(1) if start is None else Offset(*start)
 
     def advance(self, start: Offset, limits: Limits, last: int | None = None) -> Offset:
@@ -150,7 +150,7 @@ class Steps:
     def record(self, end: Offset) -> None:
         """Drop the plans of steps that are done, and record the position of the consumer, if there is one.
 
-        While the first state is read nothing is recorded: a stream that went on from there would miss the rest of it.
+        While the first state is read nothing is recorded: a stream that resumed there would miss the rest of it.
         """
         self._known = {key: step for key, step in self._known.items() if step.snapshot >= end.snapshot}
         if not end.full:

@@ -1,8 +1,8 @@
 """Changes as rows: streams of events and differences of two states in, batches with kinds out.
 
 The rows of a streaming split of a primary-key table come one by one as its files hold them, in file order. A split
-with `before` gives the difference of two states of a bucket: +I for a key that came, -U and +U for one whose row
-changed, -D for one that went; rows that are the same in both states give nothing. Rows of an append table have no key,
+with `before` gives the difference of two states of a bucket: +I for a new key, -U and +U for one whose row changed, -D
+for one that was deleted; rows that are the same in both states give nothing. Rows of an append table have no key,
 so there a row that is in both states equally often gives nothing. Without a kind column only rows of the state
 afterwards are given: +I and +U. Filters are applied to whole changes, after old and new rows were compared.
 """
@@ -64,7 +64,7 @@ def _check_columns(reader: SplitReader) -> None:
 
 
 def _read_events(reader: SplitReader, split: DataSplit, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one file as they lie."""
+    """Yield the rows of one file, without a merge."""
     fields = reader.projection.read_fields
     files = KeyedFiles(reader.store, reader.schemas, split.partition_bytes, split.bucket, fields)
     with (
@@ -88,7 +88,7 @@ def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -
 
 
 def _whole_rows(reader: SplitReader, keep: tuple[str, ...]) -> SplitReader:
-    """Return a reader of all columns that asks only for some of them: rows are compared as a whole."""
+    """Return a reader of all columns, as all are compared, whose predicate is only about the columns `keep`."""
     fields = reader.store.schema.fields
     return replace(reader, projection=plan_projection(fields), predicate=project(reader.predicate, keep))
 
@@ -113,7 +113,7 @@ def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
 
 def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an append table that became more (+I) or fewer (-D); rows that only moved cancel out."""
-    # A row that does not match equals no row that does, so both states can be filtered at once.
+    # Equal rows match equally, so both states can be filtered before they are compared.
     all_columns = replace(reader, projection=plan_projection(reader.store.schema.fields))
     parts = [[pa.Table.from_batches([batch]) for batch in all_columns.read(state)] for state in (before, after)]
     rows = pa.concat_tables([all_columns.projection.empty(), *parts[0], *parts[1]])
@@ -133,7 +133,7 @@ def _with_kinds(values: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
 
 
 def _finished(reader: SplitReader, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the changes that match, with their kinds or without those that take rows away."""
+    """Yield the changes that match: with their kinds, or without those of kind -U and -D where no kind is asked for."""
     projection = reader.projection
     if projection.kind is None:
         rows = drop_retracts(rows)

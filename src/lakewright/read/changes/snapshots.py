@@ -86,7 +86,7 @@ def _mode(store: TableStore, default: ChangeMode | None) -> ChangeMode:
 
 
 def event_mode(store: TableStore) -> ChangeMode:
-    """Return where the changes of a table are found: in its changelog where one is produced."""
+    """Return how changes are read by default: from the changelog where one is produced, else as they were written."""
     produced = store.options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE
     return ChangeMode.CHANGELOG if produced and store.schema.primary_keys else ChangeMode.DELTA
 
@@ -130,7 +130,7 @@ def _snapshots(store: TableStore, ids: Iterable[int], mode: ChangeMode) -> tuple
 
 
 def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snapshot | None:
-    """Return a snapshot whose changes can be read, also one that lives on for its changelog; None: it is yet to come.
+    """Return a snapshot whose changes can be read, also an expired one with a changelog; None: not committed yet.
 
     One that expired is an error that names the oldest that is left.
     """
@@ -140,7 +140,7 @@ def find_snapshot(store: TableStore, snapshot_id: int, mode: ChangeMode) -> Snap
     newest = 0 if snapshot else store.snapshots.latest_id() or 0
     if snapshot is not None or snapshot_id > newest:
         return snapshot
-    snapshot = store.snapshots.find(snapshot_id)  # it may have come while we looked
+    snapshot = store.snapshots.find(snapshot_id)  # it may have been committed meanwhile
     if snapshot is not None:
         return snapshot
     earliest = next((number for number in changed_ids(store, mode) if number > snapshot_id), newest)
@@ -187,9 +187,9 @@ def _between_times(store: TableStore, text: str) -> Between:
 
 
 def first_id_since(store: TableStore, millis: int, mode: ChangeMode, *, whole: bool = True) -> int:
-    """Return the first snapshot of a moment or later, also one that is yet to come.
+    """Return the first snapshot of a moment or later, or the id that the next one will have.
 
-    What expired may be of that moment too: with `whole` it is an error not to know.
+    Expired snapshots may be of that moment too: with `whole` that is an error.
     """
     ids = changed_ids(store, mode)
 

@@ -83,7 +83,7 @@ class StreamScan:
         return self._next
 
     def restore(self, next_snapshot: int | None) -> None:
-        """Go on at a snapshot that `checkpoint` gave; None begins anew."""
+        """Go on at a snapshot that `checkpoint` gave; None begins again."""
         with naming(self._store.name):
             self._next = None if next_snapshot is None else arguments.whole("next_snapshot", next_snapshot, 1)
 
@@ -97,7 +97,7 @@ class StreamScan:
         self._store.consumers.record(self._consumer_id, next_snapshot)
         self._recorded = next_snapshot
 
-    # The same steps, for those who keep their place themselves.
+    # The same steps, for callers that keep their position themselves.
 
     def begin(self) -> tuple[int, bool] | None:
         """Return the snapshot a stream begins at, and whether it reads its whole state or what it changed.
@@ -129,13 +129,13 @@ class StreamScan:
             plan = self.plan()
             if plan is not None:
                 yield plan
-            # The caller asks for more, or there was nothing to process: all that was planned is done.
+            # The caller asks for the next plan, or there was none to process: all plans so far are processed.
             self.notify_checkpoint_complete(self._next)
             if plan is None:
                 sleep(self._poll_seconds)
 
     async def stream(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> AsyncIterator[Plan]:
-        """Yield plan after plan like `stream_sync`, planning in a thread so that others can work meanwhile."""
+        """Yield plan after plan like `stream_sync`, planning in a thread so that the event loop stays free."""
         while True:
             plan = await asyncio.to_thread(self.plan)
             if plan is not None:
@@ -147,7 +147,7 @@ class StreamScan:
     # Where to begin.
 
     def _resume(self) -> None:
-        """Take up the position of the consumer, where it has one that counts."""
+        """Go on at the recorded position of the consumer, unless it has none or the options ignore it."""
         if self._consumer_id is None:
             return
         recorded = self._store.consumers.next_snapshot(self._consumer_id)
@@ -202,7 +202,7 @@ class StreamScan:
                 return None
             if store.schema.primary_keys:
                 return self._overwritten(snapshot)
-            # Rows of an append table have no key by which replaced ones could be taken back: only new rows are given.
+            # Replaced rows of an append table have no key by which they could be retracted: only new rows are given.
             snapshot = replace(snapshot, commit_kind=CommitKind.APPEND)
         if not has_events(snapshot, self._mode):
             return None
@@ -261,7 +261,7 @@ def _first_changes(store: TableStore, mode: str) -> int:
     if first is not None:
         if not 1 <= first <= newest + 1:
             raise NotFoundError(
-                f"{store.name}: a stream begins at a snapshot that is there or comes next, not at {first}; the newest "
+                f"{store.name}: a stream begins at a snapshot that exists or comes next, not at {first}; the newest "
                 f"is {newest or 'none'}",
                 table=store.name,
                 snapshot_id=first,
@@ -320,17 +320,17 @@ class StreamReadBuilder:
         return self
 
     def with_include_row_kind(self, include: bool = True) -> Self:  # noqa: FBT001, FBT002 - pypaimon's signature
-        """Begin the result with `_row_kind`: `+I`, `-U`, `+U` or `-D`. Only with it rows that go away are read."""
+        """Begin the result with `_row_kind`: `+I`, `-U`, `+U` or `-D`. Only with it -U and -D are read."""
         self._rows.with_include_row_kind(include)
         return self
 
     def with_poll_interval_ms(self, poll_interval_ms: int) -> Self:
-        """Wait so long before looking for a new snapshot again."""
+        """Set how long to wait before looking for a new snapshot again."""
         self._poll_interval_ms = arguments.count("poll_interval_ms", poll_interval_ms)
         return self
 
     def with_consumer_id(self, consumer_id: str) -> Self:
-        """Go on where the consumer of this id stopped, and record how far it comes; snapshots it needs are kept."""
+        """Go on where the consumer of this id stopped, and record its progress; snapshots it needs are kept."""
         with naming(self._store.name):
             self._store.layout.consumer_file(consumer_id)  # an id that cannot be a file is refused here
         self._consumer_id = consumer_id

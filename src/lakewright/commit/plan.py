@@ -1,7 +1,8 @@
-"""What is to be committed, and what it changes on top of one base snapshot. Reads metadata, writes nothing.
+"""An `Intent` (what is to be committed) and a base snapshot in, a `Plan` of what changes on top of that base out.
 
-An `Intent` is the same for every attempt. A `Plan` is made for one base: an overwrite looks up what it replaces, every
-check for conflicts runs against the live files of the base, and the index files are combined with those of the base.
+Reads metadata, writes nothing. An `Intent` is the same for every attempt. A `Plan` is made for one base: an overwrite
+looks up what it replaces, every check for conflicts runs against the live files of the base, and the index files are
+combined with those of the base.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ class SnapshotDetails:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """What decides whether new rows with keys need higher sequence numbers, so that the later commit wins."""
+    """What decides whether new rows of a primary-key table need higher sequence numbers, so that later commits win."""
 
-    since: str | None  # the snapshot above whose numbers all writers began; None: not known
+    since: str | None  # the snapshot from which all writers read the highest sequence numbers; None: not known
     fixed: frozenset[str] = frozenset()  # new files that must keep their names, because index files name them
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is to become one snapshot, whatever the table looks like by then."""
+    """What one commit shall do, in a form that does not depend on the snapshot it is committed on."""
 
     user: str
     identifier: int
@@ -68,37 +69,37 @@ class Intent:
     marker: str  # the uuid in the name of the manifest of new files, the same whenever the same messages are committed
     replaced: PartitionSelection | None = None  # of an overwrite: the partitions emptied at commit time
     unchanged_since: int | None = None  # of an overwrite: raise a conflict if they changed after this snapshot
-    check_live: bool = False  # of an append: compare it with live files, as other changes are
-    guards: tuple[Guard, ...] = ()  # where nobody may have written rows since the change was planned
+    check_live: bool = False  # of an append: compare it with live files, as is done for other changes
+    guards: tuple[Guard, ...] = ()  # buckets, partitions or tables that must not have changed since the planning
     hash_bases: frozenset[tuple[bytes, tuple[str, ...]]] = (
         frozenset()
     )  # partition, and the index files its buckets come from
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
-    once_since: int | None = None  # user and identifier alone identify it, and no snapshot up to this one is it
+    once_since: int | None = None  # user and identifier alone identify the commit, which no snapshot up to this one is
     details: SnapshotDetails = field(default_factory=SnapshotDetails)
 
     @property
     def only_adds(self) -> bool:
-        """Say whether the change takes nothing away, so that appends can queue for as long as it takes."""
+        """Say whether the change removes nothing; it is then retried as long as other commits keep succeeding."""
         return self.kind is CommitKind.APPEND and self.replaced is None
 
     @property
     def fits_every_base(self) -> bool:
-        """Say whether the change need not be compared with the files that are there."""
+        """Say whether the change need not be compared with the live files of the base."""
         return self.only_adds and not self.check_live
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an intent does to one base."""
+    """What an intent changes on top of one base snapshot."""
 
     base: Snapshot | None
     change: Change
-    index: tuple[IndexEntry, ...] | None  # the whole live set afterwards; None: as it is in the base
+    index: tuple[IndexEntry, ...] | None  # all live index files afterwards; None: the same as in the base
 
 
 def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
-    """Return what the intent does to a base, or raise CommitConflictError."""
+    """Return what the intent changes on top of a base, or raise CommitConflictError."""
     change, live = _change_on(store, intent, base)
     _refuse_unsafe(store, intent, base, change.partitions)
     conflict, replaces = None, intent.replaced is not None
@@ -110,7 +111,7 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
     if conflict is None and crosses_partitions(store):
         conflict = _moved_keys(store, intent, base) or _keys_elsewhere(store, intent, base)
     if conflict is None and not replaces and not intent.fits_every_base and store.options.data_evolution_enabled():
-        # The change names rows that are there, which several files hold together.
+        # The change names rows of the base, whose columns may lie in several files.
         next_row_id = 0 if base is None else base.next_row_id or 0
         compacts = intent.kind is CommitKind.COMPACT
         conflict = range_conflict(change, live, next_row_id=next_row_id, compacts=compacts)
@@ -127,7 +128,7 @@ def crosses_partitions(store: TableStore) -> bool:
 
 
 def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
-    """Return a conflict if another user wrote rows since the snapshot whose keys the writer knew.
+    """Return a conflict if another user wrote rows after the snapshot whose keys the writer read.
 
     Two writers at the same time may put one key into two partitions. `hash_bases` of such tables name that snapshot.
     """
@@ -140,9 +141,9 @@ def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Con
         if snapshot.commit_user != intent.user and writes_rows(snapshot):
             return Conflict(f"{reason}, in snapshot {snapshot.id}", (), WRITE_AGAIN)
         seen = snapshot.id
-    # A writer that began with an empty table must know every snapshot since the first.
+    # A writer that began with an empty table is safe only if all snapshots from the first on were checked above.
     left -= {()} if seen == 1 or base is None else frozenset()
-    return Conflict(f"{reason}: the snapshot it knew is gone", (), WRITE_AGAIN) if left else None
+    return Conflict(f"{reason}: the snapshot that the rows were written on is gone", (), WRITE_AGAIN) if left else None
 
 
 def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
@@ -160,7 +161,7 @@ def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) ->
 
 
 def writes_rows(snapshot: Snapshot) -> bool:
-    """Say whether a snapshot may have other rows than the one before."""
+    """Say whether a snapshot may hold other rows than the one before it."""
     if snapshot.commit_kind is CommitKind.APPEND:
         return snapshot.delta_record_count != 0
     return snapshot.commit_kind is CommitKind.OVERWRITE
@@ -185,7 +186,7 @@ def partition_selector(store: TableStore, selection: PartitionSelection) -> Call
 
 
 def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tuple[Change, list[ManifestEntry]]:
-    """Return the whole change, and the live files that it is compared with."""
+    """Return the change with all that an overwrite removes, and the live files that it is compared with."""
     if intent.replaced is None:
         if base is None or intent.fits_every_base:
             return intent.change, []
@@ -272,7 +273,10 @@ def _refuse_changed(store: TableStore, intent: Intent, base: Snapshot | None, se
 
 
 def _refuse_unsafe(store: TableStore, intent: Intent, base: Snapshot | None, partitions: frozenset[bytes]) -> None:
-    """In strict mode, raise if another user rewrote our partitions (or, for an overwrite, added to them) lately."""
+    """In strict mode, raise if another user rewrote these partitions after the last safe snapshot.
+
+    For an overwrite, appends of other users count too.
+    """
     safe = store.options.get(CoreOptions.COMMIT_STRICT_MODE_LAST_SAFE_SNAPSHOT)
     if safe is None or safe < 0 or base is None:
         return
@@ -285,7 +289,7 @@ def _refuse_unsafe(store: TableStore, intent: Intent, base: Snapshot | None, par
         entries = store.manifests.delta(snapshot)
         files = tuple(e.file.file_name for e in entries if e.partition in partitions and e.bucket >= 0)
         if files:
-            conflict = Conflict(f"strict mode holds the table unsafe after snapshot {safe}", files)
+            conflict = Conflict(f"in strict mode the table counts as unsafe after snapshot {safe}", files)
             raise conflict_error(conflict, table=store.name, user=intent.user, kind=intent.kind, other=snapshot)
 
 
@@ -317,7 +321,7 @@ def _error(store: TableStore, intent: Intent, base: Snapshot | None, conflict: C
 
 
 def _who_deleted(store: TableStore, base: Snapshot | None, names: frozenset[str]) -> Snapshot | None:
-    """Return the snapshot that took one of the files away, if it is among the newest ones."""
+    """Return the snapshot that removed one of the files, if it is among the newest ones."""
     if base is None:
         return None
     try:
@@ -325,5 +329,5 @@ def _who_deleted(store: TableStore, base: Snapshot | None, names: frozenset[str]
             if any(e.kind == DELETE and e.file.file_name in names for e in store.manifests.delta(snapshot)):
                 return snapshot
     except (LakewrightError, OSError):
-        return None  # the conflict is raised all the same, without naming a snapshot
+        return None  # the conflict is raised without the name of a snapshot
     return None

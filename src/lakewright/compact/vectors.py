@@ -66,7 +66,7 @@ def write_index(store: TableStore, output: BucketOutput, data: bytes, ranges: tu
     file = IndexFile(DELETION_VECTORS, check_file_name(f"index-{output.stem}-0"), len(data), len(ranges), ranges)
     path = store.layout.index_file(file, output.directory)
     if not store.storage.create(path, data):
-        raise LakewrightError(f"{store.name}: {path} is there already; compact again", path=path)
+        raise LakewrightError(f"{store.name}: {path} exists already; compact again", path=path)
     output.add_path(path)
     return file
 

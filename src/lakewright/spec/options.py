@@ -1,8 +1,8 @@
 """Table options: text in the schema file, typed values in the library.
 
-Every option is text on disk. A `ConfigOption` knows its key, the keys it had in older releases, how to read the text
-and what holds when nothing is set; a `CoreOptions` is the text map of one table seen through them. Nothing is parsed
-before it is asked for, so a table with a strange value in an option that nobody needs can still be read.
+Every option is text on disk. A `ConfigOption` holds its key, the keys it had in older releases, a function that reads
+the text, and a default; a `CoreOptions` holds the options of one table as text and returns typed values. A text is
+parsed only when its option is needed, so a table with a bad value in an option that is not needed can still be read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NativeScan(StrEnum):
     """Which raw files an engine may read with a reader of its own."""
 
     LOCAL = "local"  # those on a disk that all its workers see
-    ALWAYS = "always"  # those of object stores too: the engine has its own way, and its own keys, to them
+    ALWAYS = "always"  # those of object stores too, which the engine opens with its own client and keys
     NEVER = "never"
 
 
@@ -67,7 +67,7 @@ class SortOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """A kind of option value: how its text is read, and what an error says that the option takes."""
+    """A kind of option value: a function that reads its text, and a description of allowed values for errors."""
 
     allowed: str
     read: Callable[[str], T_co]
@@ -120,7 +120,7 @@ class _WholeNumber:
     high: int
 
     def __call__(self, text: str) -> int:
-        # Python reads more than Java does: underscores and digits of other scripts.
+        # int() also accepts underscores and digits of other scripts, which Java refuses.
         if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text, re.ASCII) or not self.low <= int(text) <= self.high:
             raise ValueError(text)
         return int(text)
@@ -397,7 +397,7 @@ class CoreOptions:
     INCREMENTAL_BETWEEN_SCAN_MODE = ConfigOption("incremental-between-scan-mode", _WORD, "auto")
     STREAMING_READ_OVERWRITE = ConfigOption("streaming-read-overwrite", _BOOL, default=False)
 
-    # Our own; other implementations ignore them.
+    # Options of this library, which other implementations ignore.
     LAKEWRIGHT_DURABLE = ConfigOption("lakewright.durable", _BOOL, default=True)  # fsync on local disks
     LAKEWRIGHT_WRITE_THREADS = ConfigOption("lakewright.write-threads", _COUNT, _CPUS)
     LAKEWRIGHT_WRITE_DISTRIBUTION = ConfigOption(
@@ -437,7 +437,7 @@ class CoreOptions:
             self.get(option)
 
     def bucket(self, default: int | None = None) -> int:
-        """Return the number of buckets; -1 and -2 name modes."""
+        """Return the number of buckets; -1 means dynamic or no buckets, -2 postponed ones."""
         return self.get(CoreOptions.BUCKET, default)
 
     def bucket_key(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Where the files of a table lie: every path of the format is made here and nowhere else.
+"""Names and numbers in, paths of the files of a table out: every path of the format is made here and nowhere else.
 
-A root, names and numbers come in; full paths go out. Every name is checked to be one path component, so a path never
-leaves its directory. A bad name from a caller is an InvalidInputError, one from a file a CorruptTableError. A file that
+All paths are full paths below a root. Every name is checked to be one path component, so a path never leaves its
+directory. A bad name from a caller is an InvalidInputError, one from a file a CorruptTableError. A file that
 a manifest places outside the table is accepted only if the table's options name its directory: a damaged manifest
 cannot make a reader open any file.
 
@@ -33,11 +33,11 @@ NAME_BYTES_MAX = 255
 # Neither separator of any platform, no control character, no half of a surrogate pair.
 _COMPONENT = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-# What a directory's or file's name has before and after the given name: all of it must fit into one component.
+# Prefix and suffix of the directory or file of a given name: with them, the name must fit into one component.
 _AFFIXES = {"database": ("", ".db"), "table": ("", ""), "branch": ("branch-", ""), "tag": ("tag-", "")}
 
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-# What the format counts as blank: the no-break spaces are no part of it.
+# The characters that the format counts as blank; no-break spaces are not among them.
 _BLANK = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _SECOND = 10**9
 _DAY_SECONDS = 86_400
@@ -151,7 +151,7 @@ class Layout:
 
     @property
     def changelog_directory(self) -> str:
-        """Where expired snapshots are that are kept for their changelog."""
+        """Where the expired snapshots are that are kept for their changelog."""
         return f"{self.branch_root}/changelog"
 
     @property
@@ -395,5 +395,7 @@ def _zone_offset_seconds(seconds: int) -> int:
     try:
         offset = datetime.fromtimestamp(seconds, UTC).astimezone().utcoffset()
     except (OverflowError, ValueError, OSError):
-        raise InvalidInputError(f"no calendar knows the zone's offset {seconds} seconds from 1970") from None
+        raise InvalidInputError(
+            f"a partition value is {seconds} seconds from 1970, a time at which the local time zone has no offset"
+        ) from None
     return 0 if offset is None else int(offset.total_seconds())

@@ -52,7 +52,7 @@ _RENAME_NOREPLACE = 1
 class LocalStorage:
     """The storage of a local file system.
 
-    `durable=False` skips every sync: for tables that may be lost with the machine.
+    `durable=False` skips every sync; a power cut may then lose files.
     """
 
     durable: bool = True
@@ -214,7 +214,7 @@ class LocalStorage:
 
 
 class _LocalOutput:
-    """A file being written under its own name: small writes are gathered, large ones go straight to the kernel."""
+    """A file being written under its own name: small writes are gathered, large ones are written at once."""
 
     __slots__ = ("_complete", "_durable", "_path", "_pending", "_raw", "_written")
 
@@ -236,7 +236,7 @@ class _LocalOutput:
         return True
 
     def write(self, data: bytes, /) -> int:
-        """Append bytes, or anything that shows its memory as bytes."""
+        """Append bytes, or any object with a buffer of bytes."""
         if self._raw.closed:
             raise ValueError(f"{self._path} is closed")
         view = memoryview(data).cast("B")
@@ -371,7 +371,11 @@ def _remove_tree(path: str) -> None:
 
 
 def _rename_exclusive(old: str, new: str) -> None:
-    """Rename without replacing: by the kernel where it can, else after a check, which an empty directory can race."""
+    """Rename a directory unless the target exists.
+
+    The kernel decides this where it can. Elsewhere the target is checked first, and an empty directory that another
+    process makes after the check is replaced.
+    """
     if sys.platform == "linux":
         rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if rename is not None:

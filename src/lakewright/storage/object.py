@@ -69,7 +69,7 @@ class ObjectStorage:
         """Open a new object, visible once `close` returns; an existing one is a FileExistsError.
 
         A small object is one conditional put. For a large one, the upload begins after a check that no object has its
-        name: that finds a mistake, but of two racing callers both can succeed.
+        name: that finds a name used twice by mistake, but if two callers race, both can succeed.
         """
         return ObjectOutput(self._client, self._key(path))
 
@@ -85,11 +85,11 @@ class ObjectStorage:
         return self._client.put_once(key, data)
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - every put is durable
-        """Put a whole object, whatever was there."""
+        """Put a whole object, replacing one that exists."""
         self._client.put(self._key(path), data)
 
     def exists(self, path: str) -> bool:
-        """Say whether an object stands at the path."""
+        """Say whether an object exists at the path."""
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
@@ -121,7 +121,7 @@ class ObjectStorage:
         self._client.put(f"{self._key(directory)}/{MARKER}", b"")
 
     def delete(self, path: str) -> None:
-        """Remove an object. One that is not there is no error."""
+        """Remove an object. It is no error if the object does not exist."""
         self._delete_each([self._key(path)])
 
     def delete_directory(self, directory: str) -> None:
@@ -321,7 +321,7 @@ class ObjectOutput:
         return True
 
     def write(self, data: bytes, /) -> int:
-        """Append bytes, or anything that shows its memory as bytes."""
+        """Append bytes, or any object with a buffer of bytes."""
         if self._closed:
             raise ValueError(f"{self._client.path(self._key)} is closed")
         view = memoryview(data).cast("B")
@@ -385,7 +385,7 @@ class ObjectOutput:
         self._client.guarded(self._key, lambda: upload.write(pending))
 
     def _abort(self, upload: obstore.WritableFile) -> None:
-        """End the upload as an error would end it: the store then removes the parts it has."""
+        """End the upload as if an error had occurred, so that the store removes the uploaded parts."""
         reason = InterruptedError("discarded")
         self._client.guarded(self._key, lambda: upload.__exit__(InterruptedError, reason, None))
 

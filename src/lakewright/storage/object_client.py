@@ -76,7 +76,7 @@ class ObjectInfo:
 
 @dataclass(slots=True)
 class _Runtime:
-    """Whether the client's threads were started, and whether a fork made a process without them."""
+    """Whether the client's threads were started, and whether this process is a fork, which lacks them."""
 
     started: bool = False
     lost: bool = False
@@ -127,32 +127,32 @@ class ObjectClient:
         return _object_info(self._call(key, obstore.head, self.retrying, key))
 
     def put(self, key: str, data: bytes) -> None:
-        """Put a whole object, whatever was there."""
+        """Put a whole object, replacing one that exists."""
         self._call(key, obstore.put, self.retrying, key, data, use_multipart=False)
 
     def put_once(self, key: str, data: bytes) -> bool:
         """Put a whole object only where none exists. False means somebody else was first."""
-        doubt: OSError | None = None
+        unknown: OSError | None = None  # the error of a put whose outcome is unknown
         for attempt in range(PUT_ATTEMPTS_MAX):
             if attempt:
                 time.sleep(_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
             outcome = self._try_put_once(key, data)
             if outcome is True:
                 return True
-            if outcome is False and doubt is None:
+            if outcome is False and unknown is None:
                 return False
             if isinstance(outcome, OSError):
-                doubt = outcome
-            if doubt is not None and (stored := self._get_or_none(key)) is not None:
+                unknown = outcome
+            if unknown is not None and (stored := self._get_or_none(key)) is not None:
                 return stored == data
-        raise doubt or OSError(errno.EAGAIN, "the store kept reporting a conflict", self.path(key))
+        raise unknown or OSError(errno.EAGAIN, "the store kept reporting a conflict", self.path(key))
 
     def open_writer(self, key: str, part_bytes: int) -> obstore.WritableFile:
         """Begin an upload in parts."""
         return self._call(key, obstore.open_writer, self.retrying, key, buffer_size=part_bytes)
 
     def guarded(self, key: str, call: Callable[[], T]) -> T:
-        """Make a call on an upload; its errors are translated as those of all other calls."""
+        """Make a call on an upload, with its errors translated like those of all other calls."""
         return self._call(key, call)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -197,10 +197,10 @@ class ObjectClient:
         except _FAILURES as error:
             status = _status(error)
             failure = self._failure(error, key)
-            in_doubt = isinstance(failure, OSError) and isinstance(error, BaseError) and not _is_definite(error)
+            is_unknown = isinstance(failure, OSError) and isinstance(error, BaseError) and not _is_definite(error)
         else:
             return True
-        if status in _RETRIED or (in_doubt and status is None):
+        if status in _RETRIED or (is_unknown and status is None):
             return failure if isinstance(failure, OSError) else None
         raise failure
 

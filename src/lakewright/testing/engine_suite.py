@@ -1,4 +1,4 @@
-"""The contract of an engine, as a test class: what embedded, Spark and Ray promise alike.
+"""The contract of an engine, as a test class: what the embedded engine, Spark and Ray must all do.
 
 Subclass `EngineContract` in a test module and give it the fixture `engine`. What a table must hold is computed here
 from plain Python rows, not by another engine. What only one engine can do (streams, blocks, killed drivers) is tested
@@ -68,7 +68,7 @@ class EngineUnderTest(Protocol):
         """Read a table or system table with the engine's `read_table`."""
 
     def pinned(self, table: FileStoreTable) -> Callable[[], pa.Table]:
-        """Plan a read now, and return what gives its rows later."""
+        """Plan a read now, and return a function that reads its rows later."""
 
     def delete(self, table: FileStoreTable, where: str) -> UpdateResult:
         """Delete rows."""
@@ -95,7 +95,7 @@ class Kind:
 
     def expected(self, writes: Sequence[Sequence[Row]]) -> list[Row]:
         """Return the rows that the table holds after these writes, sorted."""
-        rows = [row for one in writes for row in one]
+        rows = [row for written in writes for row in written]
         if not self.keys:
             return in_order(rows)
         at = [COLUMNS.names.index(name) for name in self.keys]
@@ -194,7 +194,7 @@ def assert_tidy(table: FileStoreTable) -> None:
 
 
 class EngineContract:
-    """What every engine promises. Fixture: `engine`, a `EngineUnderTest`."""
+    """The tests that every engine must pass. Fixture: `engine`, an `EngineUnderTest`."""
 
     # -- writes
 
@@ -241,7 +241,7 @@ class EngineContract:
         assert table.store.snapshots.latest_id() is None
 
     def test_an_overwrite_replaces_partitions_or_the_table(self, engine: EngineUnderTest, tmp_path: Path) -> None:
-        """Those of the rows, those that are named, or all of a table without partitions."""
+        """The partitions of the rows, the partitions that are named, or all of a table without partitions."""
         table = new_table(tmp_path, "append, partitions")
         engine.write(engine.frame(arrow(ROWS)), table)
         others = [row for row in ROWS if row[1] != DAY]
@@ -311,7 +311,7 @@ class EngineContract:
 
     @pytest.mark.parametrize("kind", ["keys", "keys, in place"])
     def test_a_null_key_is_refused_with_its_column(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
-        """What only a worker can see comes home with its type and its facts."""
+        """An error that only a worker can find reaches the caller with its type and its attributes."""
         table = new_table(tmp_path, kind)
         with pytest.raises(InvalidInputError, match="'id'") as raised:
             engine.write(engine.frame(arrow([*ROWS, (None, DAY, 1, "no key")])), table)
@@ -322,7 +322,7 @@ class EngineContract:
 
     @pytest.mark.parametrize("kind", ["append", "keys"])
     def test_an_input_that_fails_leaves_nothing(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
-        """The error is the user's own, and no file stays."""
+        """The caller gets the error of the input, and no file stays."""
         table = new_table(tmp_path, kind)
         with pytest.raises(Exception, match="the input is bad"):
             engine.write(engine.failing_frame(arrow(ROWS)), table)
@@ -334,7 +334,7 @@ class EngineContract:
     def test_a_job_is_committed_once(
         self, engine: EngineUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Another run of it takes no rows and tells what the first one wrote."""
+        """Another run of the job writes no rows and returns the result of the first."""
         table = new_table(tmp_path, "append, partitions")
         first = engine.write(engine.frame(arrow(ROWS)), table, job_id="load 7")
         engine.write(engine.frame(arrow(MORE)), table, job_id="load 8")
@@ -356,12 +356,12 @@ class EngineContract:
         overwrite = Committer.overwrite
 
         def wait(verb: Callable[..., Snapshot | None]) -> Callable[..., Snapshot | None]:
-            def waiting(*given: Argument, **more: Argument) -> Snapshot | None:
+            def wait_and_call(*given: Argument, **more: Argument) -> Snapshot | None:
                 if more.get("operation") != "COMPACT" and table.store.snapshots.latest_id() is None:
                     both_wrote.wait()
                 return verb(*given, **more)
 
-            return waiting
+            return wait_and_call
 
         monkeypatch.setattr(Committer, "commit", wait(commit))
         monkeypatch.setattr(Committer, "overwrite", wait(overwrite))
@@ -400,7 +400,7 @@ class EngineContract:
     def test_a_commit_with_an_unknown_end_removes_nothing(
         self, engine: EngineUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The snapshot may be there, and then its files must be."""
+        """The snapshot may have been published, so its files must stay."""
         commit = Committer.commit
 
         def lose_the_reply(self: Committer, messages: Sequence[CommitMessage], **more: Argument) -> None:
@@ -425,7 +425,7 @@ class EngineContract:
 
     @pytest.mark.parametrize("kind", ["append, partitions", "keys"])
     def test_reads_filter_project_and_travel(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
-        """Each read gives what plain Python makes of the rows."""
+        """Each read returns the rows that plain Python computes."""
         table = new_table(tmp_path, kind)
         write_table(arrow(ROWS), table)
         table.create_tag("first")
@@ -439,15 +439,15 @@ class EngineContract:
             first,
             first,
         ]
-        for what, rows in zip(READS, expected, strict=True):
-            read_back = engine.read(table, **what)
-            assert tuples(read_back) == in_order(rows), what
-            assert read_back.column_names == list(what.get("columns", COLUMNS.names)), what
+        for arguments, rows in zip(READS, expected, strict=True):
+            read_back = engine.read(table, **arguments)
+            assert tuples(read_back) == in_order(rows), arguments
+            assert read_back.column_names == list(arguments.get("columns", COLUMNS.names)), arguments
         assert engine.read(table, limit=7).num_rows == 7
         assert tuples(engine.read(table.table_path)) == latest
 
     def test_changes_are_read_with_their_kinds(self, engine: EngineUnderTest, tmp_path: Path) -> None:
-        """Between two snapshots, as a difference of states and as what was written."""
+        """The changes between two snapshots are read as a difference of states, each row with its kind."""
         table = new_table(tmp_path, "keys")
         write_table(arrow([(1, DAY, 1, "a"), (2, DAY, 2, "b")]), table)
         write_table(arrow([(2, DAY, 3, "b"), (3, DAY, 4, "c")]), table)
@@ -458,7 +458,7 @@ class EngineContract:
         assert (2, 3) in {row[:2] for row in rows}
 
     def test_a_read_stays_with_its_snapshot(self, engine: EngineUnderTest, tmp_path: Path) -> None:
-        """Commits after the plan do not change it, and an empty table has its columns."""
+        """Commits after the planning do not change what is read, and an empty table has its columns."""
         table = new_table(tmp_path)
         empty = engine.read(table)
         assert (empty.num_rows, empty.column_names) == (0, COLUMNS.names)
@@ -468,7 +468,7 @@ class EngineContract:
         assert tuples(rows()) == in_order(ROWS)
 
     def test_system_tables_are_read(self, engine: EngineUnderTest, tmp_path: Path) -> None:
-        """With a filter, columns and a limit, and with nothing else."""
+        """They take a filter, columns and a limit, and no other argument."""
         table = new_table(tmp_path)
         for rows in (ROWS, MORE):
             write_table(arrow(rows), table)
@@ -478,7 +478,7 @@ class EngineContract:
             engine.read(snapshots, tag="first")
 
     def test_a_wrong_read_is_refused(self, engine: EngineUnderTest, tmp_path: Path) -> None:
-        """Before anything is read."""
+        """Unknown columns and contradicting arguments raise before anything is read."""
         table = new_table(tmp_path)
         write_table(arrow(ROWS), table)
         with pytest.raises(ColumnNotExistException):
@@ -522,7 +522,7 @@ class EngineContract:
     def test_a_change_that_loses_a_race_is_planned_again(
         self, engine: EngineUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The rows that another commit changed meanwhile are seen by the second plan."""
+        """The second plan contains the rows that another commit changed after the first."""
         if not engine.row_verbs:
             pytest.skip("this engine has no verbs for rows yet")
         table = new_table(tmp_path)

@@ -1,7 +1,7 @@
 """The body of a commit message: facts in, canonical JSON out, and back with every value checked.
 
-A codec knows one kind of value. Decoding trusts nothing: a member that is missing or unknown, a number out of range, a
-text that is no base64, all raise InvalidMessageError that names the place. Bytes are spelled in base64.
+A codec encodes and decodes one kind of value. Decoding trusts nothing: a member that is missing or unknown, a number
+out of range or a text that is not base64 raises an InvalidMessageError that names the place. Bytes are in base64.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-SCOPES = ("bucket", "partition", "table")  # how far around a change nobody else may have written rows
+SCOPES = ("bucket", "partition", "table")  # where no other writer may have written rows since a change was planned
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How one kind of value becomes JSON and comes back; decoding is told the place for its errors."""
+    """How one kind of value becomes JSON and is read back; `decode` also gets the place, which its errors name."""
 
     encode: Callable[[T], JSON]
     decode: Callable[[object, str], T]
@@ -93,20 +93,20 @@ def record(make: Callable[..., T], members: Mapping[str, Codec[object]]) -> Code
 
 
 def to_bytes(value: T, codec: Codec[T]) -> bytes:
-    """Return the one spelling of a value as canonical JSON."""
+    """Return a value as canonical JSON: equal values have equal bytes."""
     return json.dumps(codec.encode(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 def from_bytes(data: bytes, codec: Codec[T]) -> T:
-    """Read a value, which must be spelled in the one way."""
+    """Read a value from canonical JSON; any other form of the same value is refused."""
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InvalidMessageError(f"the body of the commit message is not JSON: {error}") from error
     value = codec.decode(parsed, "message")
-    # Whatever hides in another spelling (members named twice, loose base64) is not believed.
+    # JSON in another form may contain more than was decoded, such as members named twice, so it is refused.
     if to_bytes(value, codec) != data:
-        raise InvalidMessageError("the body of the commit message is not spelled as lakewright spells it")
+        raise InvalidMessageError("the body of the commit message is not in the form that lakewright writes")
     return value
 
 
@@ -116,10 +116,10 @@ def _refused(value: object, place: str) -> InvalidMessageError:
 
 
 def _decode_text(value: object, place: str) -> str:
-    # Half of a surrogate pair is a text for JSON only: no file could hold it.
+    # JSON allows half of a surrogate pair, which cannot be encoded in UTF-8.
     if not isinstance(value, str) or (not value.isascii() and _SURROGATE.search(value)):
         raise _refused(value, place)
-    return sys.intern(value)  # thousands of messages of one write say the same
+    return sys.intern(value)  # thousands of messages of one write repeat the same texts
 
 
 def _decode_blob(value: object, place: str) -> bytes:
@@ -139,7 +139,7 @@ TEXTS = tuple_of(TEXT)
 
 
 def _members(**codecs: object) -> Mapping[str, Codec[object]]:
-    """Gather codecs of different kinds; a record hands each one only values of its own kind."""
+    """Gather codecs of different kinds; a record gives each codec only values of its kind."""
     return cast("Mapping[str, Codec[object]]", codecs)
 
 
@@ -203,7 +203,7 @@ INDEX_FILE = record(
 _FILES = tuple_of(DATA_FILE)
 _INDEX_FILES = tuple_of(INDEX_FILE)
 
-# The attributes of a message, by name; which class carries them is decided where the message is made.
+# The attributes of a message, by name; `message` defines the class that has them.
 MESSAGE_MEMBERS = _members(
     partition_bytes=BLOB,
     bucket=BUCKET,

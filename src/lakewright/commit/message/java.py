@@ -215,7 +215,7 @@ class _Source(JavaBytes):
                 raise InvalidMessageError(f"the commit message has {flag!r} where it may have 0 or 1")
 
     def read_list(self, decode: Callable[[bytes], T]) -> tuple[T, ...]:
-        # Each element takes at least its length, so a count cannot ask for more than there is.
+        # Each element has at least a length, so the bytes that are left limit the count.
         count = self.read_int()
         if count < 0 or count * _INT.size > len(self.data) - self.position:
             raise InvalidMessageError(f"the commit message claims {count} files at byte {self.position}")

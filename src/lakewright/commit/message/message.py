@@ -50,7 +50,7 @@ class CommitMessage(FileChanges):
     attempt: str = ""  # which try of which task of the job
     partition_types: tuple[str, ...] = ()  # the types of the partition columns; empty where they are not known
     rows_in: int | None = None  # how many rows the writer was given
-    base_snapshot: str | None = None  # the snapshot above whose sequence numbers the writer began, by `snapshot_name`
+    base_snapshot: str | None = None  # the snapshot that the writer's sequence numbers follow, by `snapshot_name`
     hash_base: tuple[str, ...] | None = None  # dynamic buckets: the HASH files that the writer read, sorted
     planned_on: str | None = None  # the snapshot of `check_from_snapshot`, by `snapshot_name`; None: not known
     unchanged: str | None = None  # where nobody may have written rows since then: one of `SCOPES`; None: anywhere
@@ -62,7 +62,7 @@ class CommitMessage(FileChanges):
         types = _types(self.partition_types)
         if not types and row_arity(self.partition_bytes):
             raise InvalidInputError(
-                "the message came from another implementation and does not know the types of its partition; "
+                "the message came from another implementation and does not contain the types of its partition; "
                 "pass partition_types to from_java"
             )
         values = decode_row(self.partition_bytes, types)
@@ -123,12 +123,12 @@ class CommitMessage(FileChanges):
                 members["partition_bytes"] = canonical_row(changes.partition_bytes, types)
         except CorruptTableError as error:
             raise InvalidMessageError(f"the partition of the commit message cannot be read: {error}") from error
-        # The body of our own frame checks every number, whoever wrote the message.
+        # Writing and reading the message in the form of this library checks every number in it.
         message = cls(**members, partition_types=partition_types)
         return cls.deserialize(message.serialize())
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
-        # A plain function, because engines' picklers take a method of a class for code to be sent along.
+        # A plain function, because the picklers of engines would send the code of the class along with its method.
         return _deserialize, (self.serialize(),)
 
 
@@ -137,7 +137,7 @@ def _deserialize(data: bytes) -> CommitMessage:
 
 
 def snapshot_name(snapshot: Snapshot | None) -> str:
-    """Return a text that no other snapshot has, also after a rollback; the empty text if there is no snapshot.
+    """Return a name that no other snapshot has, also after a rollback; the empty text if there is no snapshot.
 
     Ids are used again after a rollback and not every writer gives uuids, but manifest lists have unique names.
     """
@@ -149,8 +149,9 @@ def guarded(
 ) -> CommitMessage:
     """Return the message as one that was planned on a snapshot (None: on a table without any).
 
-    It is committed only if nobody has written rows since, as far as `unchanged` says ("bucket", "partition" or "table";
-    None: only the touched files count), nor changed, on a table with data evolution, the columns read of its rows.
+    It is committed only if no rows were written since in its bucket, its partition or the table, as `unchanged` says
+    ("bucket", "partition" or "table"; None: only the files it names are checked). On a table with data evolution, the
+    columns `reads` of its rows must not have changed either.
     """
     return replace(
         message,
@@ -206,7 +207,7 @@ def _checked(message: CommitMessage) -> CommitMessage:
             _check_name(name)
     added_files: tuple[DataFile | IndexFile, ...] = (*_added_files(message), *_added_index_files(message))
     for added in added_files:
-        # Files that go away repeat what the table says of them; new ones lie where the layout puts them.
+        # Removed files may have an external path, as the table records it; new ones lie where the layout puts them.
         if added.external_path is not None:
             raise InvalidMessageError(f"the commit message places {added.file_name} outside the table; {_REMEDY}")
     _check_partition(message)
@@ -226,7 +227,7 @@ def _check_partition(message: CommitMessage) -> None:
     except (CorruptTableError, InvalidInputError) as error:
         raise InvalidMessageError(f"the partition of the commit message cannot be read: {error}; {_REMEDY}") from error
     if not readable or (types and arity != len(types)):
-        raise InvalidMessageError(f"the partition of the commit message is not spelled as Java does; {_REMEDY}")
+        raise InvalidMessageError(f"the partition of the commit message is not in the form of Java; {_REMEDY}")
 
 
 def _types(texts: tuple[str, ...]) -> tuple[DataType, ...]:

@@ -73,7 +73,7 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Value, ...]:
     (7, None)
     """
     if row_arity(data) != len(types):
-        raise CorruptTableError(f"a row of {row_arity(data)} fields stands where {len(types)} are due")
+        raise CorruptTableError(f"a row of {row_arity(data)} fields is stored where {len(types)} fields are expected")
     return decode_body(data[ARITY_BYTES:], types)  # type: ignore[return-value]  # the types are scalar
 
 
@@ -114,7 +114,7 @@ def decode_field(data: bytes, index: int, dtype: DataType) -> Value:
 
 
 def canonical_row(data: bytes, types: Sequence[DataType]) -> bytes:
-    """Return a serialised row of scalars in Java's form; the very same object where it has that form already."""
+    """Return a serialised row of scalars in Java's form; the same object if it already has that form."""
     encoded = encode_row(decode_row(data, types), types)
     return data if encoded == data else encoded
 
@@ -138,7 +138,7 @@ class RowImages:
 class ColumnSlots:
     """One column of many rows, cut into slots and pieces of the variable part (counted in words of 8 bytes)."""
 
-    slots: Words  # where a piece is pointed to, the offset is still to be put into the high half
+    slots: Words  # a slot that points to a piece has its offset not yet in its high half
     nulls: npt.NDArray[np.bool_] | None
     piece_words: Longs | int = 0  # per row
     pieces: Words | None = None  # of all rows, in order
@@ -146,12 +146,12 @@ class ColumnSlots:
 
     @property
     def even(self) -> bool:
-        """Whether this column takes as many bytes in each row."""
+        """Whether this column takes the same number of bytes in every row."""
         return isinstance(self.piece_words, int) and self.points is None
 
 
 def column_slots(columns: Sequence[pa.Array], types: Sequence[DataType]) -> list[ColumnSlots]:
-    """Return columns cut into slots: what rows are assembled from, and rows of fixed width are hashed by."""
+    """Return columns cut into slots; rows are assembled from slots, and rows of fixed width are hashed by them."""
     if len(columns) != len(types) or len({len(c) for c in columns}) > 1:
         raise InvalidInputError(f"{len(types)} types need as many columns of equal length, not {len(columns)}")
     return [_column_slots(plain_column(c, t), t) for c, t in zip(columns, types, strict=True)]
@@ -170,7 +170,7 @@ def header_words(columns: Sequence[ColumnSlots]) -> list[Words | None]:
 
 
 def assemble_rows(columns: Sequence[ColumnSlots]) -> RowImages:
-    """Return whole rows from their columns, in Java's form and without arity prefix."""
+    """Return rows put together from their columns, in Java's form and without arity prefix."""
     headers = header_words(columns)
     count = len(columns[0].slots) if columns else 0
     first_piece = len(headers) + len(columns)
@@ -213,7 +213,7 @@ def _spread(starts: Longs, counts: Longs, step: int = 1) -> Longs:
 
 
 def plain_column(column: pa.Array | pa.ChunkedArray, dtype: DataType) -> pa.Array:
-    """Return a column as one array whose layout the slots are cut from; other widths of the same kind are widened."""
+    """Return a column as one array with a layout that can be cut into slots; narrower types of a kind are widened."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # too long for one array of this type
@@ -236,7 +236,7 @@ def _large(arrow: pa.DataType) -> pa.DataType:
 
 
 def _plain_type(arrow: pa.DataType, dtype: AtomicType) -> pa.DataType:
-    """Return the Arrow type to work on; InvalidInputError where the column is of another kind than its type."""
+    """Return the Arrow type that slots are cut from; InvalidInputError if it is of another kind than `dtype`."""
     kinds, root = pa.types, dtype.root
     if root in TEXT_ROOTS and (kinds.is_string(arrow) or kinds.is_large_string(arrow)):
         return arrow
@@ -271,7 +271,7 @@ def null_mask(column: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def fixed_values(column: pa.Array, dtype: npt.DTypeLike, width: int = 1) -> npt.NDArray[np.generic]:
-    """Return the values of a fixed-width array as numpy sees its memory; nulls hold anything."""
+    """Return the memory of a fixed-width array as a numpy array; where a value is null, its content is arbitrary."""
     data = column.buffers()[1]
     if data is None or len(column) == 0:
         return np.zeros(len(column) * width, dtype)
@@ -318,7 +318,7 @@ def _timestamp_slots(column: pa.Array, dtype: AtomicType, nulls: npt.NDArray[np.
     if dtype.precision > MILLIS_PRECISION:
         return ColumnSlots(nanos.view(_U64), nulls, 1, millis.view(_U64))
     if nanos.any():
-        raise InvalidInputError(f"a timestamp holds less than a millisecond, which the type {dtype} cannot")
+        raise InvalidInputError(f"a timestamp has a fraction of a millisecond, which the type {dtype} cannot hold")
     return ColumnSlots(millis.view(_U64), nulls)
 
 
@@ -330,7 +330,7 @@ def _decimal_slots(column: pa.Array, dtype: AtomicType, nulls: npt.NDArray[np.bo
     if nulls is not None:
         big = np.where(nulls[:, None], np.uint8(0), big)
     sign = big[:, :1] >> 7
-    # A leading byte goes when it only repeats the sign that the next byte shows too.
+    # A leading byte is dropped if it only repeats the sign that the next byte shows too.
     idle = (big[:, :-1] == sign * np.uint8(255)) & (big[:, 1:] >> 7 == sign)
     dropped = np.logical_and.accumulate(idle, axis=1).sum(axis=1)
     source = np.arange(DECIMAL_BYTES) + dropped[:, None]
@@ -341,7 +341,7 @@ def _decimal_slots(column: pa.Array, dtype: AtomicType, nulls: npt.NDArray[np.bo
 
 
 def text_layout(column: pa.Array) -> tuple[Longs, Longs, npt.NDArray[np.uint8]]:
-    """Return where each text or binary value begins, its length (0 where null), and the bytes with 8 more behind."""
+    """Return where each text or binary value begins, its length (0 where null), and all bytes followed by 8 zeros."""
     large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
     kind = np.dtype(np.int64 if large else np.int32)
     _, index, content = column.buffers()
@@ -359,7 +359,7 @@ def text_layout(column: pa.Array) -> tuple[Longs, Longs, npt.NDArray[np.uint8]]:
 
 
 def _words_anywhere(data: npt.NDArray[np.uint8]) -> Words:
-    """Return the word that begins at each byte but the last seven."""
+    """Return the 8-byte word that begins at each byte, except the last seven bytes."""
     return np.ndarray((max(len(data) - 7, 0),), _U64, data, strides=(1,))
 
 
@@ -385,7 +385,7 @@ def _bytes_slots(column: pa.Array, nulls: npt.NDArray[np.bool_] | None) -> Colum
 
 
 def _even_bytes_slots(count: int, length: int, data: npt.NDArray[np.uint8]) -> ColumnSlots:
-    """Return the slots of texts that lie one after the other and are all as long."""
+    """Return the slots of texts that are all of one length and lie one after the other."""
     words = (length + 7) >> 3
     pieces = np.ndarray((count, words), _U64, data, strides=(length, SLOT_BYTES)).copy()
     pieces[:, -1] &= _MASKS[((length - 1) & 7) + 1]

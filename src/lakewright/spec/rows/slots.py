@@ -61,7 +61,7 @@ def padded(length: int) -> int:
 class Slot(ABC):
     """How the values of one type are written to, and read from, a slot at a place of a region."""
 
-    width = SLOT_BYTES  # what an array spends on one element
+    width = SLOT_BYTES  # of one element in an array
 
     @abstractmethod
     def write(self, region: bytearray, at: int, value: NestedValue) -> None:
@@ -71,11 +71,11 @@ class Slot(ABC):
     def read(self, region: bytes, at: int) -> NestedValue:
         """Return the value; `at` lies inside the region."""
 
-    def write_null(self, region: bytearray, at: int) -> None:  # noqa: B027 - most types leave nothing behind
-        """Put what a null field of a row leaves behind; the slot is zero already."""
+    def write_null(self, region: bytearray, at: int) -> None:  # noqa: B027 - for most types nothing is reserved
+        """Reserve what the format reserves for a null field of a row; the slot is zero already."""
 
     def variable_bytes(self, region: bytes, at: int) -> int:  # noqa: ARG002 - only some types have a variable part
-        """Return the length of the value's piece of the variable part."""
+        """Return how many bytes of the variable part the value takes."""
         return 0
 
 
@@ -144,7 +144,7 @@ class _Nanos(Slot):
         return millis * MILLI_NANOS + int(nanos)
 
     def write_null(self, region: bytearray, at: int) -> None:
-        # Java reserves the place of a null, and compares partitions by their bytes.
+        # Java reserves 8 bytes for a null too, and compares partitions by their bytes.
         _PAIR.pack_into(region, at, 0, len(region))
         region += bytes(SLOT_BYTES)
 
@@ -232,7 +232,7 @@ class _Text(_Bytes):
 
 
 class _Nested(Slot):
-    """What always lies in the variable part: arrays, maps, rows and variants."""
+    """Values that always lie in the variable part: arrays, maps, rows and variants."""
 
     def write(self, region: bytearray, at: int, value: NestedValue) -> None:
         content = self.encode(value)
@@ -428,7 +428,7 @@ def _variable(region: bytes, at: int) -> bytes:
 
 
 def _spend(spare: int, length: int, region: bytes) -> int:
-    """Take the length of one piece from what the pieces of a region may have together."""
+    """Subtract the length of one piece from the bytes that all pieces of a region may still take together."""
     if length > spare:
         raise CorruptTableError(f"the pieces of a row claim more bytes than its {len(region)}")
     return spare - length

@@ -32,11 +32,11 @@ from lakewright.spec.types import (
 
 types = pa.types
 
-_COUNT = AtomicType("INT", nullable=False)  # how often an element stands in a MULTISET
-_SPLIT_BYTES = 2**31 - 1  # what the 32-bit offsets of a string array can reach
+_COUNT = AtomicType("INT", nullable=False)  # how often an element is in a MULTISET
+_SPLIT_BYTES = 2**31 - 1  # the highest 32-bit offset of an array
 
 
-class Mismatch(Exception):  # noqa: N818 - a reason that travels inside the room, not an error of the library
+class Mismatch(Exception):  # noqa: N818 - raised and caught inside this package, not an error of the library
     """Nothing of the input type can become the column's type."""
 
 
@@ -85,7 +85,7 @@ def check(array: pa.Array, dtype: DataType) -> None:
 
 @lru_cache(maxsize=4096)
 def is_constrained(dtype: DataType) -> bool:
-    """Say whether `check` has anything to look at for this type."""
+    """Say whether the type has constraints that `check` must check."""
     if not dtype.nullable:
         return True
     match dtype:
@@ -165,7 +165,7 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _require(mask: pa.Array, reason: str) -> None:
-    """Raise unless every entry is true; nulls stand for null cells, which are not in question here."""
+    """Raise `Misfit` unless every entry is true; an entry is null where the value is null, which is no misfit."""
     if not pc.all(mask, min_count=0).as_py():
         raise Misfit(reason)
 
@@ -207,7 +207,7 @@ def _to_floating(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     if types.is_integer(array.type):
-        # Arrow asks for room for every value of the integer type; the second cast looks at the values.
+        # Arrow requires a decimal wide enough for all integers of the type; the second cast checks the actual values.
         digits = 20 + target.scale
         array = array.cast(pa.decimal128(38, target.scale) if digits <= 38 else pa.decimal256(76, target.scale))  # noqa: PLR2004 - the limits of Arrow's decimals
     if not types.is_decimal(array.type):
@@ -295,7 +295,7 @@ def _check_length(array: pa.Array, dtype: AtomicType) -> None:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Return where each list begins in what `flatten` keeps, which leaves out whatever lies behind a null list."""
+    """Return where each list begins in the result of `flatten`, which leaves out elements of null lists."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -331,12 +331,12 @@ def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa
     if keys.null_count:
         raise Misfit("a map has a null key")
     keys, items = convert(keys, key), convert(items, value)
-    # The types of the children carry what the target says of their nullability, so it is given whole.
+    # The full target type is given, because the types of keys and items alone do not say whether they are nullable.
     return pa.MapArray.from_arrays(offsets, keys, items, type=to_arrow_type(dtype), mask=_mask(array))
 
 
 def _map_parts(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return offsets, keys and items without what lies before a slice or behind a null map."""
+    """Return offsets, keys and items, without entries outside the slice or under a null map."""
     if array.offset or array.null_count or len(array.keys) != array.offsets[-1].as_py():
         array = array.take(pa.array(np.arange(len(array))))
     return array.offsets.slice(0, len(array) + 1), array.keys, array.items
@@ -363,15 +363,15 @@ def _row(array: pa.Array, dtype: RowType) -> pa.Array:
 
 
 def _unmasked(child: pa.Array, parent: pa.Array) -> pa.Array:
-    """Return a NOT NULL field without its nulls, which writers stumble on, if all of them lie under null rows."""
+    """Return a NOT NULL field without nulls, which file writers refuse, if all its nulls are under null rows."""
     if pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py():
-        return child  # to be refused with the number of its row
+        return child  # `check` refuses it
     if types.is_struct(child.type):
-        inside = [child.field(at) for at in range(child.type.num_fields)]
-        return pa.StructArray.from_arrays(inside, fields=list(child.type))
-    own = child.buffers()[1 : child.type.num_buffers]
+        fields = [child.field(at) for at in range(child.type.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(child.type))
+    buffers = child.buffers()[1 : child.type.num_buffers]
     values = [child.values] if types.is_list(child.type) or types.is_map(child.type) else None
-    return pa.Array.from_buffers(child.type, len(child), [None, *own], 0, child.offset, children=values)
+    return pa.Array.from_buffers(child.type, len(child), [None, *buffers], 0, child.offset, children=values)
 
 
 def _named(array: pa.Array, field: DataField) -> pa.Array:
@@ -383,7 +383,7 @@ def _named(array: pa.Array, field: DataField) -> pa.Array:
 
 def _check_names(names: list[str], fields: tuple[DataField, ...]) -> None:
     if len(set(names)) != len(names):
-        raise Mismatch(f"the fields {sorted({n for n in names if names.count(n) > 1})} stand there twice")
+        raise Mismatch(f"the fields {sorted({n for n in names if names.count(n) > 1})} appear twice")
     unknown = [n for n in names if n not in {f.name for f in fields}]
     if unknown:
         raise Mismatch(f"the type has no field named {unknown[0]!r}")
@@ -391,7 +391,7 @@ def _check_names(names: list[str], fields: tuple[DataField, ...]) -> None:
 
 @lru_cache(maxsize=4096)
 def _holds_rows(dtype: DataType) -> bool:
-    """Say whether a ROW or MAP lies inside, whose field names Arrow's type equality may not compare."""
+    """Say whether the type contains a ROW or MAP, whose field names Arrow may ignore when it compares types."""
     if isinstance(dtype, ArrayType):
         return _holds_rows(dtype.element)
     return not isinstance(dtype, AtomicType)

@@ -55,14 +55,14 @@ def _compact_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compact(args: argparse.Namespace, output: Output) -> None:
     spec = dict(args.partition_spec)
-    done = table_of(args).compact(full=args.full, partitions=[spec] if spec else None)
+    result = table_of(args).compact(full=args.full, partitions=[spec] if spec else None)
     text = (
         "there was nothing to compact"
-        if done.is_empty
-        else f"snapshot {done.snapshot_id}: {counted(done.files_before, 'file')} became {done.files_after:,}, "
-        f"{done.bytes / 1e6:,.1f} MB, {done.seconds:,.1f} s"
+        if result.is_empty
+        else f"snapshot {result.snapshot_id}: {counted(result.files_before, 'file')} became {result.files_after:,}, "
+        f"{result.bytes / 1e6:,.1f} MB, {result.seconds:,.1f} s"
     )
-    output.result(asdict(done), text)
+    output.result(asdict(result), text)
 
 
 def _expire_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,15 +79,15 @@ def _expire_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _expire(args: argparse.Namespace, output: Output) -> None:
-    gone = table_of(args).expire_snapshots(args.retain_max, args.retain_min, args.older_than, dry_run=args.dry_run)
-    verb = "would remove" if gone.dry_run else "removed"
-    ids = gone.snapshot_ids
-    which = f" ({ids[0]} to {ids[-1]})" if ids else ""
-    left = f"; {counted(gone.left, 'more snapshot')} could go" if gone.left else ""
-    for reason in gone.held_by:
+    expired = table_of(args).expire_snapshots(args.retain_max, args.retain_min, args.older_than, dry_run=args.dry_run)
+    verb = "would remove" if expired.dry_run else "removed"
+    ids = expired.snapshot_ids
+    id_range = f" ({ids[0]} to {ids[-1]})" if ids else ""
+    left = f"; {counted(expired.left, 'more snapshot')} could go" if expired.left else ""
+    for reason in expired.held_by:
         output.say(reason)
     output.result(
-        asdict(gone), f"{verb} {counted(len(ids), 'snapshot')}{which} and {counted(gone.files, 'file')}{left}"
+        asdict(expired), f"{verb} {counted(len(ids), 'snapshot')}{id_range} and {counted(expired.files, 'file')}{left}"
     )
 
 

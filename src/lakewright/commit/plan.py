@@ -132,18 +132,18 @@ def _moved_keys(store: TableStore, intent: Intent, base: Snapshot | None) -> Con
 
     Two writers at the same time may put one key into two partitions. `hash_bases` of such tables name that snapshot.
     """
-    left = {names for _, names in intent.hash_bases}
-    reason, seen = "another writer may have put keys into other partitions at the same time", 0
-    for snapshot in store.snapshots.walk_back(base.id) if base is not None and left else ():
-        left.discard((snapshot_name(snapshot),))
-        if not left:
+    bases = {names for _, names in intent.hash_bases}  # those that the walk back has not reached yet
+    reason, oldest_id = "another writer may have put keys into other partitions at the same time", 0
+    for snapshot in store.snapshots.walk_back(base.id) if base is not None and bases else ():
+        bases.discard((snapshot_name(snapshot),))
+        if not bases:
             return None
         if snapshot.commit_user != intent.user and writes_rows(snapshot):
             return Conflict(f"{reason}, in snapshot {snapshot.id}", (), WRITE_AGAIN)
-        seen = snapshot.id
+        oldest_id = snapshot.id
     # A writer that began with an empty table is safe only if all snapshots from the first on were checked above.
-    left -= {()} if seen == 1 or base is None else frozenset()
-    return Conflict(f"{reason}: the snapshot that the rows were written on is gone", (), WRITE_AGAIN) if left else None
+    bases -= {()} if oldest_id == 1 or base is None else frozenset()
+    return Conflict(f"{reason}: the snapshot that the rows were written on is gone", (), WRITE_AGAIN) if bases else None
 
 
 def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) -> Conflict | None:
@@ -151,10 +151,10 @@ def _keys_elsewhere(store: TableStore, intent: Intent, base: Snapshot | None) ->
     if intent.replaced is None or base is None or not any(e.kind == ADD for e in intent.change.entries):
         return None
     selects = partition_selector(store, intent.replaced)
-    left = store.manifests.live(base, keep=lambda partition, _bucket, _total, _level: not selects(partition))
-    if not left:
+    kept = store.manifests.live(base, keep=lambda partition, _bucket, _total, _level: not selects(partition))
+    if not kept:
         return None
-    place = store.partition_name(left[0].partition)
+    place = store.partition_name(kept[0].partition)
     reason = f"a key lives in one partition alone, and keys of the new rows may be in {place}, which is not replaced"
     advice = "overwrite the whole table, or truncate the partitions to replace and upsert the new rows"
     return Conflict(reason, (), advice)
@@ -204,10 +204,10 @@ def _change_on(store: TableStore, intent: Intent, base: Snapshot | None) -> tupl
 def _index_on(
     store: TableStore, intent: Intent, base: Snapshot | None, change: Change, live: Iterable[ManifestEntry]
 ) -> tuple[IndexEntry, ...] | None:
-    takes = any(e.kind == DELETE for e in change.entries)
-    takes = takes or any(e.file.index_type == DELETION_VECTORS for e in change.index)
+    removes_rows = any(e.kind == DELETE for e in change.entries)
+    removes_rows = removes_rows or any(e.file.index_type == DELETION_VECTORS for e in change.index)
     hash_bases = frozenset() if crosses_partitions(store) else intent.hash_bases
-    if not (change.index or takes or hash_bases):
+    if not (change.index or removes_rows or hash_bases):
         return None
     previous = _index_of(store, base)
     # Buckets of a primary-key table have one file of each kind of index, also where their number is not fixed.
@@ -218,7 +218,7 @@ def _index_on(
     )
     if isinstance(combined, Conflict):
         raise _error(store, intent, base, combined)
-    conflict = stale_vectors(combined, change, live) if takes else None
+    conflict = stale_vectors(combined, change, live) if removes_rows else None
     if conflict is not None:
         raise _error(store, intent, base, conflict)
     return combined if change.index else None

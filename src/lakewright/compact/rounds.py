@@ -92,19 +92,19 @@ def side_by_side(
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work, job, memory) for job in jobs]
         try:
-            done = [message for future in futures for message in future.result()]
+            messages = [message for future in futures for message in future.result()]
         except BaseException:
             for future in futures:
                 future.cancel()
             pool.shutdown(wait=True)
             delete_written(store, files_of(store, _finished(futures)))
             raise
-    return [message for message in done if not message.is_empty]
+    return [message for message in messages if not message.is_empty]
 
 
 def _finished(futures: Iterable[Future[Iterable[CommitMessage]]]) -> list[CommitMessage]:
-    done = (future for future in futures if not future.cancelled() and future.exception() is None)
-    return [message for future in done for message in future.result()]
+    succeeded = (future for future in futures if not future.cancelled() and future.exception() is None)
+    return [message for future in succeeded for message in future.result()]
 
 
 def _counts(messages: Sequence[CommitMessage]) -> CompactResult:

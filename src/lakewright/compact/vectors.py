@@ -176,17 +176,17 @@ class BucketVectors:
         """Write the new index file of the bucket, without files that were rewritten; None where nothing changed."""
         if not self._outdated and not any(name in self._ranges for name in rewritten):
             return None
-        left = [name for name in {**self._ranges, **self._outdated} if name not in rewritten]
-        return write_vectors(self._store, output, {name: self._positions(name) for name in left})
+        kept = [name for name in {**self._ranges, **self._outdated} if name not in rewritten]
+        return write_vectors(self._store, output, {name: self._positions(name) for name in kept})
 
     def _positions(self, name: str) -> Positions:
         parts = list(self._outdated.get(name, ()))
-        place = self._ranges.get(name)
-        if place is not None and self._file is not None:
+        stored = self._ranges.get(name)
+        if stored is not None and self._file is not None:
             path = self._store.layout.index_file(self._file, self._directory)
             source = self._store.storage.open_input(path)
             try:
-                parts.append(read_deletion_vector(source, place, path=path))
+                parts.append(read_deletion_vector(source, stored, path=path))
             finally:
                 source.close()
         return distinct(np.concatenate(parts))

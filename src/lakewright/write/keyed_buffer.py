@@ -145,7 +145,7 @@ class KeyedBuffer:
                 file.discard()
         self._buckets = {}
         self._held = 0
-        return [done for file in files for done in file.files]
+        return [finished for file in files for finished in file.files]
 
     def close(self) -> None:
         """Do nothing: no thread outlives a call."""
@@ -232,10 +232,10 @@ class KeyedBuffer:
 
             encoding = [encoders.submit(write, bucket) for bucket in buckets]
             try:
-                for done in encoding:
-                    done.result()
-                for done in closing:
-                    done.result()
+                for future in encoding:
+                    future.result()
+                for future in closing:
+                    future.result()
             except BaseException:
                 for future in (*encoding, *closing):
                     future.cancel()

@@ -81,8 +81,9 @@ def receivers_for(job: WriteJob, *, writers: int, rows: int | None, assigners_ma
             elif initial is None:
                 bucket_rows = options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)
                 initial = writers if rows is None else min(writers, -(-rows // max(1, bucket_rows)))
-            most = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
-            assigners = max(1, min(initial, assigners_max or BUCKETS_MAX, most if most > 0 else BUCKETS_MAX))
+            buckets_max = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+            buckets_max = buckets_max if buckets_max > 0 else BUCKETS_MAX
+            assigners = max(1, min(initial, assigners_max or BUCKETS_MAX, buckets_max))
             groups = max(1, writers // assigners) if schema.partition_keys else 1
             return Receivers(assigners * groups, assigners)
         case _:

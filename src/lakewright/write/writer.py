@@ -194,7 +194,7 @@ class TableWriter:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of rows wait in memory to be written."""
+        """How many bytes of rows are in memory and not yet in files."""
         return self._staged_bytes + self._buffer.held_bytes
 
     def take(self, rows: pa.Table) -> None:
@@ -247,10 +247,10 @@ class TableWriter:
         """Stop, and remove every file that is in no message of `prepare`."""
         self._closed = True
         self._stage.clear()
-        for done in self._buffer.discard():
-            # What cannot be removed is an orphan, which the removal of orphans finds.
+        for file in self._buffer.discard():
+            # A file that cannot be removed is an orphan, which the removal of orphans finds.
             with suppress(OSError):
-                self._store.storage.delete(done.path)
+                self._store.storage.delete(file.path)
         self._buffer.close()
 
     def close(self) -> None:
@@ -310,7 +310,7 @@ class TableWriter:
                 self._unstage(bucket)
 
     def _unstage(self, bucket: int | None) -> None:
-        """Route what is staged and hand it to the buffer."""
+        """Route the staged rows and give them to the buffer."""
         if not self._stage:
             return
         try:
@@ -376,8 +376,8 @@ class TableWriter:
             partition_bytes=partition,
             bucket=bucket,
             total_buckets=self._router.total_buckets(partition),
-            new_files=tuple(done.facts for done in written.files),
-            changelog_files=tuple(done.facts for done in written.changelog),
+            new_files=tuple(file.facts for file in written.files),
+            changelog_files=tuple(file.facts for file in written.changelog),
             new_index_files=change.new_index_files,
             table=self._job.table,
             schema_id=self._store.schema.id,
@@ -390,8 +390,8 @@ class TableWriter:
         )
 
     def _reconcile(self, finished: dict[Place, FinishedFiles]) -> None:
-        """Check that no row was lost; a primary-key table folds rows of one key, so it may write fewer."""
-        written = {place: sum(done.facts.row_count for done in out.files) for place, out in finished.items()}
+        """Check that no row was lost; a primary-key table merges rows of one key, so it may write fewer."""
+        written = {place: sum(file.facts.row_count for file in out.files) for place, out in finished.items()}
         if written == self._rows:
             return
         keyed = bool(self._store.schema.primary_keys)
@@ -449,7 +449,7 @@ def _limits_of(options: CoreOptions) -> BufferLimits:
     """Return how much memory and how many threads a buffer may use, by the options of the table."""
     budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
     spillable = options.get(CoreOptions.WRITE_BUFFER_SPILLABLE)
-    # Where commits order the rows, one commit must not write a key twice.
+    # Where snapshots order the rows, one commit must not write a key twice, so all rows of a commit are merged.
     spillable = spillable or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
     return BufferLimits(
         budget_bytes=budget - budget // 4,  # the rest is for staged rows, their copy by routing, and the encoders
@@ -475,7 +475,7 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
     data = FilePlan.keyed(store.schema, level=0)
     changelog = FilePlan.keyed(store.schema, level=0, changelog=True)
     names = FileNames(task, data, changelog)
-    # An overwrite replaces rows that no changelog would mention, so it has none.
+    # The changelog of an overwrite would lack the rows that it replaces, so none is written.
     producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
     with_changelog = producer is ChangelogProducer.INPUT and not task.overwrite
 

@@ -194,8 +194,8 @@ def _checked(message: CommitMessage) -> CommitMessage:
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
             _check_name(name)
-    known = (name for name in (message.base_snapshot, message.planned_on) if name)
-    for name in (*(message.hash_base or ()), *known):
+    snapshots = (name for name in (message.base_snapshot, message.planned_on) if name)
+    for name in (*(message.hash_base or ()), *snapshots):
         _check_name(name)
     since = message.check_from_snapshot
     if message.unchanged is not None and (since is None or since < 0):

@@ -73,8 +73,8 @@ class BucketLimits:
     @classmethod
     def of_options(cls, options: CoreOptions, assigner: Assigner) -> BucketLimits:
         """Read the limits from a table's options."""
-        given = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
-        buckets = min(given, BUCKETS_MAX) if given > 0 else BUCKETS_MAX
+        buckets_max = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+        buckets = min(buckets_max, BUCKETS_MAX) if buckets_max > 0 else BUCKETS_MAX
         if not 0 <= assigner.number < assigner.count <= buckets:
             raise InvalidInputError(
                 f"there is no assigner {assigner.number} of {assigner.count} where a partition has at most {buckets} "
@@ -92,19 +92,19 @@ class BucketFill:
 
     def place(self, hashes: Hashes) -> Buckets:
         """Return buckets for new keys, given by their hashes in order of arrival, and add them to the counts."""
-        out = np.empty(len(hashes), np.int32)
-        done = 0
+        buckets = np.empty(len(hashes), np.int32)
+        placed = 0  # how many keys have a bucket
         for bucket in self._open_buckets():
-            if done == len(out):
+            if placed == len(buckets):
                 break
             count = self.counts.get(bucket, 0)
-            take = min(self._limits.keys - count, len(out) - done)
-            out[done : done + take] = bucket
-            self.counts[bucket] = count + take
-            done += take
-        if done < len(out):
-            out[done:] = self._overfilled(hashes[done:])
-        return out
+            added = min(self._limits.keys - count, len(buckets) - placed)
+            buckets[placed : placed + added] = bucket
+            self.counts[bucket] = count + added
+            placed += added
+        if placed < len(buckets):
+            buckets[placed:] = self._overfilled(hashes[placed:])
+        return buckets
 
     def _open_buckets(self) -> Iterator[int]:
         """Yield the buckets with free space, in the order in which they are filled."""
@@ -117,8 +117,8 @@ class BucketFill:
         """Return buckets for keys when all buckets are full: the hash of a key picks one of them."""
         owned = np.array([b for b in sorted(self.counts) if self._limits.assigner.owns(b)], np.int32)
         chosen: Buckets = owned[hashes.view(np.uint32) % np.uint32(len(owned))]
-        for bucket, more in zip(*np.unique(chosen, return_counts=True), strict=True):
-            self.counts[int(bucket)] += int(more)
+        for bucket, added in zip(*np.unique(chosen, return_counts=True), strict=True):
+            self.counts[int(bucket)] += int(added)
         return chosen
 
 

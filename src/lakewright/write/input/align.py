@@ -105,14 +105,14 @@ class Aligner:
             return _Step(field, None, default, ())
         index = names.index(field.name)
         source = schema.field(index).type
-        works: list[Callable[[pa.Array], pa.Array]] = []
+        functions: list[Callable[[pa.Array], pa.Array]] = []
         if not trusted(source):
-            works.append(_validated)
+            functions.append(_validated)
         if source != to_arrow_type(field.type) or not isinstance(field.type, AtomicType):
-            works.append(lambda array: convert(array, field.type))
+            functions.append(lambda array: convert(array, field.type))
         if is_constrained(field.type):
-            works.append(lambda array: _checked(array, field))
-        return _Step(field, index, default, tuple(works))
+            functions.append(lambda array: _checked(array, field))
+        return _Step(field, index, default, tuple(functions))
 
     def _column(
         self, step: _Step, columns: list[pa.ChunkedArray | pa.Array], rows: int, first_row: int
@@ -121,17 +121,18 @@ class Aligner:
         if step.source is None:
             return pa.nulls(rows, target) if step.default is None else pa.repeat(step.default, rows)
         column = columns[step.source]
-        if step.works:
-            out = []
+        if step.functions:
+            chunks = []
             for chunk in _pieces(column):
-                out.append(self._worked(step, chunk, first_row))
+                chunks.append(self._run(step, chunk, first_row))
                 first_row += len(chunk)
-            column = out[0] if len(out) == 1 else pa.chunked_array(out, target)
+            column = chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, target)
         if step.default is not None and column.null_count:
             column = pc.fill_null(column, step.default)
         return column
 
-    def _worked(self, step: _Step, chunk: pa.Array, first_row: int) -> pa.Array | pa.ChunkedArray:
+    def _run(self, step: _Step, chunk: pa.Array, first_row: int) -> pa.Array | pa.ChunkedArray:
+        """Run a step on a chunk of its column; an error names the column and the first row that does not fit."""
         try:
             return step.run(chunk)
         except Mismatch as error:
@@ -182,12 +183,12 @@ class _Step:
     field: DataField
     source: int | None
     default: pa.Scalar | None
-    works: tuple[Callable[[pa.Array], pa.Array], ...]
+    functions: tuple[Callable[[pa.Array], pa.Array], ...]
 
     def run(self, array: pa.Array) -> pa.Array:
         try:
-            for work in self.works:
-                array = work(array)
+            for function in self.functions:
+                array = function(array)
         except pa.ArrowNotImplementedError as error:
             raise Mismatch(str(error)) from None
         except pa.ArrowException as error:

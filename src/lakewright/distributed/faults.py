@@ -1,4 +1,4 @@
-"""Errors of tasks on their way home: an error of ours in, text out, and the same error again on the driver.
+"""Errors of tasks on their way to the driver: an error of ours in, text out, and the same error again on the driver.
 
 The text is JSON and holds only plain values, so that reading it runs no code, whoever wrote it. Facts of other types
 arrive as the text that shows them.

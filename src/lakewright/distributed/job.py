@@ -1,10 +1,10 @@
 """One job from its tasks to its end: work for an engine's workers in, what they made out, committed or to be committed.
 
-    run the tasks -> verify what came home -> publish -> remove the files of attempts that lost
+    run the tasks -> verify their answers -> publish -> remove the files of attempts that lost
 
-An engine is a `Workers`: how to ship a function to workers and bring bytes home. Always holds: tasks never commit. What
-fails before publishing begins leaves no file behind; once it has begun and nobody knows how it ended, nothing is
-removed.
+An engine is a `Workers`: how to ship a function to workers and bring bytes to the driver. Always holds: tasks never
+commit. What fails before publishing begins leaves no file behind; once it has begun and it is unknown how it ended,
+nothing is removed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Job(Generic[Work]):
 
 
 class Answers(Protocol):
-    """What the tasks of a job brought home, each task once."""
+    """The answers of the tasks of a job, one of each task."""
 
     @property
     def payloads(self) -> Sequence[bytes]:
@@ -105,7 +105,7 @@ def complete_job(
     verify: Callable[[Answers], Made],
     publish: Callable[[Made], JobEnd[Result]],
 ) -> JobEnd[Result]:
-    """Run the tasks of a job, verify what they brought home, publish it, and remove the files that nobody needs."""
+    """Run the tasks of a job, verify their answers, publish what they made, and remove the files that nobody needs."""
     clean_up = partial(remove_all, job.store, job.write_id, quiet_seconds=workers.quiet_seconds)
     try:
         answers = workers.run(job)

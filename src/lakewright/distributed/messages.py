@@ -1,4 +1,4 @@
-"""Commit messages on their way home: messages in, bytes out, and the messages again on the driver, verified.
+"""Commit messages on their way to the driver: messages in, bytes out, and the messages again on the driver, verified.
 
 Always holds: bytes that were cut or altered, messages of another write, and lost rows are refused.
 """

@@ -1,6 +1,6 @@
 """One write with tasks: a job and its work in, one snapshot and a result out, or what an earlier run committed.
 
-    [the engine runs tasks that send messages home] -> check what came home -> commit once, in this process
+    [the engine runs tasks that send messages] -> check the messages -> commit once, in this process
     -> compact on the engine's workers
 
 Always holds: a job with an id is committed once, whoever runs it.
@@ -32,7 +32,7 @@ from lakewright.write.writer import WriteJob
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What the tasks of a write brought home."""
+    """The messages of the tasks of a write, verified."""
 
     messages: Sequence[CommitMessage]
     tasks: int
@@ -113,7 +113,7 @@ def committed_job(table: FileStoreTable, job_id: str, *, run: RunTasks | None) -
 
 
 def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
-    """Return the snapshot that a job committed, None where there is none, or none any more."""
+    """Return the snapshot that a job committed, None where it committed nothing or the snapshot has expired."""
     return table.store.snapshots.of_user(user_of_job(table.store, job_id))
 
 

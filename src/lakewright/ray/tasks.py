@@ -1,4 +1,4 @@
-"""Tasks of our own on Ray: work in, one answer per task home.
+"""Tasks of our own on Ray: work in, one answer per task out.
 
 Always holds: when `Tasks.finish` returns, it has one answer of every task; when the block of `Tasks` ends with an
 error, no task of it runs any more. An error of ours that a task raised is what the caller gets. Ray starts tasks again
@@ -51,7 +51,7 @@ class WriteSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """What one task brought home."""
+    """The answer of one task to the driver."""
 
     number: int
     payload: bytes  # packed messages
@@ -69,7 +69,7 @@ class Piece:
 
 
 class ProgressReport:
-    """Tells a callback how far a write has come."""
+    """Calls a callback with the progress of a write."""
 
     def __init__(self, progress: bool | ProgressCallback | None) -> None:  # noqa: FBT001 - a callback, or a flag
         self._callback = progress if callable(progress) else None
@@ -175,7 +175,7 @@ def _kinds() -> set[type[LakewrightError]]:
 
 @dataclass(frozen=True, slots=True)
 class RayAnswers:
-    """What the tasks of one job brought home, by task number."""
+    """The answers of the tasks of one job, by task number."""
 
     answers: Sequence[TaskAnswer]
     way: str = ""  # how the rows reached the tasks
@@ -215,7 +215,7 @@ class RayWorkers:
             raise
 
     def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> RayWork:  # noqa: ARG002 - Ray names tasks itself
-        """Return the work of calling a function once for every share; what goes wrong is an error of ours."""
+        """Return the work of calling a function once for every share; every failure is raised as an error of ours."""
 
         def work(store: TableStore) -> RayAnswers:
             shared = ray.put(function)
@@ -292,7 +292,7 @@ def new_attempt() -> int:
 
 
 def answer_of(number: int, messages: Sequence[CommitMessage]) -> TaskAnswer:
-    """Return what a task sends home."""
+    """Return the answer of a task."""
     return TaskAnswer(number, pack(messages), _was_tried_before())
 
 

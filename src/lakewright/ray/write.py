@@ -1,7 +1,7 @@
 """Writes on Ray: a dataset in, one snapshot out.
 
     look for the job's own commit -> check the schema on the driver -> bring rows to the tasks that write their buckets
-    -> run the tasks -> check what came home -> commit once, in this process -> compact on the workers
+    -> run the tasks -> check the answers -> commit once, in this process -> compact on the workers
 
 How rows reach the tasks that write them:
 
@@ -13,7 +13,7 @@ How rows reach the tasks that write them:
 
 Always holds: nothing is visible before the commit, and tasks never commit; rows keep the order of the dataset, and of
 two rows with one key the later one wins. What fails before the commit leaves no file behind; once publishing has begun
-and nobody knows how it ended, nothing is removed.
+and it is unknown how it ended, nothing is removed.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class TableSink(Datasink[TaskAnswer]):
             return answer_of(ctx.task_idx, writer.prepare())
 
     def on_write_complete(self, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
-        """Keep what the tasks brought home."""
+        """Keep the answers of the tasks."""
         self.answers = sorted(write_result.write_returns, key=lambda answer: answer.number)
 
     def get_name(self) -> str:
@@ -209,7 +209,7 @@ def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: P
         dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=settings.concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
-            f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
+            f"{job.store.name}: Ray returned the answers of some tasks twice or not at all; nothing was committed, "
             "write the dataset again",
             table=job.store.name,
         )

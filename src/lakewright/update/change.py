@@ -171,13 +171,13 @@ class Applied:
     @classmethod
     def joined(cls, parts: Iterable[Applied]) -> Applied:
         """Return the sum of several results."""
-        some = list(parts)
+        results = list(parts)
         return cls(
-            tuple(message for part in some for message in part.messages),
-            tuple(vector for part in some for vector in part.vectors),
-            tuple(file for part in some for file in part.vector_files),
-            sum(part.deleted for part in some),
-            sum(part.updated for part in some),
+            tuple(message for part in results for message in part.messages),
+            tuple(vector for part in results for vector in part.vectors),
+            tuple(file for part in results for file in part.vector_files),
+            sum(part.deleted for part in results),
+            sum(part.updated for part in results),
         )
 
     def __add__(self, other: Applied) -> Applied:

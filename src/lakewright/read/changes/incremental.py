@@ -109,15 +109,15 @@ def plan_events(
         per_snapshot = list(pool.map(entries_of, with_events))
     added = [entry for entries in per_snapshot for entry in entries]
     in_bucket = [entry for entry in added if pruner.bucket_may_match(entry)]
-    left = [e for e in in_bucket if pruner.stats_may_match(e, schemas.fields_of(e.file.schema_id))]
+    matching = [e for e in in_bucket if pruner.stats_may_match(e, schemas.fields_of(e.file.schema_id))]
     newest = snapshots[-1] if snapshots else None
     funnel = Funnel(
         files_total=len(added),
         files_after_partition=len(added),
         files_after_bucket=len(in_bucket),
-        files_after_stats=len(left),
+        files_after_stats=len(matching),
     )
-    return ChangePlan(newest, tuple(_event_splits(store, snapshots, left)), funnel)
+    return ChangePlan(newest, tuple(_event_splits(store, snapshots, matching)), funnel)
 
 
 def has_events(snapshot: Snapshot, mode: ChangeMode) -> bool:
@@ -165,7 +165,7 @@ def _check_whole_rows(store: TableStore, first: Snapshot, entries: Sequence[Mani
 
 
 def _first_new_row_id(store: TableStore, first: Snapshot) -> int | None:
-    """Return the lowest row id that a snapshot could give to new rows; None where the one before it is gone."""
+    """Return the lowest row id that a snapshot could give to new rows; None where the one before it has expired."""
     if first.id == 1:
         return 0
     return store.snapshots.get(first.id - 1).next_row_id if store.snapshots.exists(first.id - 1) else None
@@ -273,9 +273,9 @@ def _keyed_difference(store: TableStore, place: BucketKey, states: tuple[_State,
             changed.append(pair)
     packing = Packing.of(store.options)
     splits = []
-    for some in pack(changed, lambda pair: packing.weight(chain(*pair)), packing.target_bytes):
-        before = replace(states[0].split(store, place, [pair[0] for pair in some]), raw_convertible=False)
-        after = states[1].split(store, place, [pair[1] for pair in some])
+    for pairs in pack(changed, lambda pair: packing.weight(chain(*pair)), packing.target_bytes):
+        before = replace(states[0].split(store, place, [pair[0] for pair in pairs]), raw_convertible=False)
+        after = states[1].split(store, place, [pair[1] for pair in pairs])
         splits.append(replace(after, raw_convertible=False, before=before))
     return splits
 

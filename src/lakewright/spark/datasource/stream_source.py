@@ -66,7 +66,7 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
 
 
 def stream_read(table: FileStoreTable, columns: Sequence[str] | None, condition: str | None) -> TableRead:
-    """Return what reads the rows of a stream; the column `_row_kind` comes where it is named."""
+    """Return what reads the rows of a stream; it gives the column `_row_kind` if the columns name it."""
     kinds = columns is not None and ROW_KIND in columns and ROW_KIND not in table.field_names
     names = None if columns is None else [name for name in columns if not kinds or name != ROW_KIND]
     request = ReadRequest(filter=condition, columns=names, row_kinds=kinds)
@@ -103,7 +103,7 @@ class StreamSource(DataSourceStreamReader):
         """Return the partitions of one batch."""
         self._at = Offset.from_json(end)
         splits = self._steps.between(Offset.from_json(start), self._at)
-        return [InputPartition(tuple(some)) for some in _shares(self._read, splits)]
+        return [InputPartition(tuple(share)) for share in _shares(self._read, splits)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, on an executor."""

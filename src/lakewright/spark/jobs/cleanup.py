@@ -1,4 +1,4 @@
-"""Attempts that Spark gave up: a task in, a task that removes its own files where nobody takes its answer out.
+"""Attempts that Spark gave up: a task in; out, a task that removes its own files if its answer is not awaited.
 
 An attempt that Spark ended before it was done removes its files itself (`self_cleaning`). One that was done before has
 its files in place when the driver sees that no task runs any more, and the driver removes them
@@ -24,7 +24,7 @@ _GIVEN_UP = "Spark has ended this attempt, so its files were removed"
 
 
 def self_cleaning(store: TableStore, write_id: str, task: Task) -> Task:
-    """Return a task of a write whose attempts remove their files where nobody takes the answer any more."""
+    """Return a task of a write whose attempts remove their files if their answer is not awaited any more."""
 
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         payload = task(this, complete_batches(batches))

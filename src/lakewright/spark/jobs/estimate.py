@@ -1,4 +1,4 @@
-"""What Spark knows of a frame and of its workers before a job runs. Nothing here runs the frame."""
+"""What Spark estimates of a frame and of its workers before a job runs. Nothing here runs the frame."""
 
 from __future__ import annotations
 

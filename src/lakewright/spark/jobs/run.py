@@ -1,8 +1,8 @@
-"""Jobs: a function over the partitions of a frame in, one payload per task home.
+"""Jobs: a function over the partitions of a frame in, one payload per task out.
 
-The function runs on an executor, once for every partition, and what it returns goes home as rows of bytes. Always
-holds: when `run_job` returns, it has exactly one answer of every task; when it raises, no task of the job runs any
-more, as far as Spark can tell. The frame behind a job never leaves this module, because a second action on it would
+The function runs on an executor, once for every partition, and what it returns goes to the driver as rows of bytes.
+Always holds: when `run_job` returns, it has exactly one answer of every task; when it raises, no task of the job runs
+any more, as far as Spark can tell. The frame behind a job never leaves this module, because a second action on it would
 run every task again.
 
 An error of ours that a task raises is what the caller gets, with its type and facts. It travels as an answer and not
@@ -40,7 +40,7 @@ from lakewright.spark.jobs.session import settings as held_settings
 
 PIECE_BYTES = 48 << 20  # of a payload: one value in a row must stay well below what Arrow and Spark can carry
 BATCH_BYTES = 128 << 20  # of rows on their way from the JVM to a worker
-UNBOUNDED_ROWS = 4096  # in a batch where nobody can say how long a row is
+UNBOUNDED_ROWS = 4096  # in a batch of rows without a known maximal size
 _BATCH_ROWS_MIN, _BATCH_ROWS_MAX = 64, 32768
 _BYTES_PER_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -67,7 +67,7 @@ _ANSWER_SQL = "task int, attempt long, retry int, piece int, pieces int, payload
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """What one task brought home."""
+    """The answer of one task to the driver."""
 
     task: TaskId  # its number is that of the partition, its attempt is Spark's own id, unique in the application
     payload: bytes
@@ -87,7 +87,7 @@ def run_job(
     progress: JobProgress | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> list[TaskAnswer]:
-    """Run a function over the partitions of a frame and return what every task brought home, by task number.
+    """Run a function over the partitions of a frame and return the answers of all tasks, by task number.
 
     `settings` override those with which batches travel fast. A job whose batches grow beyond what Arrow can hold
     runs a second time with batches of bounded size.
@@ -212,7 +212,7 @@ def _joined(rows: Sequence[Row], run: int) -> list[TaskAnswer]:
     for task, task_rows in parts.items():
         pieces = sorted(task_rows, key=lambda row: row.piece)
         if [row.piece for row in pieces] != list(range(pieces[0].pieces)):
-            message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces home; write the data again"
+            message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces; write the data again"
             raise LakewrightError(message, task=task.number)
         done.append(TaskAnswer(task, b"".join(row.payload for row in pieces), pieces[0].retry, run))
     return done
@@ -225,7 +225,7 @@ def _complete(done: Sequence[TaskAnswer], description: str) -> list[TaskAnswer]:
     if numbers != list(range(len(numbers))):
         missing = sorted(set(range(len(numbers))) - set(numbers))
         raise LakewrightError(
-            f"{description}: Spark brought the answers of some tasks home twice or not at all (missing: "
+            f"{description}: Spark returned the answers of some tasks twice or not at all (missing: "
             f"{missing[:5]}); nothing was committed, run it again",
             tasks=tuple(missing),
         )

@@ -31,9 +31,9 @@ _ALL_CORES = "local[*]"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = "spark.driver.memory"
 _MEGABYTE = 1 << 20
-_MEMORY_MIN, _MEMORY_MAX = 1024, 4096  # megabytes, where nobody says otherwise
+_MEMORY_MIN, _MEMORY_MAX = 1024, 4096  # megabytes, where the caller gives none
 _MEMORY_SHARE = 4  # one part in four: the Python workers and the files' cache live beside the JVM
-_UNSET_PYTHON = "python3"  # what Spark starts workers with when nobody says otherwise
+_UNSET_PYTHON = "python3"  # what Spark starts workers with where none is set
 
 
 def local_session(
@@ -133,7 +133,7 @@ def in_session_zone(spark: SparkSession, table: FileStoreTable) -> FileStoreTabl
 
 
 def heal_workers(spark: SparkSession) -> None:
-    """Let the workers of a local session run under this interpreter, unless somebody has named another.
+    """Let the workers of a local session run under this interpreter, unless another one is set.
 
     Spark takes `python3` from the PATH, which in a virtual environment that is not activated is another Python. On a
     cluster the interpreters are not known here, so nothing is changed.
@@ -187,14 +187,14 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
     Jobs of several threads may overlap: the last one that ends restores the value from before the first.
     """
-    me, session = object(), _identity(spark)
+    holder, session = object(), _identity(spark)
     try:
         for key, value in values.items():
-            _hold(spark, session, key, (me, str(value)))
+            _hold(spark, session, key, (holder, str(value)))
         yield
     finally:
         for key in values:
-            _release(spark, session, key, me)
+            _release(spark, session, key, holder)
 
 
 def _hold(spark: SparkSession, session: object, key: str, request: tuple[object, str]) -> None:
@@ -211,12 +211,12 @@ def _hold(spark: SparkSession, session: object, key: str, request: tuple[object,
         _held.setdefault((session, key), _Setting(before)).requests.append(request)
 
 
-def _release(spark: SparkSession, session: object, key: str, me: object) -> None:
+def _release(spark: SparkSession, session: object, key: str, holder: object) -> None:
     with _holding:
         setting = _held.get((session, key))
-        if setting is None or me not in [who for who, _ in setting.requests]:
+        if setting is None or holder not in [owner for owner, _ in setting.requests]:
             return  # it was never set
-        setting.requests = [request for request in setting.requests if request[0] is not me]
+        setting.requests = [request for request in setting.requests if request[0] is not holder]
         value = setting.requests[-1][1] if setting.requests else setting.before
         if not setting.requests:
             del _held[session, key]

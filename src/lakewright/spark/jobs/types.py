@@ -101,7 +101,7 @@ def fields_of(schema: sql.StructType) -> tuple[DataField, ...]:
 
 
 def to_spark_batch(batch: pa.RecordBatch, fields: Iterable[DataField]) -> pa.RecordBatch:
-    """Return rows of a table, whose columns may stand in any order, with values and types as `spark_schema` says.
+    """Return rows of a table, whose columns may be in any order, with values and types as `spark_schema` says.
 
     The types are those that `mapInArrow` and a Python Data Source accept from 4.1 on, nullability on every level
     included. Columns that have them already are not copied.

@@ -1,4 +1,4 @@
-"""Spark's workers, as jobs of `lakewright.distributed` need them: a function over a frame in, payloads home.
+"""Spark's workers, as jobs of `lakewright.distributed` need them: a function over a frame in, payloads out.
 
 Always holds: there is one answer of every task, or an error is raised and no task runs any more; the answers say
 whether attempts that failed or lost may have left files behind (`has_losers`).
@@ -40,7 +40,7 @@ class SparkWork:
 
 @dataclass(frozen=True, slots=True)
 class SparkAnswers:
-    """What the tasks of one Spark job brought home."""
+    """The answers of the tasks of one Spark job."""
 
     spark: SparkSession
     group: str

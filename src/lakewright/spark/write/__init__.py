@@ -1,1 +1,1 @@
-"""Writes on Spark: a frame in, commit messages of the workers home, one snapshot out."""
+"""Writes on Spark: a frame in, one snapshot of all that the workers wrote out."""

@@ -102,7 +102,7 @@ class RowMaker(Protocol):
 def cluster_made(df: DataFrame, work: RowMaker, *, like: DataFrame, concurrency: int | None = None) -> Clustered:
     """Return a frame that holds, in the tasks that write them, the rows which tasks of a frame make.
 
-    The table has a primary key, and the rows are about as many as those of the frame `like`. What a task brings home
+    The table has a primary key, and the rows are about as many as those of the frame `like`. The payload of a task
     begins with how many rows of each kind it got: see `kinds_in`.
     """
     job = single_threaded(work.job)
@@ -222,7 +222,7 @@ def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> 
 
 
 class _CountingWriter:
-    """A writer that knows how many rows of each kind it got."""
+    """A writer that counts the rows of each kind that it gets."""
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer

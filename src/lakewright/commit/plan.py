@@ -263,7 +263,7 @@ def _refuse_changed(store: TableStore, intent: Intent, base: Snapshot | None, se
         try:
             snapshot = store.snapshots.get(snapshot_id)
         except NotFoundError:
-            conflict = Conflict(f"snapshot {snapshot_id} expired, so nobody can say whether the table is unchanged")
+            conflict = Conflict(f"snapshot {snapshot_id} expired, so it is unknown whether the table is unchanged")
             raise _error(store, intent, base, conflict) from None
         files = () if snapshot_id == since else _changed_files(store, snapshot, before, selects)
         if files:

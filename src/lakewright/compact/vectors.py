@@ -138,12 +138,10 @@ def _remaining(
         data = store.storage.read(path) if kept else b""
         for vector in kept:
             record = record_at(data, vector, path=path)
-            # Some writers do not record the number of deleted rows.
             count = vector.cardinality
-            records[vector.data_file] = (
-                record,
-                len(decode_deletion_vector(record, path=path)) if count is None else count,
-            )
+            if count is None:  # some writers do not record the number of deleted rows
+                count = len(decode_deletion_vector(record, path=path))
+            records[vector.data_file] = record, count
     if not records and store.schema.bucket_mode is not BucketMode.HASH_FIXED:
         return None
     return write_index(store, output, *pack_records(records))

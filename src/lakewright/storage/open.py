@@ -1,4 +1,4 @@
-"""The text of a location in, a storage and the location as that storage spells it out.
+"""The text of a location in; a storage, and the location in the spelling of that storage, out.
 
 Every later path begins with the returned location, so each file has one spelling: local paths are absolute and without
 `..`, object stores have one scheme each and no slash at the end.

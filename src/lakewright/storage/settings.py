@@ -85,8 +85,8 @@ def store_settings(scheme: str, container: str, options: Mapping[str, str]) -> S
 @cache
 def setting_names() -> frozenset[str]:
     """Return every option name that is a setting of an object store, in lower case."""
-    spelled = [names for store in (_S3, _GCS, _AZURE) for names in store.values()]
-    return frozenset((*" ".join(spelled).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP))
+    names = [text for store in (_S3, _GCS, _AZURE) for text in store.values()]
+    return frozenset((*" ".join(names).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP))
 
 
 def secrets_of(settings: Settings) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
     look for the snapshot of the job -> there is one: its result -> else commit under the user of the job
 
 All runs of a job on one table commit under one user, so that any of them finds the snapshot of the first. Two runs at
-the same time may both look before either commits; the commit looks again (`Committer.once_since`), and each run leaves
-a token of its own in its snapshot, by which the slower one sees that the snapshot is not its own.
+the same time may both look before either commits. So the commit looks again (`Committer.once_since`), and each run
+stores a unique token in its snapshot, by which the slower run detects that another run made the snapshot.
 """
 
 from __future__ import annotations

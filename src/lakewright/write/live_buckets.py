@@ -1,7 +1,7 @@
 """Partitions in, their bucket counts and highest sequence numbers out, as the live files of the table have them.
 
-The newest snapshot is read when the first rows of a partition arrive. An overwrite replaces these files, so it does
-without. Other writers may commit meanwhile: the commit messages name the snapshot that was read, and the committer
+The newest snapshot is read when the first rows of a partition arrive. An overwrite replaces the live files, so it needs
+neither. Other writers may commit meanwhile: the commit messages name the snapshot that was read, and the committer
 compares it with the newest one.
 """
 

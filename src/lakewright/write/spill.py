@@ -18,7 +18,7 @@ class Spill:
     """One file of spilled tables, read back by number."""
 
     def __init__(self, tables: Iterable[Iterable[pa.Table]], schema: pa.Schema) -> None:
-        """Write tables of one schema, each given in parts; a part is written before the next is asked for."""
+        """Write tables of one schema, each given in parts; a part is written before the next is taken."""
         self._lock = threading.Lock()
         self._schema = schema
         self._bounds = [0]

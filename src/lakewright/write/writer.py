@@ -73,7 +73,7 @@ class WriteJob:
         real_buckets: bool = False,
         keys_only: bool = False,
     ) -> WriteJob:
-        """Return a new job with an id of its own, after a check that the table can be written."""
+        """Return a new job after a check that the table can be written; `write_id` is a new uuid unless given."""
         with naming(store.name):
             check_supported_for_write(store.schema)
         store.check_changeable()

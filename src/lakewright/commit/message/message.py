@@ -53,7 +53,7 @@ class CommitMessage(FileChanges):
     base_snapshot: str | None = None  # the snapshot that the writer's sequence numbers follow, by `snapshot_name`
     hash_base: tuple[str, ...] | None = None  # dynamic buckets: the HASH files that the writer read, sorted
     planned_on: str | None = None  # the snapshot of `check_from_snapshot`, by `snapshot_name`; None: not known
-    unchanged: str | None = None  # where nobody may have written rows since then: one of `SCOPES`; None: anywhere
+    unchanged: str | None = None  # where others must not have written rows since then: one of `SCOPES`; None: nowhere
     reads: tuple[str, ...] = ()  # the columns that decided which rows change, and to what
 
     @property

@@ -209,7 +209,7 @@ def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: P
         dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=settings.concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
-            f"{job.store.name}: Ray returned the answers of some tasks twice or not at all; nothing was committed, "
+            f"{job.store.name}: Ray brought the answers of some tasks home twice or not at all; nothing was committed, "
             "write the dataset again",
             table=job.store.name,
         )

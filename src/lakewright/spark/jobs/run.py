@@ -212,7 +212,7 @@ def _joined(rows: Sequence[Row], run: int) -> list[TaskAnswer]:
     for task, task_rows in parts.items():
         pieces = sorted(task_rows, key=lambda row: row.piece)
         if [row.piece for row in pieces] != list(range(pieces[0].pieces)):
-            message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces; write the data again"
+            message = f"task {task.number} sent {len(pieces)} of {pieces[0].pieces} pieces home; write the data again"
             raise LakewrightError(message, task=task.number)
         done.append(TaskAnswer(task, b"".join(row.payload for row in pieces), pieces[0].retry, run))
     return done
@@ -225,7 +225,7 @@ def _complete(done: Sequence[TaskAnswer], description: str) -> list[TaskAnswer]:
     if numbers != list(range(len(numbers))):
         missing = sorted(set(range(len(numbers))) - set(numbers))
         raise LakewrightError(
-            f"{description}: Spark returned the answers of some tasks twice or not at all (missing: "
+            f"{description}: Spark brought the answers of some tasks home twice or not at all (missing: "
             f"{missing[:5]}); nothing was committed, run it again",
             tasks=tuple(missing),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -47,6 +48,12 @@ class FoldersTogether(LoadGroupScheduling):  # type: ignore[misc] # xdist has no
 def _folder_of(nodeid: str) -> str | None:
     """Return the folder of an engine or of the peers that a test lies in."""
     return next((folder for folder in _MARKS if nodeid.startswith(f"{folder}/")), None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one process more than there are cores: about half of the time tests wait, for JVMs and other processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,30 +9,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import lakewright as lw
 from lakewright.cli import output
 from lakewright.cli.main import main
 from lakewright.spec.snapshot import snapshot_from_json, to_json
+from support.command_tables import command_warehouse, ids_of
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> str:
-    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "w")})
-    catalog.create_database("d")
-    fields = [lw.DataField(0, "id", lw.AtomicType("BIGINT")), lw.DataField(1, "n", lw.AtomicType("INT"))]
-    catalog.create_table("d.t", lw.Schema(fields, primary_keys=["id"], options={"bucket": "1"}))
-    catalog.create_table("d.empty", lw.Schema(fields))
-    for n in range(3):
-        lw.write_table(pa.table({"id": [n, 9], "n": pa.array([n, n], pa.int32())}), catalog.get_table("d.t"))
-    return str(tmp_path / "w")
-
-
-def _ids(warehouse: str, name: str = "d.t") -> list[int]:
-    rows = lw.read_table(lw.CatalogFactory.create({"warehouse": warehouse}).get_table(name))
-    return sorted(row["id"] for row in rows.to_pylist())
+    return command_warehouse(tmp_path)
 
 
 # ---- without an engine -----------------------------------------------------------------------------------------------
@@ -99,7 +87,7 @@ def test_a_table_is_kept_healthy(warehouse: str, capsys: pytest.CaptureFixture[s
         assert said.out.startswith(verb)
         assert stray.name in said.err
         assert stray.exists() == (verb == "found")
-    assert _ids(warehouse) == [0, 1, 2, 9]
+    assert ids_of(warehouse) == [0, 1, 2, 9]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.cli.main import main
+from support.command_tables import command_warehouse, ids_of
 
 # The commit is where this program dies: all data files are written, nothing is visible.
 _DIES_BEFORE_THE_COMMIT = """
@@ -24,19 +24,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> str:
-    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "w")})
-    catalog.create_database("d")
-    fields = [lw.DataField(0, "id", lw.AtomicType("BIGINT")), lw.DataField(1, "n", lw.AtomicType("INT"))]
-    catalog.create_table("d.t", lw.Schema(fields, primary_keys=["id"], options={"bucket": "1"}))
-    catalog.create_table("d.empty", lw.Schema(fields))
-    for n in range(3):
-        lw.write_table(pa.table({"id": [n, 9], "n": pa.array([n, n], pa.int32())}), catalog.get_table("d.t"))
-    return str(tmp_path / "w")
-
-
-def _ids(warehouse: str, name: str = "d.t") -> list[int]:
-    rows = lw.read_table(lw.CatalogFactory.create({"warehouse": warehouse}).get_table(name))
-    return sorted(row["id"] for row in rows.to_pylist())
+    return command_warehouse(tmp_path)
 
 
 @pytest.mark.usefixtures("spark")
@@ -74,7 +62,7 @@ def test_rows_are_ingested_and_the_session_stays(
     assert said.err == ""
     result = json.loads(said.out)
     assert (result["snapshot_id"], result["rows"], result["files"], result["replayed"]) == (4, 2, 1, False)
-    assert _ids(warehouse) == [0, 1, 2, 7, 8, 9]
+    assert ids_of(warehouse) == [0, 1, 2, 7, 8, 9]
     assert spark.range(1).count() == 1
 
 
@@ -96,7 +84,7 @@ def test_a_job_that_was_killed_before_its_commit_commits_once(
     (tmp_path / "a.csv").unlink()
     assert main(given) == 0
     assert capsys.readouterr().out == "job 'j' was committed before as snapshot 1: nothing was written\n"
-    assert _ids(warehouse, "d.empty") == list(range(100))
+    assert ids_of(warehouse, "d.empty") == list(range(100))
     assert main(["remove-orphans", "d.empty", "-w", warehouse, "--older-than", "0 ms", "--delete"]) == 0
     assert capsys.readouterr().out.startswith("removed 1 file ")
     assert len(list(data.rglob("data-*.parquet"))) == 1

@@ -1,7 +1,7 @@
 """Writes on Spark: a frame in, one snapshot out.
 
-    look for the job's own commit -> align on the driver -> bring rows to the tasks that write their buckets
-    -> run the job -> check the answers -> commit once, in this process -> compact on the workers
+    compare the columns with the schema -> bring rows to the tasks that write their buckets (`shuffle`)
+    -> run the tasks, verify, commit once, compact (`distributed.write`)
 
 Always holds: nothing is visible before the commit, and tasks never commit. What fails before that leaves no file
 behind; once publishing has begun and it is unknown how it ended, nothing is removed.

@@ -34,13 +34,13 @@ FLOORS = [
     "distributed",
     "ingestion",
     "spark ray",
-    "cli",
+    "cli pypaimon",
     "__main__ testing",
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli"}
 
-MODULES_MAX = 270  # the first guess was 70 for the whole house: see design/0001
+MODULES_MAX = 300  # the first guess was 70 for the whole house: see design/0001
 FOLDER_MODULES_MAX = 15
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 200
@@ -233,11 +233,11 @@ def test_functions_are_not_deep() -> None:
 
 
 def test_room_init_files_hold_only_a_docstring_or_public_names() -> None:
-    """An engine is imported by its users, so its room lists its names; the other rooms are ours alone."""
+    """An engine or pypaimon's face is imported by its users, so it lists its names; other rooms are ours alone."""
     for path in SOURCE.rglob("__init__.py"):
         if path.parent != SOURCE:
             body = ast.parse(path.read_text()).body
-            names = (ast.ImportFrom, ast.Assign) if path.parent.name in OPTIONAL.values() else ()
+            names = (ast.ImportFrom, ast.Assign) if path.parent.name in {*OPTIONAL.values(), "pypaimon"} else ()
             assert all(isinstance(node, (ast.Expr, *names)) for node in body), f"{path} holds code"
 
 

@@ -1,0 +1,58 @@
+"""Which names each module of pypaimon offers. A module path in, the names that scripts import from it out.
+
+Every name is an attribute of `lakewright.pypaimon`; `install` makes a module of each line. A module of pypaimon that
+has a room of its own here (`pypaimon.ray`) is not in this table.
+"""
+
+from __future__ import annotations
+
+_TABLE = """
+                                      CatalogFactory Schema Tag
+catalog.catalog                       Catalog
+catalog.catalog_exception             BranchAlreadyExistException BranchNotExistException ColumnAlreadyExistException
+                                      ColumnNotExistException DatabaseAlreadyExistException DatabaseNotExistException
+                                      TableAlreadyExistException TableNotExistException TagAlreadyExistException
+                                      TagNotExistException
+catalog.catalog_factory               CatalogFactory
+catalog.database                      Database
+catalog.filesystem_catalog            FileSystemCatalog
+common.identifier                     Identifier
+common.options.config_option          ConfigOption
+common.options.core_options           CoreOptions MergeEngine
+common.predicate                      Predicate
+common.predicate_builder              PredicateBuilder
+read.explain                          ExplainResult PruningStat
+read.plan                             Plan
+read.read_builder                     ReadBuilder
+read.split                            DataSplit
+read.stream_read_builder              StreamReadBuilder
+read.table_read                       TableRead
+read.table_scan                       TableScan
+schema.data_types                     ArrayType AtomicType DataField MapType MultisetType RowType VectorType
+schema.schema                         Schema
+schema.schema_change                  Move SchemaChange
+schema.table_schema                   TableSchema
+snapshot.snapshot                     Snapshot
+table.data_evolution_merge_into       WhenMatched WhenNotMatched lit source_col target_col
+table.file_store_table                FileStoreTable
+tag.tag                               Tag
+write.commit_message                  CommitMessage
+write.table_commit                    BatchTableCommit StreamTableCommit TableCommit
+write.table_update                    BatchTableUpdate ShardTableUpdator StreamTableUpdate TableUpdate
+write.table_write                     BatchTableWrite StreamTableWrite TableWrite
+write.write_builder                   BatchWriteBuilder StreamWriteBuilder
+"""
+
+
+def module_names() -> dict[str, tuple[str, ...]]:
+    """Return the names of each module of the table, by module path below `pypaimon`; "" is `pypaimon` itself."""
+    names: dict[str, tuple[str, ...]] = {}
+    path = ""
+    for line in _TABLE.strip("\n").splitlines():
+        first, *rest = line.split()
+        if line.startswith(" "):
+            names[path] = (*names.get(path, ()), first, *rest)
+        else:
+            path = first
+            names[path] = tuple(rest)
+    return names

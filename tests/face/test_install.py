@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 
 def _run(script: str) -> subprocess.CompletedProcess[str]:
@@ -44,3 +45,16 @@ def test_the_real_pypaimon_is_not_mixed_in() -> None:
         lakewright.pypaimon.install()
     """)
     assert "InvalidInputError: the real pypaimon is imported already" in done.stderr
+
+
+def test_a_directory_added_to_the_package_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("answer = 42")
+    done = _run(f"""
+        import lakewright.pypaimon
+        lakewright.pypaimon.install()
+        import pypaimon
+        pypaimon.__path__.append({str(tmp_path)!r})
+        import pypaimon.own
+        print(pypaimon.own.answer)
+    """)
+    assert done.stdout == "42\n", done.stderr

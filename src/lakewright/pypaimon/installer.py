@@ -53,13 +53,15 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        del path, target
+        del target
         if fullname != _PEER and not fullname.startswith(f"{_PEER}."):
             return None
         inner = fullname.removeprefix(_PEER).removeprefix(".")
         is_package = inner in self._packages or inner in _ROOMS
         if inner in self._names or is_package:
             return ModuleSpec(fullname, _FaceLoader(inner, self._names.get(inner, ())), is_package=is_package)
+        if path:  # somebody added a directory to this package
+            return None
         raise ModuleNotFoundError(
             f"lakewright stands in for pypaimon here and has no module {fullname!r}; it has: "
             f"{', '.join(sorted(f'{_PEER}.{known}' for known in self._names if known))}",

@@ -10,6 +10,7 @@ import ray.data
 from ray.data import Dataset
 
 import lakewright as lw
+import lakewright.ray as lwr
 from lakewright.ray import read_table, write, write_table
 from lakewright.testing.engine_suite import Argument, EngineContract, Frame
 from support.ray_rows import arrow_of
@@ -47,10 +48,10 @@ class Ray:
         return lambda: arrow_of(dataset)
 
     def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
-        raise NotImplementedError
+        return lwr.delete(table, where)
 
     def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
-        raise NotImplementedError
+        return lwr.update(table, assignments, where)
 
     def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
         raise NotImplementedError

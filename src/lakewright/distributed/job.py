@@ -72,6 +72,10 @@ class Workers(Protocol[Work]):
     def quiet_seconds(self) -> float:
         """How long after a file of a killed task another one may still appear."""
 
+    @property
+    def tasks_at_once(self) -> int:
+        """How many tasks run at a time."""
+
     def run(self, job: Job[Work]) -> Answers:
         """Run all tasks of a job; when this raises, no task of it runs any more, as far as the engine can tell."""
 

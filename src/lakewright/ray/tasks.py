@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -21,10 +21,11 @@ from ray.exceptions import RayError
 
 from lakewright.calls import Progress, ProgressCallback
 from lakewright.commit.message.message import CommitMessage
+from lakewright.distributed.call import check_concurrency
 from lakewright.distributed.cleanup import QUIET_SECONDS
 from lakewright.distributed.job import Job, ShareTask, TaskId
 from lakewright.distributed.messages import pack, unpack
-from lakewright.errors import LakewrightError
+from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.write.buckets.assign import Assigner
 from lakewright.write.input.frames import from_pandas
@@ -36,11 +37,19 @@ _STOP_SECONDS_MAX = 30.0
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """What a caller chose for one write: how its tasks run."""
+    """What a caller chose for one write or change: how its tasks run."""
 
     concurrency: int | None = None
     remote_args: Mapping[str, object] | None = None  # as `ray.remote` takes them
     progress: bool | ProgressCallback | None = None
+
+    @classmethod
+    def of(cls, concurrency: int | None, remote_args: Mapping[str, object] | None) -> WriteSettings:
+        """Check the arguments of a call, and keep them."""
+        check_concurrency(concurrency)
+        if remote_args is not None and not isinstance(remote_args, Mapping):
+            raise InvalidInputError(f"ray_remote_args is a dict of what ray.remote takes, not {remote_args!r}")
+        return cls(concurrency, remote_args)
 
     @property
     def running_max(self) -> int:
@@ -96,6 +105,7 @@ class Tasks:
         self._report = report
         self._running: list[Any] = []
         self._sending: list[Any] = []
+        self._sent: list[Any] = []
         self._answers: list[TaskAnswer] = []
         self._started = 0
 
@@ -112,18 +122,22 @@ class Tasks:
             self._collect()
         return sorted(self._answers, key=lambda answer: answer.number)
 
-    def send(self, job: Any, receivers: Receivers, pieces: Sequence[Piece]) -> list[Any]:  # noqa: ANN401 - references
-        """Start a task that takes pieces apart, once there is room, and return a reference for each receiver."""
+    def send(self, function: Any, count: int, *arguments: object) -> list[Any]:  # noqa: ANN401 - a remote function
+        """Start a task that returns a small fact and so many tables, once there is room; return references to these."""
         while len(self._sending) >= self._ahead:
             self._check_sent(1)
-        task = SEND.options(**self._arguments, num_returns=receivers.count + 1)
-        returned: Any = task.remote(job, receivers, pieces)  # a list, as many references are asked for
+        task = function.options(**self._arguments, num_returns=count + 1)
+        returned: Any = task.remote(*arguments)
+        returned = returned if count else [returned]  # a list, where several references are asked for
         self._sending.append(returned[0])
+        self._sent.append(returned[0])
         return list(returned[1:])
 
-    def wait_for_sent(self) -> None:
-        """Wait until all pieces are taken apart."""
+    def wait_for_sent(self) -> list[Any]:
+        """Wait until all tasks that `send` started are done, and return their facts, in the order of the calls."""
         self._check_sent(len(self._sending))
+        sent, self._sent = self._sent, []
+        return list(ray.get(sent))
 
     def _check_sent(self, count: int) -> None:
         if self._sending:
@@ -149,6 +163,18 @@ class Tasks:
         if left:
             with suppress(RayError, ValueError):
                 ray.wait(left, num_returns=len(left), timeout=_STOP_SECONDS_MAX)
+
+
+@contextmanager
+def our_errors() -> Iterator[None]:
+    """Raise the error of ours that a task raised, where Ray raises one around it."""
+    try:
+        yield
+    except RayError as error:
+        ours = error_of_ours(error)
+        if ours is not None:
+            raise ours from error
+        raise
 
 
 def error_of_ours(error: BaseException) -> LakewrightError | None:
@@ -204,15 +230,15 @@ class RayWorkers:
         """How long after a file of a killed task another one may still appear."""
         return QUIET_SECONDS
 
+    @property
+    def tasks_at_once(self) -> int:
+        """How many tasks run at a time."""
+        return self.settings.running_max
+
     def run(self, job: Job[RayWork]) -> RayAnswers:
         """Run all tasks of a job; an error of ours that a task raised is what the caller gets."""
-        try:
+        with our_errors():
             return job.work(job.store)
-        except RayError as error:
-            ours = error_of_ours(error)
-            if ours is not None:
-                raise ours from error
-            raise
 
     def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> RayWork:  # noqa: ARG002 - Ray names tasks itself
         """Return the work of calling a function once for every share; every failure is raised as an error of ours."""
@@ -236,7 +262,7 @@ class RayWorkers:
 def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequence[Piece]) -> TaskAnswer:
     """Write pieces, which are fetched one by one, in their order."""
     with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
-        for rows in rows_of(_fetched(pieces), job):
+        for rows in rows_of(fetched(pieces), job.store.name):
             writer.write(rows)
         return answer_of(number, writer.prepare())
 
@@ -244,7 +270,7 @@ def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequenc
 def take_apart(job: WriteJob, receivers: Receivers, pieces: Sequence[Piece]) -> list[Any]:
     """Return how many rows there are, and for each receiver a table of its rows, or None."""
     mode = job.store.schema.bucket_mode
-    batches = (batch for rows in rows_of(_fetched(pieces), job) for batch in rows.to_batches())
+    batches = (batch for rows in rows_of(fetched(pieces), job.store.name) for batch in rows.to_batches())
     parts: list[list[pa.Table]] = [[] for _ in range(receivers.count)]
     for group in send(batches, job, receivers):
         parts[receivers.of(group, mode)].append(group.rows)
@@ -267,7 +293,8 @@ def run_share(function: ShareTask, number: int, share: Sequence[bytes]) -> TaskA
     return TaskAnswer(number, function(TaskId(number, new_attempt()), iter(share)), _was_tried_before())
 
 
-def _fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
+def fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
+    """Yield the blocks of pieces, which are fetched one by one."""
     for piece in pieces:
         block = ray.get(piece.block)
         if piece.end is None:
@@ -278,10 +305,10 @@ def _fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
             yield block.iloc[piece.start : piece.end]
 
 
-def rows_of(blocks: Iterable[Any], job: WriteJob) -> Iterator[pa.Table]:
+def rows_of(blocks: Iterable[Any], table: str) -> Iterator[pa.Table]:
     """Yield blocks of any kind as Arrow tables, without the empty ones: those may lack their columns."""
     for block in blocks:
-        rows = block if isinstance(block, pa.Table) else from_pandas(block, job.store.name)
+        rows = block if isinstance(block, pa.Table) else from_pandas(block, table)
         if rows.num_rows:
             yield rows
 

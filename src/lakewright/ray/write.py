@@ -18,15 +18,11 @@ and it is unknown how it ended, nothing is removed.
 
 from __future__ import annotations
 
-import copy
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import chain, pairwise
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
-import pyarrow as pa
 import ray
 from ray.data import Dataset, Datasink
 from ray.data.dataset import MaterializedDataset
@@ -45,12 +41,13 @@ from lakewright.distributed.write_job import (
     sharing_buckets,
     single_threaded,
 )
-from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
+from lakewright.ray.datasets import arrow_schema_of, bars, check_dataset, fetched_schema, in_order, pieces_of, runs
 from lakewright.ray.tasks import (
     RECEIVE,
+    SEND,
     WRITE_PIECES,
-    Piece,
     ProgressReport,
     RayAnswers,
     RayWorkers,
@@ -75,7 +72,6 @@ _ALONE_BYTES = 32 << 20  # of blocks that one writer writes alone; more are shar
 _TASK_BYTES = 64 << 20  # of blocks that are worth a task
 _SEND_BYTES = 32 << 20  # of blocks that are taken apart together
 _TASK_BYTES_MIN = 8 << 20  # of blocks that a task gets at least, where the dataset is small
-_STARTING = threading.Lock()  # held while the settings of a dataset are changed
 
 
 def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
@@ -104,7 +100,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     `concurrency` is the largest number of tasks that write at a time, and `ray_remote_args` are what `ray.remote` takes
     for them. `progress` is a callback, or False for no bars of Ray.
     """
-    _check_dataset(dataset)
+    check_dataset(dataset)
     target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
     settings = WriteSettings(concurrency, ray_remote_args, progress)
@@ -113,8 +109,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
         return replayed(target.store, run.earlier, run=compacting_on(RayWorkers(settings)))
     publication = new_publication(mode, partitions=partitions, run=run)
     if schema_mode == "merge":
-        target = merged_table(target, _fetched_schema(dataset))
-    if mode == "upsert" and (columns := _fetched_schema(dataset).names):  # a dataset without blocks has none
+        target = merged_table(target, fetched_schema(dataset))
+    if mode == "upsert" and (columns := fetched_schema(dataset).names):  # a dataset without blocks has none
         refuse_lookup(target, columns)
     return _write(dataset, new_job(target, mode, partitions=partitions), publication, settings)
 
@@ -128,7 +124,7 @@ def write_ray(
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> WriteResult:
     """Write a dataset in the way that a builder has chosen, and commit it: what `TableWrite.write_ray` does."""
-    _check_dataset(dataset)
+    check_dataset(dataset)
     check_concurrency(concurrency)
     job, publication = job_of_builder(write, overwrite=overwrite, instead="")
     return _write(dataset, job, publication, WriteSettings(concurrency, ray_remote_args))
@@ -140,12 +136,12 @@ def write_ray(
 def _write(dataset: Dataset, job: WriteJob, publication: Publication, settings: WriteSettings) -> WriteResult:
     """Take a dataset from its schema to a snapshot."""
     started = time.monotonic()
-    known = dataset.schema(fetch_if_missing=False)
-    if known is not None and isinstance(known.base_schema, pa.Schema) and known.names:
-        job.check_input(known.base_schema)
+    known = arrow_schema_of(dataset, fetch=False)
+    if known is not None:
+        job.check_input(known)
 
     def work(_: TableStore) -> RayAnswers:
-        with _bars(dataset, settings.progress):
+        with bars(dataset, settings.progress):
             return _run(dataset, job, settings)
 
     return write_once(RayWorkers(settings), job, work, publication, started=started)
@@ -189,7 +185,7 @@ class TableSink(Datasink[TaskAnswer]):
     def write(self, blocks: Iterable[Any], ctx: Any) -> TaskAnswer:  # noqa: ANN401 - Ray's own types
         """Write the blocks of one task."""
         with self._job.open_writer(ctx.task_idx, new_attempt()) as writer:
-            for rows in rows_of(blocks, self._job):
+            for rows in rows_of(blocks, self._job.store.name):
                 writer.write(rows)
             return answer_of(ctx.task_idx, writer.prepare())
 
@@ -205,7 +201,7 @@ class TableSink(Datasink[TaskAnswer]):
 def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: ProgressReport) -> list[TaskAnswer]:
     sink = TableSink(single_threaded(job))
     arguments = dict(settings.remote_args or {})
-    with _in_order(dataset):  # Ray numbers its tasks as their blocks come, and the answers are put into that order
+    with in_order(dataset):  # Ray numbers its tasks as their blocks come, and the answers are put into that order
         dataset.write_datasink(sink, ray_remote_args=arguments, concurrency=settings.concurrency)
     if [answer.number for answer in sink.answers] != list(range(len(sink.answers))):
         raise LakewrightError(
@@ -227,14 +223,14 @@ def _in_place(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: 
     if isinstance(dataset, MaterializedDataset):  # its size is known, so all can have the same share
         task_bytes = min(task_bytes, max(_TASK_BYTES_MIN, int(dataset.size_bytes()) // settings.running_max))
     with Tasks(settings, report) as tasks:
-        for number, run in enumerate(_runs(_pieces(dataset), task_bytes)):
+        for number, run in enumerate(runs(pieces_of(dataset), task_bytes)):
             tasks.start(WRITE_PIECES, shared, number, Assigner(), run)
         return tasks.finish()
 
 
 def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: ProgressReport) -> RayAnswers:
     """Let each writer have all rows of its buckets."""
-    pieces = _pieces(dataset)
+    pieces = pieces_of(dataset)
     first, size, rows = [], 0, 0
     # The number of buckets for new keys is decided before the first of them gets one, so all rows are counted first.
     counts_all = job.store.schema.bucket_mode is BucketMode.HASH_DYNAMIC
@@ -251,100 +247,10 @@ def _together(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: 
             tasks.start(WRITE_PIECES, ray.put(job), 0, Assigner(), list(all_pieces))
             return RayAnswers(tasks.finish(), "to one writer")
         shared = ray.put(single_threaded(job))
-        sent = [tasks.send(shared, receivers, run) for run in _runs(all_pieces, _SEND_BYTES)]
+        sent = [tasks.send(SEND, receivers.count, shared, receivers, run) for run in runs(all_pieces, _SEND_BYTES)]
         tasks.wait_for_sent()
         for number in range(receivers.count):
             parts = [to[number] for to in sent]
             tasks.start(RECEIVE, shared, number, receivers.assigner(number), parts)
         way = f"taken apart for {receivers.count} writers, each with buckets of its own"
         return RayAnswers(tasks.finish(), way)
-
-
-def _pieces(dataset: Dataset) -> Iterator[Piece]:
-    """Run the dataset and return references to its blocks, in the order of the dataset."""
-    with _STARTING, _in_order(dataset):
-        bundles = iter(dataset.iter_internal_ref_bundles())
-    return (piece for bundle in bundles for piece in _blocks_of(bundle))
-
-
-@contextmanager
-def _in_order(dataset: Dataset) -> Iterator[None]:
-    """Let executions that start in this block give blocks in the order of the dataset."""
-    context = dataset.context
-    theirs = context.execution_options
-    if theirs.preserve_order:
-        yield
-        return
-    ordered = copy.copy(theirs)
-    ordered.preserve_order = True
-    context.execution_options = ordered
-    try:
-        yield
-    finally:
-        context.execution_options = theirs
-
-
-def _blocks_of(bundle: Any) -> Iterator[Piece]:  # noqa: ANN401 - Ray's own type
-    cuts = getattr(bundle, "slices", None) or [None] * len(bundle.block_refs)
-    for block, facts, cut in zip(bundle.block_refs, bundle.metadata, cuts, strict=True):
-        start, end = (0, facts.num_rows) if cut is None else (cut.start_offset, cut.end_offset)
-        yield Piece(block, start, end, facts.size_bytes)
-
-
-def _runs(pieces: Iterable[Piece], task_bytes: int) -> Iterator[list[Piece]]:
-    """Yield pieces that follow each other, in runs of about so many bytes; those that are far larger are cut."""
-    run: list[Piece] = []
-    size = 0
-    for piece in chain.from_iterable(_cut(piece, task_bytes) for piece in pieces):
-        run.append(piece)
-        size += piece.bytes
-        if size >= task_bytes * 7 // 8:
-            yield run
-            run, size = [], 0
-    if run:
-        yield run
-
-
-def _cut(piece: Piece, task_bytes: int) -> Iterator[Piece]:
-    """Yield a piece in parts of the same size, if it is too large for one task."""
-    parts = 1 if piece.end is None else min(piece.end - piece.start, round(piece.bytes / task_bytes))
-    if piece.end is None or parts <= 1:
-        yield piece
-        return
-    ends = [piece.start + (piece.end - piece.start) * part // parts for part in range(parts + 1)]
-    yield from (Piece(piece.block, start, end, piece.bytes // parts) for start, end in pairwise(ends))
-
-
-@contextmanager
-def _bars(dataset: Dataset, progress: bool | ProgressCallback | None) -> Iterator[None]:  # noqa: FBT001 - as above
-    """Switch Ray's bars off if `progress` is False."""
-    context = dataset.context
-    before = context.enable_progress_bars
-    if progress is False:
-        context.enable_progress_bars = False
-    try:
-        yield
-    finally:
-        context.enable_progress_bars = before
-
-
-# ---- the dataset -----------------------------------------------------------------------------------------------------
-
-
-def _check_dataset(dataset: Dataset) -> None:
-    if not isinstance(dataset, Dataset):
-        raise InvalidInputError(
-            f"a {type(dataset).__name__} is no dataset of Ray: write pandas, polars and Arrow data with "
-            "lakewright.write_table, or make a dataset with ray.data.from_arrow"
-        )
-
-
-def _fetched_schema(dataset: Dataset) -> pa.Schema:
-    """Return the columns of a dataset, all nullable, so that they can be added to a table that has rows."""
-    known = dataset.schema()
-    if known is None or not known.names:
-        return pa.schema([])
-    schema = known.base_schema
-    if not isinstance(schema, pa.Schema):  # of pandas
-        schema = pa.table(dataset.take_batch(1, batch_format="pyarrow")).schema
-    return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument

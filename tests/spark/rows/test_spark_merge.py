@@ -17,7 +17,7 @@ import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spark.rows import merge as merging
-from lakewright.spark.rows.file_groups import apply_changes
+from lakewright.spark.rows.group_rows import changed_groups
 from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.merge import MergeBuilder
@@ -176,14 +176,14 @@ def test_a_merge_that_lost_a_race_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = _table(tmp_path, VECTORS)
-    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), apply_changes
+    new, real = lw.read_table(table, filter="id = 7").set_column(0, "id", pa.array([41])), changed_groups
 
     def overtaken(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever is given
         if len(_rows(table)) == 28:
             lw.write_table(new, table)
         return real(*args, **named)
 
-    monkeypatch.setattr(merging, "apply_changes", overtaken)
+    monkeypatch.setattr(merging, "changed_groups", overtaken)
     result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
     assert result.attempts == 2
     assert _counts(result) == (0, 5, 3)  # 41 is not inserted any more

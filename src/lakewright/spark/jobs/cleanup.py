@@ -13,13 +13,12 @@ from contextlib import suppress
 import pyarrow as pa
 
 from lakewright.distributed.job import TaskId
+from lakewright.distributed.rows.groups import INSERTING
 from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.spark.jobs.run import Task, is_answer_awaited
 from lakewright.write.leftovers import remove_leftovers
 
-# Added to an attempt in the names of files with new rows, since the attempt may also write files of rows that move.
-INSERTING = 1 << 40
 _GIVEN_UP = "Spark has ended this attempt, so its files were removed"
 
 

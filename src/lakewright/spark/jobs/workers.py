@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from lakewright.distributed.cleanup import QUIET_SECONDS
 from lakewright.distributed.job import Job, ShareTask, TaskId
 from lakewright.spark.jobs.cleanup import self_cleaning
+from lakewright.spark.jobs.estimate import parallelism
 from lakewright.spark.jobs.progress import JobProgress
 from lakewright.spark.jobs.run import Task, TaskAnswer, has_losers, ran_again, run_job, wait_until_idle
 from lakewright.spark.jobs.session import is_connect
@@ -71,6 +72,11 @@ class SparkWorkers:
     def quiet_seconds(self) -> float:
         """How long after a file of a killed task another one may still appear."""
         return _QUIET_SECONDS_CONNECT if is_connect(self.spark) else QUIET_SECONDS
+
+    @property
+    def tasks_at_once(self) -> int:
+        """How many tasks run at a time."""
+        return parallelism(self.spark)
 
     def run(self, job: Job[SparkWork]) -> SparkAnswers:
         """Run the function of a job over all partitions of its frame."""

@@ -11,7 +11,7 @@ the table can clash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, pairwise
@@ -22,6 +22,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from lakewright.distributed.job import TaskId
+from lakewright.distributed.rows.groups import (
+    GROUP,
+    POSITION,
+    Changed,
+    Changes,
+    GroupedRows,
+    apply_changes,
+    applying,
+    description,
+)
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import TableRead, TableScan
 from lakewright.read.projection import plan_projection
@@ -30,16 +41,19 @@ from lakewright.read.splits.plan import Packing
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.estimate import parallelism
+from lakewright.spark.jobs.run import Task
 from lakewright.spark.jobs.types import spark_batches, spark_schema
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spark.read.core_reader import over_shares
 from lakewright.spark.read.filters import to_column
 from lakewright.spark.read.parquet_scan import native_scan, native_splits
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import AtomicType, DataField
+from lakewright.update.change import ChangeJob
 from lakewright.update.find import hidden_fields, locate
 from lakewright.update.primary_key import locate_merged
 
-GROUP, POSITION, PART, TASK = "group", "position", "part", "task"
+PART, TASK = "part", "task"
 
 _TASK_BYTES = 64 << 20  # of the rows that change groups, worth a task of their own
 _PLACE = (
@@ -112,6 +126,27 @@ def split_by_group(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSpli
         first = next(rows)
         part = DataSplit.deserialize(first.column(PART)[0].as_py())
         yield part, chain([first.slice(1)], rows)
+
+
+def over_groups(task: Callable[[TaskId, GroupedRows], bytes]) -> Task:
+    """Return a task over the batches of a partition for one that takes groups with their rows."""
+
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        return task(this, split_by_group(batches))
+
+    return run
+
+
+def changed_groups(
+    frame: DataFrame,
+    job: ChangeJob,
+    changes: Callable[[GroupedRows], Changes],
+    *,
+    inserts: TableStore | None = None,
+) -> Changed:
+    """Change the groups of a shuffled frame in its tasks; `inserts` has the schema of new rows."""
+    work = SparkWork(frame, over_groups(applying(job, changes, inserts=inserts)), description(job.store))
+    return apply_changes(SparkWorkers(frame.sparkSession), job, work)
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:

@@ -12,22 +12,26 @@ absent are committed only if nobody wrote meanwhile where they could have been w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakewright.catalog.open import opened
-from lakewright.metadata.store import TableStore
-from lakewright.read.scan import FileSchemas
-from lakewright.read.splits.split import DataSplit
+from lakewright.distributed.rows.groups import POSITION, Changed, insert_rows, inserting_rows
+from lakewright.distributed.rows.merge import MergeTask, guarded_merge
 from lakewright.spark.jobs.session import in_session_zone
-from lakewright.spark.rows.file_groups import Changed, apply_changes, insert_rows
-from lakewright.spark.rows.group_rows import POSITION, TASK, located_rows, shuffle_by_group, split_by_group, task_count
-from lakewright.spark.rows.merge_sides import MergeSides, chunks, inserted_rows, source_schema
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
+from lakewright.spark.rows.group_rows import (
+    TASK,
+    changed_groups,
+    located_rows,
+    over_groups,
+    shuffle_by_group,
+    task_count,
+)
+from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.spark.rows.primary_key_merge import prepare_merge, prepare_upsert
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import check_frame
@@ -35,16 +39,16 @@ from lakewright.spec.arguments import Path
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
-from lakewright.update.change import ChangeJob, GroupChange, Positions
-from lakewright.update.find import groups, locate
-from lakewright.update.merge.clauses import Decision, MergePlan, On
-from lakewright.update.merge.match import Pairs
-from lakewright.update.merge.merge import MergeBuilder, group_change, scope_of_absence
+from lakewright.update.change import ChangeJob
+from lakewright.update.find import groups
+from lakewright.update.merge.clauses import On
+from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.merge.upsert import plan_upsert, upsert_keys
 from lakewright.update.methods import change_method
 from lakewright.update.result import UpdateResult
-from lakewright.update.run import Prepare, Prepared, change, check_columns_unchanged, fold_applied, with_all_columns
+from lakewright.update.run import Prepare, Prepared, change, fold_applied, with_all_columns
 from lakewright.write.job_run import JobRun
+from lakewright.write.writer import WriteJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +107,16 @@ def upsert(
 
 def _prepare(sides: MergeSides, base: Snapshot | None) -> Prepared:
     """Merge into a snapshot of an append table."""
-    store, plan = sides.store, sides.plan
     done, prepared = _changed(sides, base) if base is not None else _inserted(sides)
-    return replace(
-        prepared,
-        inserted=done.inserted,
-        unchanged=scope_of_absence(store, plan) if done.inserted else None,
-        reads=tuple(name for name in plan.target_columns if name in store.schema.field_names),
-    )
+    return guarded_merge(sides.store, sides.plan, prepared, done.inserted)
 
 
 def _inserted(sides: MergeSides) -> tuple[Changed, Prepared]:
     """Merge into a table that has no snapshot."""
     store, frame = sides.store, sides.without_matches().select(*sides.columns)
-    done = insert_rows(frame.sparkSession, frame, store, _MergeTask(store, sides.plan))
+    job = WriteJob.new(store)
+    task = over_groups(inserting_rows(job, MergeTask(store, sides.plan)))
+    done = insert_rows(SparkWorkers(frame.sparkSession), job, SparkWork(frame, task, f"insert rows into {store.name}"))
     return done, Prepared(tuple(message for one in done.applied for message in one.messages), way=change_method(store))
 
 
@@ -133,44 +133,7 @@ def _changed(sides: MergeSides, base: Snapshot) -> tuple[Changed, Prepared]:
         find = partial(located_rows, spark, store, dict(enumerate(parts)), predicate=plan.prunes)
         frame = kept.join_target(find) if parts else kept.without_matches()
         frame = frame.select(kept.task_of_row(tasks).alias(TASK), *sides.columns)
-        task = _MergeTask(store, plan, known.store)
-        done = apply_changes(spark, shuffle_by_group(frame, parts, tasks, POSITION), known, task, inserts=store)
+        done = changed_groups(
+            shuffle_by_group(frame, parts, tasks, POSITION), known, MergeTask(store, plan, known.store), inserts=store
+        )
     return done, fold_applied(job, done.applied)
-
-
-# ---- on an executor --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _MergeTask:
-    """Turns the rows that a task gets into new rows and changes of groups."""
-
-    store: TableStore
-    plan: MergePlan
-    written: TableStore | None = None  # the table with the schema of the files that are written
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[GroupChange | pa.Table]:
-        """Yield inserts and changes for rows that are ordered by group; those without a match come first."""
-        schemas = FileSchemas(self.store)
-        for part, runs in split_by_group(batches):
-            if part is None:
-                yield from inserted_rows(self.plan, runs)
-                continue
-            matched = pa.Table.from_batches(list(runs))
-            change = self._change(part, matched, schemas) if matched.num_rows or self.plan.by_source else None
-            if change is not None and not change.is_empty:
-                check_columns_unchanged(self.store, self.written or self.store, change)
-                yield change
-
-    def _change(self, part: DataSplit, matched: pa.Table, schemas: FileSchemas) -> GroupChange:
-        """Return the change of one group, given the source rows that match its rows."""
-        decisions: list[tuple[Positions, Decision]] = []
-        located = locate(self.store, part, self.plan.target_columns, schemas=schemas)
-        for chunk in chunks(self.plan, part, matched, located):
-            positions, target = chunk.positions, chunk.target
-            if not self.plan.by_source:
-                keep = np.isin(positions, chunk.matches)
-                positions, target = positions[keep], target.filter(pa.array(keep))
-            pairs = Pairs(np.searchsorted(positions, chunk.matches), np.arange(len(chunk.matches), dtype=np.int64))
-            decisions.append((positions, self.plan.decide(target, chunk.source, pairs)))
-        return group_change(part, decisions)

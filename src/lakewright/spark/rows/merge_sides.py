@@ -8,41 +8,37 @@ prune files, and if it is small enough for a broadcast, its keys filter rows of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from lakewright.errors import LakewrightError, UnsupportedError
+from lakewright.distributed.rows.groups import GROUP, POSITION
+from lakewright.distributed.rows.merge import source_name
+from lakewright.errors import UnsupportedError
 from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
-from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.estimate import size_of
 from lakewright.spark.jobs.types import arrow_schema_of, spark_type
 from lakewright.spark.read.filters import is_exact, translated
-from lakewright.spark.rows.group_rows import GROUP, POSITION, column_name
+from lakewright.spark.rows.group_rows import column_name
 from lakewright.spec.arrow import from_arrow_type
 from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.comparison import common_type
 from lakewright.spec.predicate.literals import check_comparable
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates
 from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, AtomicType, DataField
-from lakewright.update.change import Positions
-from lakewright.update.find import LocatedRows
 from lakewright.update.merge.clauses import MergePlan, read_source
-from lakewright.update.merge.merge import chunked_rows, gathered
 from lakewright.update.values import Side
 
 _SMALLER = 4  # a source is persisted if the files of the table are so many times larger
 _BROADCAST_BYTES_MAX = 32 << 20  # the keys of a source up to this size are sent to every worker
-_CHUNK_ROWS = 1 << 16  # source rows that are handled together
 _LISTED_MAX = 1000  # a predicate lists up to so many values of a partition column, and gives bounds for more
 _UNBOUNDED = FLOAT_ROOTS | BINARY_ROOTS | {"TIMESTAMP_LTZ", "TIME"}  # types whose bounds are not used
 
@@ -52,50 +48,6 @@ Find: TypeAlias = Callable[[Sequence[str]], DataFrame]  # the rows of the target
 def source_schema(df: DataFrame, table: str) -> pa.Schema:
     """Return the columns of a frame as the core reads them."""
     return read_source(arrow_schema_of(df.schema).empty_table(), table).schema
-
-
-def source_name(place: int) -> str:
-    """Return the name of a column of the source."""
-    return f"s{place}"
-
-
-def source_rows(plan: MergePlan, rows: pa.Table) -> pa.Table:
-    """Return the source rows that a task got, with their own column names and in the types of the core."""
-    names = list(plan.source_columns)
-    columns = rows.select([source_name(at) for at in range(len(names))])
-    return read_source(columns.rename_columns(names), plan.table)
-
-
-def inserted_rows(plan: MergePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows to insert for source rows without a match, which a task got."""
-    for some in gathered(batches, lambda batch: batch.num_rows, _CHUNK_ROWS):
-        rows = pa.Table.from_batches(some)
-        new = plan.inserts(source_rows(plan, rows), np.arange(rows.num_rows))
-        if new is not None:
-            yield new
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some rows of a group with the source rows that match them."""
-
-    positions: Positions
-    target: pa.Table
-    matches: Positions  # the position that each source row matches, ascending
-    source: pa.Table
-
-
-def chunks(plan: MergePlan, part: DataSplit, matched: pa.Table, located: Iterable[LocatedRows]) -> Iterator[Chunk]:
-    """Yield the rows of a group in chunks, given the source rows that match them, ordered by position."""
-    matches = matched.column(POSITION).to_numpy()
-    source = source_rows(plan, matched)
-    left = len(matches)
-    for positions, target in chunked_rows(located):
-        first, end = np.searchsorted(matches, (positions[0], positions[-1] + 1))
-        left -= int(end - first)
-        yield Chunk(positions, target, matches[first:end], source.slice(first, end - first))
-    if left:
-        raise LakewrightError(f"{plan.table}: {left} rows of {part.files[0].file_name} were not found again")
 
 
 @dataclass(frozen=True, slots=True)

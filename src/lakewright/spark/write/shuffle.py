@@ -16,33 +16,29 @@ Always holds: where one frame has a key twice, the later row wins. In place, lat
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.distributed.job import TaskId
 from lakewright.distributed.messages import pack
+from lakewright.distributed.rows.merge import CountingWriter
 from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets, single_threaded
 from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.estimate import parallelism, size_of
 from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows
 from lakewright.spark.jobs.session import map_in_arrow
 from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, GroupMaker, receive, sending
-from lakewright.spec.keyed_rows import KIND_NAMES, VALUE_KIND
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.write.shuffle import Receivers, joined, receivers_for
-from lakewright.write.writer import TableWriter, WriteJob
+from lakewright.write.writer import WriteJob
 
 _TASK_BYTES = 64 << 20  # that are worth a task of their own
 _BLOCKS_MAX = 1024  # in a batch on its way to a worker
-_KINDS = struct.Struct(f">{len(KIND_NAMES)}q")
 _BLOCKS_WAYS = {
     BucketMode.KEY_DYNAMIC: "as blocks to one task, which knows where each key lives",
     BucketMode.HASH_DYNAMIC: "as blocks to {}, by the assigner of the key",
@@ -88,32 +84,24 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
             return _as_blocks(df, job, receivers, way)
 
 
-class RowMaker(Protocol):
-    """What turns the rows that a task gets into rows of a primary-key table."""
-
-    @property
-    def job(self) -> WriteJob:
-        """The write that the rows are made for."""
-
-    def group_maker(self, receivers: Receivers) -> GroupMaker:
-        """Return what makes the rows in a task, as groups for so many receivers."""
-
-
-def cluster_made(df: DataFrame, work: RowMaker, *, like: DataFrame, concurrency: int | None = None) -> Clustered:
+def cluster_made(
+    df: DataFrame,
+    job: WriteJob,
+    group_maker: Callable[[Receivers], GroupMaker],
+    *,
+    like: DataFrame,
+    concurrency: int | None = None,
+) -> Clustered:
     """Return a frame that holds, in the tasks that write them, the rows which tasks of a frame make.
 
-    The table has a primary key, and the rows are about as many as those of the frame `like`. The payload of a task
-    begins with how many rows of each kind it got: see `kinds_in`.
+    The table has a primary key, and the rows are about as many as those of the frame `like`. `group_maker` returns what
+    makes the rows in a task, as groups for so many receivers. The payload of a task begins with how many rows of each
+    kind it got.
     """
-    job = single_threaded(work.job)
+    job = single_threaded(job)
     receivers = _receivers(like, job, concurrency)
-    clustered = _as_blocks(df, job, receivers, "as blocks", work.group_maker(receivers))
+    clustered = _as_blocks(df, job, receivers, "as blocks", group_maker(receivers))
     return replace(clustered, task=_receiving(job, receivers, counts=True))
-
-
-def kinds_in(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Return how many rows of each kind a task got, and its messages."""
-    return _KINDS.unpack_from(payload), payload[_KINDS.size :]
 
 
 def _receivers(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
@@ -212,32 +200,10 @@ def _receiving(job: WriteJob, receivers: Receivers, *, counts: bool = False) -> 
 
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
-            counted = _CountingWriter(writer)
+            counted = CountingWriter(writer)
             schema = job.new_intake().schema
             receive(batches, counted if counts else writer, schema, flush_bytes=flush_bytes)
             messages = pack(writer.prepare())
             return counted.packed() + messages if counts else messages
 
     return task
-
-
-class _CountingWriter:
-    """A writer that counts the rows of each kind that it gets."""
-
-    def __init__(self, writer: TableWriter) -> None:
-        self._writer = writer
-        self._kinds = np.zeros(len(KIND_NAMES), np.int64)
-
-    @property
-    def held_bytes(self) -> int:
-        return self._writer.held_bytes
-
-    def flush(self) -> None:
-        self._writer.flush()
-
-    def take(self, rows: pa.Table) -> None:
-        self._kinds += np.bincount(rows.column(VALUE_KIND.name).to_numpy(), minlength=len(self._kinds))
-        self._writer.take(rows)
-
-    def packed(self) -> bytes:
-        return _KINDS.pack(*self._kinds.tolist())

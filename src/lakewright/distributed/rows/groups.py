@@ -1,4 +1,4 @@
-"""Changes of groups of files on Spark's workers: groups and a decision in, messages and vectors to commit out.
+"""Changes of groups of files on an engine's workers: groups and a decision in, messages and vectors to commit out.
 
 A task takes some groups, finds the rows that change, and applies the change before it takes the next group, so rows
 never travel. Workers write deletion vectors into index files, so the driver gets only names of files. If the job fails,
@@ -11,21 +11,17 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.commit.message.message import CommitMessage
-from lakewright.distributed.job import Answers, Job, TaskId, prepare_job
+from lakewright.distributed.job import Answers, Job, TaskId, Work, Workers, prepare_job
 from lakewright.distributed.messages import pack, unpack, verified_messages
 from lakewright.distributed.write_job import sharing_buckets, single_threaded
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.jobs.cleanup import INSERTING
-from lakewright.spark.jobs.estimate import parallelism
-from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spec.datafile import DELETION_VECTORS
 from lakewright.update import methods
 from lakewright.update.change import Applied, Bucket, ChangeJob, GroupChange, Vector, VectorFile
@@ -33,9 +29,15 @@ from lakewright.update.run import Decide, RunGroups
 from lakewright.update.vectors import store_vectors
 from lakewright.write.writer import TableWriter, WriteJob
 
-# From the rows that a task gets to changes of groups, and tables of new rows.
-Changes: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[GroupChange | pa.Table]]
+GROUP, POSITION = "group", "position"  # columns of rows that are matched: the number of a group, the place in it
 
+# The groups that a task gets, each with rows that say how it changes; rows without a group come first, with None.
+GroupedRows: TypeAlias = Iterable[tuple[DataSplit | None, Iterable[pa.RecordBatch]]]
+Changes: TypeAlias = Iterable[GroupChange | pa.Table]  # changes of groups, and tables of new rows
+Rows = TypeVar("Rows")  # what a task gets
+
+# Added to an attempt in the names of files with new rows, since the attempt may also write files of rows that move.
+INSERTING = 1 << 40
 _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
 
@@ -48,23 +50,18 @@ class Changed:
     inserted: int
 
 
-def groups_on_workers(spark: SparkSession) -> RunGroups:
-    """Return a function that changes groups on the workers of a session."""
-    return partial(_run, spark)
+def groups_on(workers: Workers[Work]) -> RunGroups:
+    """Return a function that changes groups on the workers of an engine."""
+    return partial(_run, workers)
 
 
-def _run(spark: SparkSession, job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Sequence[Applied]:
+def _run(workers: Workers[Work], job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Sequence[Applied]:
     if not parts:
         return []
-    inserting = _inserting(job, job.store)
-
-    def run(this: TaskId, blobs: Iterator[bytes]) -> bytes:
-        return _apply(job, inserting, this, _decided(decide, blobs))
-
-    workers = SparkWorkers(spark)
-    blobs = [[part.serialize() for part in share] for share in shares(job.store, parts, at_least=parallelism(spark))]
-    work = workers.share_out(blobs, run, description=_description(job))
-    return prepare_job(workers, Job(job.store, job.write_id, work), partial(_verify, job)).applied
+    apply = applying(job, partial(_decided, decide))
+    blobs = [[part.serialize() for part in share] for share in shares(job.store, parts, at_least=workers.tasks_at_once)]
+    work = workers.share_out(blobs, apply, description=description(job.store))
+    return apply_changes(workers, job, work).applied
 
 
 def _decided(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
@@ -74,56 +71,60 @@ def _decided(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
             yield change
 
 
-def apply_changes(
-    spark: SparkSession, frame: DataFrame, job: ChangeJob, changes: Changes, *, inserts: TableStore | None = None
-) -> Changed:
-    """Run `changes` on the partitions of a frame, and apply the changes that it yields in the same tasks.
+def applying(
+    job: ChangeJob, changes: Callable[[Rows], Changes], *, inserts: TableStore | None = None
+) -> Callable[[TaskId, Rows], bytes]:
+    """Return a task that applies the changes which `changes` makes of what the task gets, and writes new rows.
 
-    `inserts` is the table with the schema of new rows, if `changes` yields some.
+    `inserts` is the table with the schema of new rows, if there may be some.
     """
-    inserting = _inserting(job, inserts or job.store)
+    inserting = _shared(WriteJob.new(inserts or job.store, write_id=job.write_id))
 
-    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        return _apply(job, inserting, this, changes(batches))
+    def run(this: TaskId, rows: Rows) -> bytes:
+        return _apply(job, inserting, this, changes(rows))
 
-    work = SparkWork(frame, run, _description(job))
-    return prepare_job(SparkWorkers(spark), Job(job.store, job.write_id, work), partial(_verify, job))
+    return run
 
 
-def insert_rows(spark: SparkSession, frame: DataFrame, store: TableStore, made: Changes) -> Changed:
-    """Insert the new rows that the tasks of a frame yield, into a table without a snapshot."""
-    job = WriteJob.new(store)
+def apply_changes(workers: Workers[Work], job: ChangeJob, work: Work) -> Changed:
+    """Run tasks that `applying` made, and return what is to be committed."""
+    return prepare_job(workers, Job(job.store, job.write_id, work), partial(_verify, job))
+
+
+def inserting_rows(job: WriteJob, made: Callable[[Rows], Changes]) -> Callable[[TaskId, Rows], bytes]:
+    """Return a task that inserts the new rows which `made` makes of what it gets, into a table without a snapshot."""
     inserting = _shared(job)
 
-    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+    def run(this: TaskId, rows: Rows) -> bytes:
         with InsertedRows(inserting, this) as new:
-            for change in new.write_inserts(made(batches)):
+            for change in new.write_inserts(made(rows)):
                 raise AssertionError(f"there is nothing to change yet in {change.part}")
             return pack(new.finish())
+
+    return run
+
+
+def insert_rows(workers: Workers[Work], job: WriteJob, work: Work) -> Changed:
+    """Run tasks that `inserting_rows` made, and return what is to be committed."""
 
     def verify(answers: Answers) -> Changed:
         messages = tuple(verified_messages(job, answers.payloads))
         inserted = sum(file.row_count for message in messages for file in message.new_files)
         return Changed(messages, (Applied(messages),), inserted)
 
-    work = SparkWork(frame, run, f"insert rows into {store.name}")
-    return prepare_job(SparkWorkers(spark), Job(store, job.write_id, work), verify)
+    return prepare_job(workers, Job(job.store, job.write_id, work), verify)
 
 
-def _description(job: ChangeJob) -> str:
-    return f"change rows of {job.store.name}"
+def description(store: TableStore) -> str:
+    """Return what an engine shows about tasks that change rows."""
+    return f"change rows of {store.name}"
 
 
 def _shared(job: WriteJob) -> WriteJob:
     return sharing_buckets(single_threaded(job))
 
 
-def _inserting(job: ChangeJob, inserts: TableStore) -> WriteJob:
-    """Return the write of the rows that a change inserts; the names of their files have the id of the change."""
-    return _shared(WriteJob.new(inserts, write_id=job.write_id))
-
-
-def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Iterable[GroupChange | pa.Table]) -> bytes:
+def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Changes) -> bytes:
     """Apply the changes of one task and write its new rows, on a worker."""
     with InsertedRows(inserting, this) as new:
         applied = methods.apply(job, new.write_inserts(made), this.number, this.attempt)
@@ -140,7 +141,7 @@ class InsertedRows:
         self._task = this
         self._writer: TableWriter | None = None
 
-    def write_inserts(self, made: Iterable[GroupChange | pa.Table]) -> Iterator[GroupChange]:
+    def write_inserts(self, made: Changes) -> Iterator[GroupChange]:
         """Write new rows, and pass changes on."""
         for one in made:
             if isinstance(one, GroupChange):

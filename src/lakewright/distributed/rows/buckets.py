@@ -1,4 +1,4 @@
-"""Deletes and updates of primary-key tables on Spark's workers: a change and splits in, messages and counts out.
+"""Deletes and updates of primary-key tables on an engine's workers: a change and splits in, messages and counts out.
 
 A task takes whole buckets: it reads their merged rows with the core's own reader and writes the changed rows into the
 same buckets, since no change moves a key. So rows never travel and keep their types, and a bucket gets one sorted run,
@@ -12,16 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import SparkSession
-
-from lakewright.distributed.job import Answers, Job, TaskId, prepare_job
+from lakewright.distributed.job import Answers, Job, TaskId, Work, Workers, prepare_job
 from lakewright.distributed.messages import pack, verified_messages
+from lakewright.distributed.rows.groups import description
 from lakewright.distributed.write_job import single_threaded
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import Share, bucket_shares
 from lakewright.read.splits.split import DataSplit
-from lakewright.spark.jobs.estimate import parallelism
-from lakewright.spark.jobs.workers import SparkWorkers
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.update.primary_key import KeyedChange, RunBuckets
@@ -30,17 +27,16 @@ from lakewright.update.run import Prepared
 _COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
 
-def buckets_on_workers(spark: SparkSession) -> RunBuckets:
-    """Return a function that changes buckets of a primary-key table on the workers of a session."""
-    return partial(_run, spark)
+def buckets_on(workers: Workers[Work]) -> RunBuckets:
+    """Return a function that changes buckets of a primary-key table on the workers of an engine."""
+    return partial(_run, workers)
 
 
-def _run(spark: SparkSession, change: KeyedChange, splits: Sequence[DataSplit]) -> list[Prepared]:
+def _run(workers: Workers[Work], change: KeyedChange, splits: Sequence[DataSplit]) -> list[Prepared]:
     store, write_id = change.store, change.job.write_id
     shipped = replace(change, store=_one_reader(store), job=single_threaded(change.job))
-    blobs = [[split.serialize() for split in share] for share in _shares(spark, store, splits)]
-    workers = SparkWorkers(spark)
-    work = workers.share_out(blobs, partial(_apply, shipped), description=f"change rows of {store.name}")
+    blobs = [[split.serialize() for split in share] for share in _shares(store, splits, workers.tasks_at_once)]
+    work = workers.share_out(blobs, partial(_apply, shipped), description=description(store))
     return [prepare_job(workers, Job(store, write_id, work), partial(_verify, change))]
 
 
@@ -50,11 +46,11 @@ def _verify(change: KeyedChange, answers: Answers) -> Prepared:
     return Prepared(tuple(messages), deleted, updated, inserted)
 
 
-def _shares(spark: SparkSession, store: TableStore, splits: Sequence[DataSplit]) -> list[Share]:
+def _shares(store: TableStore, splits: Sequence[DataSplit], at_least: int) -> list[Share]:
     # If a key may be in any partition, one writer must write all of them.
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
         return [tuple(splits)]
-    return bucket_shares(store, splits, at_least=parallelism(spark))
+    return bucket_shares(store, splits, at_least=at_least)
 
 
 def _apply(change: KeyedChange, this: TaskId, blobs: Iterator[bytes]) -> bytes:

@@ -1,0 +1,65 @@
+"""Delete, update and compact on Ray: the same as embedded, by the workers of the cluster, in one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakewright.catalog.open import opened
+from lakewright.compact.job import compact_table
+from lakewright.compact.rounds import CompactResult
+from lakewright.distributed.compaction import compacting_on
+from lakewright.distributed.rows.verbs import delete_on, update_on
+from lakewright.errors import naming
+from lakewright.ray.tasks import RayWorkers, WriteSettings
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Path
+from lakewright.spec.predicate.filters import Filter
+from lakewright.table.table import FileStoreTable, Partitions
+from lakewright.update.result import UpdateResult
+
+
+def delete(
+    table: FileStoreTable | Path,
+    where: Filter,
+    *,
+    job_id: str | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+) -> UpdateResult:
+    """Delete the rows that fulfil a condition; the text `true` means all of them. With a job id, once.
+
+    `concurrency` is the largest number of tasks that run at a time, and `ray_remote_args` are what `ray.remote` takes
+    for them; so it is for every verb here.
+    """
+    workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
+    return delete_on(workers, opened(table).store, where, job_id=job_id)
+
+
+def update(
+    table: FileStoreTable | Path,
+    assignments: Mapping[str, object],
+    where: Filter | None = None,
+    *,
+    job_id: str | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+) -> UpdateResult:
+    """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
+    workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
+    return update_on(workers, opened(table).store, assignments, where, job_id=job_id)
+
+
+def compact(
+    table: FileStoreTable | Path,
+    *,
+    full: bool = False,
+    partitions: Partitions | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+) -> CompactResult:
+    """Merge files where it is worth it, on Ray's workers; with `full`, all that can be: see `table.compact`."""
+    workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
+    store = opened(table).store
+    with naming(store.name):
+        specs = arguments.optional(arguments.specs, "partitions", partitions)
+        return compact_table(store, full=arguments.flag("full", full), partitions=specs, run=compacting_on(workers))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,6 +137,17 @@ def test_partitions(catalog: lw.FileSystemCatalog) -> None:
     assert (only.record_count, only.file_count, only.total_buckets) == (2, 1, -1)
     catalog.drop_partitions("d.t", [{"day": "a"}, {"day": "__DEFAULT_PARTITION__"}])
     assert sorted(set(lw.read_table(table)["day"].to_pylist())) == ["b", "c"]
+
+
+def test_a_tag_stays_as_long_as_the_table_says_unless_the_call_does(catalog: lw.FileSystemCatalog) -> None:
+    table = _make(catalog).copy({"tag.default-time-retained": "2 d"})
+    lw.write_table(_rows(1), table)
+    table.create_tag("default")
+    table.create_tag("own", time_retained="1 h")
+    table.create_tag("replaced", time_retained="1 h")
+    table.replace_tag("replaced")
+    kept = {name: table.store.tags.get(name).time_retained for name in table.list_tags()}
+    assert kept == {"default": timedelta(days=2), "own": timedelta(hours=1), "replaced": timedelta(days=2)}
 
 
 def test_tags(catalog: lw.FileSystemCatalog) -> None:

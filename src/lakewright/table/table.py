@@ -385,13 +385,14 @@ class FileStoreTable:
     ) -> None:
         """Give a snapshot a name that keeps its files from expiring: the newest one, unless an id is given.
 
-        `time_retained` is how long the tag is to stay: a `timedelta`, text such as `7 days`, or milliseconds. A tag
-        that exists already is an error unless `ignore_if_exists` is true.
+        `time_retained` is how long the tag is to stay: a `timedelta`, text such as `7 days`, or milliseconds; without
+        it the option `tag.default-time-retained` says so. A tag that exists already is an error unless
+        `ignore_if_exists` is true.
         """
         self.store.tags.create(
             tag_name,
             self._existing_snapshot(snapshot_id),
-            time_retained_millis=arguments.optional(arguments.age_millis, "time_retained", time_retained),
+            time_retained_millis=self._tag_millis(time_retained),
             ignore_if_exists=arguments.flag("ignore_if_exists", ignore_if_exists),
         )
 
@@ -400,8 +401,13 @@ class FileStoreTable:
         self.store.tags.replace(
             tag_name,
             self._existing_snapshot(snapshot_id),
-            time_retained_millis=arguments.optional(arguments.age_millis, "time_retained", time_retained),
+            time_retained_millis=self._tag_millis(time_retained),
         )
+
+    def _tag_millis(self, time_retained: Age | None) -> int | None:
+        """Return how long a tag is to stay; None: until it is deleted."""
+        given = arguments.optional(arguments.age_millis, "time_retained", time_retained)
+        return self.store.options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED) if given is None else given
 
     def rename_tag(self, old_name: str, new_name: str) -> None:
         """Give a tag another name."""

@@ -31,7 +31,7 @@ from lakewright.lsm.functions.steps import ADD, LATE, RESET, RETRACT, Ops, Steps
 from lakewright.lsm.images import Flags, Longs
 from lakewright.spec.keyed_rows import DELETE, INSERT, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.option_changes import FIELD_OPTION
+from lakewright.spec.schema.option_keys import FIELD_OPTION
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import AtomicType
 

@@ -13,6 +13,7 @@ from typing import get_args
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arguments import IncrementalMode
 from lakewright.spec.options import KNOWN_OPTIONS, ChangelogProducer, ConfigOption, CoreOptions, MergeEngine
+from lakewright.spec.schema.option_keys import FIELD_OPTION
 
 _NEVER = {
     CoreOptions.PATH.key(): "a table's place is not an option",
@@ -53,10 +54,6 @@ _NAME_LISTS = frozenset(
     | {"partial-update.remove-record-on-sequence-group"}
 )
 _VALUE_LISTS_COLUMNS = re.compile(r"fields\..+\.sequence-group|file-index\.[^.]+\.columns")
-FIELD_OPTION = re.compile(
-    r"fields\.(?P<columns>.+)\.(?P<what>aggregate-function|ignore-retract|distinct|list-agg-delimiter|sequence-group"
-    r"|nested-key|nested-sequence-field|count-limit|ts-field|stats-mode)"
-)
 CODECS = {  # what files of each format can be compressed with
     "parquet": ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed"),
     "orc": ("zstd", "snappy", "zlib", "gzip", "lz4", "none", "uncompressed"),

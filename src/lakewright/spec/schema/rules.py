@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
-from lakewright.spec.schema.option_changes import FIELD_OPTION
+from lakewright.spec.schema.option_keys import FIELD_OPTION
 from lakewright.spec.schema.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, TableSchema
 from lakewright.spec.types import (
     TEXT_ROOTS,

@@ -1,0 +1,543 @@
+"""Every option key that Paimon's implementations know: a key in, what lakewright does about it out.
+
+A key is honoured, harmless, refused when written, refused when read, or warned about, so that no option is ignored in
+silence; a key that is not here gets a warning with the nearest one that is. `docs/options.md` is made of this table.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import lru_cache
+
+from lakewright.errors import LakewrightWarning, UnsupportedError
+from lakewright.spec.options import KNOWN_OPTIONS
+
+
+class Handling(StrEnum):
+    """What lakewright does about an option."""
+
+    HONOURED = "honoured"
+    HARMLESS = "harmless"  # ignoring it changes no rows, no files that others must see, and no promise
+    REFUSED_WHEN_WRITTEN = "refused when written"
+    REFUSED_WHEN_READ = "refused when read"  # and when written
+    WARNED = "warned"  # others do something at a commit that lakewright does not do
+
+
+class Scope(StrEnum):
+    """Whose option it is: that of a table, or of a catalog."""
+
+    TABLE = "table"
+    CATALOG = "catalog"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What lakewright does about one key, why, and what the user can do instead."""
+
+    handling: Handling
+    reason: str = ""
+    idle: frozenset[str] = frozenset()  # values, in lower case, that ask for nothing: they are never refused
+    scope: Scope = Scope.TABLE
+    by_compactors: bool = False  # others leave it to the job that compacts if a table is `write-only`
+
+    def asks_nothing(self, value: str) -> bool:
+        """Say whether an option with this value means the same as no option."""
+        return value.strip().lower().replace("_", "-") in self.idle
+
+
+# Paragraphs: what is done, why, and indented the keys; behind a key's `=` stand the values that ask for nothing.
+_TABLE = """\
+honoured
+    path branch primary-key partition primary-key.nullable add-column-before-partition
+    alter-column-null-to-not-null.disabled disable-explicit-type-casting partition.default-name
+    partition.legacy-name data-file.prefix data-file.thin-mode data-file.path-directory data-file.external-paths
+    data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
+    changelog-file.prefix changelog-file.format changelog-file.compression index-file-in-data-file-dir file.format
+    file.format.per.level file.compression file.compression.per.level file.compression.zstd-level file.block-size
+    file.suffix.include.compression parquet.enable.dictionary target-file-size target-file-row-num
+    metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
+    metadata.stats-keep-first-n-columns manifest.format
+
+refused when read: a table of another type (format, object, lance or iceberg table) has no files of this format: open
+it with the engine that made it
+    type=table|materialized-table
+
+refused when read: a chain table is put together from two branches, which is not implemented: read it with Java, or
+read the branches one by one as db.t$branch_name
+    chain-table.enabled=false scan.fallback-snapshot-branch scan.fallback-delta-branch
+
+harmless: only for chain tables, which 'chain-table.enabled' refuses
+    chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
+
+refused when read: a catalog server decides which rows and columns a user may see, and lakewright would show all of
+them: read the table with an engine that asks the server
+    query-auth.enabled=false
+
+refused when read: the files of such a table are not sorted by key, so that they cannot be merged here; use another
+engine for them
+    pk-clustering-override=false
+
+refused when written: the columns that it names are of a type (BLOB, VECTOR) with files of its own, which lakewright
+does not write: leave the option out, or write the table with Java
+    blob-field blob-descriptor-field blob-view-field vector-field video-frame-field
+
+harmless: only for BLOB, VARIANT and VECTOR columns, which are refused by their type
+    blob-as-descriptor blob-compaction.enabled blob-descriptor.source-table blob-view.resolve.enabled
+    blob-write-null-on-fetch-failure blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
+    blob.target-file-size lookup.blob-as-descriptor variant.inferShreddingSchema variant.shreddingSchema
+    variant.shredding.adaptive.maxInferBufferRow variant.shredding.adaptive.retentionRatio
+    variant.shredding.inferenceMode variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth
+    variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio vector.file.format
+    vector.target-file-size cache.blob-index.max-size
+
+harmless: only for format tables, which 'type' refuses
+    format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
+    format-table.partition-path-only-value format-table.scan.list-parallelism
+    format-table.repair.collect-statistics format-table.statistics.parallelism
+
+refused when written: new ORC files hold TIMESTAMP WITH LOCAL TIME ZONE as the others expect by default: remove the
+option, or use 'file.format' = parquet
+    orc.timestamp-ltz.legacy.type=true
+
+harmless: how densely an ORC file is packed; every reader reads both
+    orc.column.encoding.direct orc.dictionary.key.threshold
+
+harmless: statistics of changelog files, by which no reader skips rows
+    changelog-file.stats-mode
+
+honoured
+    bucket bucket-key bucket-function.type dynamic-bucket.target-row-num dynamic-bucket.initial-buckets
+    dynamic-bucket.max-buckets postpone.default-bucket-num postpone.target-size-per-bucket
+    postpone.target-row-num-per-bucket postpone.batch-write-fixed-bucket.max-parallelism postpone.merge-on-read
+
+warned: a batch write puts its rows into 'bucket-postpone', where reads see them after table.compact(); to write into
+real buckets at once, use table.new_postpone_fixed_bucket_write_builder()
+    postpone.batch-write-fixed-bucket=false
+
+harmless: how many buckets a partition gets, which is a matter of speed
+    postpone.batch-write-fixed-bucket.rescale-load-factor dynamic-bucket.assigner-parallelism
+
+harmless: rows of a bucket always keep their order
+    bucket-append-ordered
+
+harmless: the buckets of keys are looked up anew for each write, so that none is forgotten
+    cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
+
+honoured
+    merge-engine sequence.field sequence.field.sort-order sequence.snapshot-ordering rowkind.field ignore-delete
+    ignore-update-before partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
+    aggregation.remove-record-on-delete fields.default-aggregate-function changelog-producer
+    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
+    write.sequence-number-init-mode deletion-vectors.enabled deletion-vectors.bitmap64
+    deletion-vectors.merge-on-read deletion-vectors.modifiable deletion-vector.index-file.target-size
+    row-tracking.enabled row-tracking.partition-group-on-commit data-evolution.enabled
+
+harmless: a delete always writes the changelog that the table has
+    delete.force-produce-changelog
+
+harmless: how row-level changes of such tables are planned; rows and their ids are the same
+    data-evolution.compaction.rewrite-row-ids data-evolution.merge-into.file-pruning
+    data-evolution.merge-into.source-persist data-evolution.reassign.skip-contiguous-row-count
+    data-evolution.row-id-conflict-rewrite.max-size data-evolution.row-sidecar.enabled
+    data-evolution.row-sidecar.max-selected-rows data-evolution.row-sidecar.max-selection-ratio
+    data-evolution.write-cols-optimization.enabled write.data-evolution.update-conflict-retry.max-attempts
+    write.data-evolution.update-conflict-retry.wait-ms
+
+honoured
+    write-only write-buffer-size write-buffer-spillable overwrite-upgrade dynamic-partition-overwrite
+    commit.max-retries commit.timeout commit.min-retry-wait commit.max-retry-wait commit.user-prefix
+    commit.force-compact commit.force-create-snapshot commit.strict-mode.last-safe-snapshot
+    snapshot.ignore-empty-commit manifest.target-file-size manifest.merge-min-count
+    manifest.full-compaction-threshold-size manifest.compression
+
+harmless: no commit adds a file a second time
+    commit.discard-duplicate-files
+
+harmless: how manifests are arranged, which is a matter of size and speed
+    manifest.delete-file-drop-stats manifest-sort.enabled manifest-sort.max-rewrite-size
+    manifest-sort.partition-field manifest.merge-optimize.enabled manifest.sidecar.enabled
+
+harmless: buffers, sorting and spilling of another engine
+    async-file-write cache-page-size page-size local-kv-db.block-size local-merge-buffer-size
+    local-sort.max-num-file-handles sort-engine sort-spill-buffer-size sort-spill-threshold spill-compression
+    spill-compression.zstd-level write-buffer-for-append write-buffer-spill.max-disk-size
+    write-max-writers-to-spill write.batch-memory write.batch-size partition.sink-strategy
+    file-operation.thread-num write.use-v2-write write.native.enabled commit.native.enabled tmp.dir
+    application.parallelism
+
+refused when written: columns are added where the call says so: schema_mode='merge' of write_table, or the option
+mergeSchema of a Spark write
+    write.merge-schema=false write.merge-schema.explicit-cast=false write.merge-schema.type-widening=false
+
+refused when written: what an overwrite replaces is said by 'dynamic-partition-overwrite', or by the partitions of the
+call: use these
+    write.hive-style-dynamic-partition.enabled=false
+
+refused when written: other engines find rows by an index that their compaction builds, and would not find those that
+lakewright writes: write the table with Java, or remove the option
+    pk-bitmap.index.columns pk-btree.index.columns pk-full-text.index.columns pk-multivalue.index.columns
+    pk-vector.index.columns
+
+harmless: indexes are neither written nor read: reads look at the rows themselves
+    file-index.in-manifest-threshold file-index.read.enabled full-text-index.search-mode
+    global-index.build.max-parallelism global-index.build.max-shard global-index.enabled
+    global-index.external-path global-index.row-count-per-shard global-index.search-mode global-index.thread-num
+    scalar-index.search-mode vector-index.search-mode vector-search.distribute.enabled
+    vector-search.lateral-join.batch-size vector-search.lateral-join.parallelism
+
+harmless: a change of a column that has a global index is always refused
+    global-index.column-update-action
+
+honoured
+    num-sorted-run.compaction-trigger num-sorted-run.stop-trigger num-levels
+    compaction.max-size-amplification-percent compaction.size-ratio compaction.force-up-level-0
+    compaction.optimization-interval compaction.total-size-threshold compaction.incremental-size-threshold
+    compaction.min.file-num compaction.small-file-ratio compaction.delete-ratio-threshold
+    compaction.force-rewrite-all-files full-compaction.delta-commits force-lookup
+
+harmless: when and in which portions another engine compacts; rows are the same
+    compaction.file-num-limit compaction.offpeak-ratio compaction.offpeak.start.hour compaction.offpeak.end.hour
+    compaction.skip-expired-partitions sort-compaction.local-sample.magnification sort-compaction.range-strategy
+    zorder.var-length-contribution clustering.history-partition.idle-to-full-sort
+    clustering.history-partition.limit clustering.incremental.mode clustering.incremental.optimize-write
+    clustering.strategy
+
+harmless: a write that looks rows up waits for its compaction, without a cache on disk
+    lookup-wait lookup-compact lookup-compact.max-interval lookup.cache-file-retention lookup.cache-max-disk-size
+    lookup.cache-max-memory-size lookup.cache-rows lookup.cache-spill-compression
+    lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp lookup.cache.high-priority-pool-ratio
+    lookup.continuous.discovery-interval lookup.hash-load-factor lookup.merge-buffer-size
+    lookup.merge-records-threshold lookup.remote-file.enabled lookup.remote-file.level-threshold
+
+warned: neither a write nor table.compact() sorts rows by these columns; reads return the same rows, and skip fewer
+files until another engine sorts them
+    clustering.columns clustering.incremental=false
+
+warned: no compaction of lakewright expires records, so that it refuses to compact the table: set 'write-only' = true
+and compact with another engine
+    record-level.expire-time
+
+harmless: only together with 'record-level.expire-time'
+    record-level.time-field
+
+honoured
+    tag.default-time-retained consumer-id consumer.changelog-only consumer.ignore-progress
+
+warned: no commit of lakewright expires anything: call table.expire_snapshots() from time to time, which honours the
+option
+    snapshot.num-retained.min snapshot.num-retained.max snapshot.time-retained snapshot.expire.limit
+    changelog.num-retained.min changelog.num-retained.max changelog.time-retained consumer.expiration-time
+
+harmless: how table.expire_snapshots() works: at once, and without removing empty directories, which nobody reads
+    snapshot.expire.execution-mode snapshot.clean-empty-directories
+
+warned: no commit of lakewright drops old partitions: call catalog.drop_partitions
+    partition.expiration-time end-input.check-partition-expire=false
+
+harmless: only for the expiry or the marks of partitions, which 'partition.expiration-time' and
+'partition.end-input-to-done' ask for
+    partition.expiration-batch-size partition.expiration-check-interval partition.expiration-max-num
+    partition.expiration-strategy partition.timestamp-format.strict partition.timestamp-formatter
+    partition.timestamp-pattern partition.mark-done-action partition.mark-done-action.custom.class
+    partition.mark-done-action.http.params partition.mark-done-action.http.url
+    partition.idle-time-to-report-statistic
+
+warned: no commit of lakewright marks a partition as done: write the _SUCCESS file, or call the service, after the
+commit
+    partition.end-input-to-done=false partition.idle-time-to-done
+
+warned: no commit of lakewright creates a tag by itself: call table.create_tag after the commit
+    tag.automatic-creation=none
+
+harmless: only for tags that 'tag.automatic-creation' asks for
+    tag.automatic-completion tag.batch.customized-name tag.creation-delay tag.creation-period
+    tag.creation-period-duration tag.num-retained-max tag.period-formatter sink.process-time-zone
+    sink.watermark-time-zone snapshot.watermark-idle-timeout
+
+harmless: table.expire_snapshots() deletes no tags
+    tag.time-expire-enabled
+
+warned: no file is written beside a tag: write the success file after table.create_tag, if a job waits for it
+    tag.create-success-file=false
+
+warned: classes of Java are not called: do the same after the commit, or with TableCommit.add_commit_callback
+    commit.callbacks tag.callbacks
+
+harmless: only for the classes that the option of callbacks names
+    commit.callback.#.param tag.callback.#.param
+
+warned: a commit returns when its snapshot is published; it does not wait until rows are compacted
+    visibility-callback.enabled=false
+
+harmless: only for 'visibility-callback.enabled'
+    visibility-callback.check-interval visibility-callback.timeout
+
+warned: no commit of lakewright writes Iceberg's metadata, so that readers of Iceberg do not see its rows: let Java
+commit to the table once more, or read it as a Paimon table
+    metadata.iceberg.storage=disabled
+
+harmless: only for 'metadata.iceberg.storage'
+    metadata.iceberg.compaction.max.file-num metadata.iceberg.compaction.min.file-num metadata.iceberg.database
+    metadata.iceberg.delete-after-commit.enabled metadata.iceberg.format-version
+    metadata.iceberg.glue.skip-archive metadata.iceberg.hadoop-conf-dir metadata.iceberg.hive-client-class
+    metadata.iceberg.hive-conf-dir metadata.iceberg.hive-skip-update-stats metadata.iceberg.manifest-compression
+    metadata.iceberg.manifest-legacy-version metadata.iceberg.previous-versions-max
+    metadata.iceberg.storage-location metadata.iceberg.table metadata.iceberg.uri
+
+warned: no commit of lakewright registers partitions or tags in a metastore: repair the table there after the commit
+    metastore.partitioned-table=false metastore.tag-to-partition metastore.tag-to-partition.preview=none
+
+honoured
+    scan.mode scan.snapshot-id scan.tag-name scan.timestamp scan.timestamp-millis scan.watermark scan.version
+    scan.fallback-branch scan.primary-branch scan.file-creation-time-millis scan.creation-time-millis
+    incremental-between incremental-between-timestamp incremental-between-scan-mode streaming-read-overwrite
+    source.split.target-size source.split.open-file-cost read.parallelism
+
+refused when read: a read shows the rows of all buckets: filter by the bucket key, or read the splits whose bucket is
+the wanted one
+    scan.bucket
+
+refused when read: a stream has no end here: stop it when its rows are late enough
+    scan.bounded.watermark
+
+refused when read: a read creates no tag: call table.create_tag(name, time_retained=...) and read it with
+'scan.tag-name'
+    scan.plan-auto-tag-for-read.time-retained
+
+refused when read: rows come in no promised order: sort them by the partition columns
+    scan.plan-sort-partition=false
+
+refused when read: name the two ends of the changes with 'incremental-between'
+    incremental-to-auto-tag incremental-between-tag-to-snapshot=false
+
+refused when read: a stream leaves overwrites out, or gives their new rows with 'streaming-read-overwrite' = true: use
+this one
+    streaming-read-append-overwrite=false
+
+refused when read: rows have no column for it: name _SEQUENCE_NUMBER among the columns of a table with row tracking,
+or read db.t$audit_log
+    table-read.sequence-number.enabled=false
+
+refused when read: name the partitions in the filter of the read
+    scan.partitions
+
+refused when read: read changes with incremental=... and row_kinds=True
+    read.changelog=false
+
+refused when read: a read without a filter is not stopped: check the filter before the read, or remove the option
+    read.allow.fullScan=true
+
+refused when read: a TIMESTAMP stays one without a time zone on Spark: cast it in the query
+    legacy-timestamp-mapping.enabled=false
+
+harmless: a file that is lost or damaged, and a branch that cannot be read, are always an error
+    scan.ignore-corrupt-files scan.ignore-lost-files scan.fallback-branch.read-fail-fast
+
+harmless: how another engine plans reads, and how many rows it takes at a time
+    file-reader-async-threshold read.batch-size scan.manifest.parallelism scan.max-splits-per-task auto-create
+    scan.native-plan.enabled read.native.enabled source.split.target-size-with-column-pruning
+    requiredSparkConfsCheck.enabled file-format.metadata-cache.max-size file-io.read-coalesce.max-block
+    file-io.read-coalesce.max-gap
+
+harmless: the pace of a stream of another engine; every row arrives. On Spark the limits hold as options of readStream
+    consumer.mode continuous.discovery-interval streaming.read.snapshot.delay read.stream.maxBytesPerTrigger
+    read.stream.maxFilesPerTrigger read.stream.maxRowsPerTrigger read.stream.maxTriggerDelayMs
+    read.stream.minRowsPerTrigger
+
+harmless: settings of Flink's sources and sinks, and words that catalogs of engines store with their tables
+    connector owner provider location external comment transient_lastDdlTime sink.parallelism scan.parallelism
+    scan.infer-parallelism scan.remove-normalize scan.watermark.alignment.group precommit-compact
+    partition.time-interval lookup.async lookup.async-thread-number streaming-read-mode
+"""
+_CATALOG = """\
+honoured
+    warehouse metastore
+
+refused when read: names of databases and tables are always compared with their case: write them as they are
+    case-sensitive=true
+
+refused when read: drop_table deletes the files of every table: use another catalog for tables that must outlive it
+    table.type=managed
+
+warned: no lock is taken: a snapshot is published by one atomic step of the storage. On an object store, let no other
+engine commit at the same time that relies on the lock
+    lock.enabled=false lock.type
+
+harmless: only for a lock, which 'lock.enabled' asks for
+    lock-acquire-timeout lock-check-max-sleep
+
+harmless: caches and threads of another catalog
+    cache-enabled cache.deletion-vectors.max-num cache.expire-after-access cache.expire-after-write
+    cache.manifest.max-memory cache.manifest.small-file-memory cache.manifest.small-file-threshold
+    cache.manifest.soft-values cache.partition.max-num cache.snapshot.max-num-per-table client-pool-size
+    file-io.allow-cache local-cache.block-size local-cache.dir local-cache.enabled local-cache.max-size
+    local-cache.whitelist resolving-file-io.enabled
+
+harmless: only for catalogs on a server or in another engine; the metastore here is 'filesystem'
+    catalog-options-table.enabled format-table.enabled sync-all-properties uri catalog-key lock-key-max-length
+    catalog.create-underlying-session-catalog defaultDatabase v1Function.enabled data-token.enabled prefix token
+    token.provider user.name
+"""
+
+# Keys with a part that the user chooses, as patterns.
+FIELD_OPTION = re.compile(
+    r"fields\.(?P<columns>.+)\.(?P<what>aggregate-function|ignore-retract|distinct|list-agg-delimiter|sequence-group"
+    r"|nested-key|nested-sequence-field|count-limit|ts-field|stats-mode)"
+)
+FAMILIES: tuple[tuple[re.Pattern[str], str, Rule], ...] = (
+    (FIELD_OPTION, "fields.<column>.aggregate-function, .sequence-group, .stats-mode, ...", Rule(Handling.HONOURED)),
+    (
+        re.compile(r"parquet\.(block|page)\.size"),
+        "parquet.block.size, parquet.page.size",
+        Rule(Handling.HONOURED),
+    ),
+    (
+        re.compile(r"(parquet|orc|avro|mosaic|lance|vortex)\..+"),
+        "parquet.*, orc.*, avro.*",
+        Rule(Handling.HARMLESS, "settings of another writer of the format; every reader reads both"),
+    ),
+    (
+        re.compile(r"(file-index|global-index|btree-index|bitmap-index|sorted-index|pk-[a-z-]+\.index)\..+"),
+        "file-index.<kind>.columns, btree-index.*, bitmap-index.*",
+        Rule(Handling.HARMLESS, "indexes are neither written nor read: reads look at the rows themselves"),
+    ),
+    (
+        re.compile(r"(commit|tag)\.callback\..+\.param"),
+        "commit.callback.<class>.param, tag.callback.<class>.param",
+        Rule(Handling.HARMLESS, "only for the classes that the option of callbacks names"),
+    ),
+    (
+        re.compile(r"(sink|log|kafka|unaware-bucket|source\.checkpoint-align|scan\.watermark|filesystem)\..+"),
+        "sink.*, log.*, kafka.*",
+        Rule(Handling.HARMLESS, "settings of Flink's sources and sinks"),
+    ),
+    (
+        re.compile(r"(spark|hive|flink|hadoop|dlf|fuse|hdfs|security\.kerberos)\..+"),
+        "spark.*, hive.*, flink.*, hadoop.*, dlf.*",
+        Rule(Handling.HARMLESS, "settings of another engine or service"),
+    ),
+)
+TABLE_DEFAULT = "table-default."  # before an option in those of a catalog: new tables get it
+STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.", "aws_", "google_", "azure_", "client.")
+_OF_BOTH = frozenset({"lakewright.durable", "branch"})  # options of tables that opening a storage or a table takes
+_STORAGE_WORDS = frozenset({"allow_http", "account_name", "account_key", "sas_token"})
+# Others do this where a table is compacted: a `write-only` table is left to the job that compacts it.
+_BY_COMPACTORS = ("snapshot.", "changelog.", "consumer.", "partition.expiration", "tag.auto", "record-level.")
+
+
+def _rules() -> Iterator[tuple[str, Rule]]:
+    for scope, text in ((Scope.TABLE, _TABLE), (Scope.CATALOG, _CATALOG)):
+        for paragraph in text.strip().split("\n\n"):
+            head, _, keys = paragraph.partition("\n    ")
+            handling, _, reason = " ".join(head.split()).partition(": ")
+            for entry in keys.split():
+                key, _, idle = entry.partition("=")
+                values = frozenset(idle.split("|")) if idle else frozenset()
+                yield key, Rule(Handling(handling), reason, values, scope, key.startswith(_BY_COMPACTORS))
+    for option in KNOWN_OPTIONS:
+        own = (option.key(),) if option.key().startswith("lakewright.") else ()
+        yield from ((key, Rule(Handling.HONOURED)) for key in (*own, *option.old_names))
+
+
+RULES: Mapping[str, Rule] = dict(_rules())
+REFUSED: Mapping[str, Rule] = {
+    key: rule
+    for key, rule in RULES.items()
+    if rule.handling in {Handling.REFUSED_WHEN_READ, Handling.REFUSED_WHEN_WRITTEN}
+}
+WARNED: Mapping[str, Rule] = {key: rule for key, rule in RULES.items() if rule.handling is Handling.WARNED}
+_SPELLED = {key.lower(): key for key in RULES}
+_said: set[tuple[str, str]] = set()  # the places and keys that this process has warned about
+
+
+@lru_cache(maxsize=4096)
+def rule_of(key: str) -> Rule | None:
+    """Return what is done about an option of a table or a catalog; None: nobody knows the key.
+
+    >>> rule_of("bucket").handling, rule_of("fields.price.aggregate-function").handling, rule_of("bukcet")
+    (<Handling.HONOURED: 'honoured'>, <Handling.HONOURED: 'honoured'>, None)
+    """
+    if key in RULES:
+        return RULES[key]
+    return next((rule for pattern, _, rule in FAMILIES if pattern.fullmatch(key)), None)
+
+
+def spelled(key: str) -> str:
+    """Return a key in its own spelling, where an engine has turned it into lower case.
+
+    >>> spelled("read.allow.fullscan")
+    'read.allow.fullScan'
+    """
+    return _SPELLED.get(key.lower(), key)
+
+
+def is_of_storage(key: str) -> bool:
+    """Say whether a key is a setting of a storage, such as `s3.endpoint`."""
+    return key.lower().startswith(STORAGE_PREFIXES) or key.lower() in _STORAGE_WORDS
+
+
+def check_not_refused(key: str, value: str, *, writing: bool = True) -> None:
+    """Raise UnsupportedError for an option that a write, or with `writing` false a read, would have to ignore.
+
+    >>> check_not_refused("query-auth.enabled", "false")
+    >>> check_not_refused("scan.bucket", "3")
+    Traceback (most recent call last):
+    lakewright.errors.UnsupportedError: the option 'scan.bucket' = '3' is not supported: a read shows the rows of all \
+buckets: filter by the bucket key, or read the splits whose bucket is the wanted one
+    """
+    rule = REFUSED.get(key)
+    if rule is None or rule.asks_nothing(value) or (rule.handling is Handling.REFUSED_WHEN_WRITTEN and not writing):
+        return
+    raise UnsupportedError(f"the option {key!r} = {value!r} is not supported: {rule.reason}", option=key, value=value)
+
+
+def warn_of_unknown(name: str, place: str, keys: Iterable[str]) -> None:
+    """Warn of keys that nobody knows, once per process and place, with the nearest key that is known."""
+    for key in keys:
+        if rule_of(key) is None and not is_of_storage(key) and first_time(place, key):
+            _warn(f"{name}: nobody knows the option {key!r}, so that it does nothing; {nearest(key)}")
+
+
+def nearest(key: str) -> str:
+    """Return the end of a message about an unknown key.
+
+    >>> nearest("snapshot.time-retaned"), nearest("?")
+    ("did you mean 'snapshot.time-retained'?", 'docs/options.md lists the known ones')
+    """
+    close = get_close_matches(key[:200].lower(), _SPELLED, n=1, cutoff=0.75)
+    return f"did you mean {_SPELLED[close[0]]!r}?" if close else "docs/options.md lists the known ones"
+
+
+def check_catalog_options(place: str, options: Mapping[str, str]) -> None:
+    """Raise UnsupportedError for options that a catalog cannot ignore, and warn of those that do nothing."""
+    for key, value in options.items():
+        rule = rule_of(key.removeprefix(TABLE_DEFAULT))
+        if key.startswith(TABLE_DEFAULT) or rule is None:
+            continue
+        if rule.scope is Scope.CATALOG:
+            check_not_refused(key, value)
+            if rule.handling is Handling.WARNED and not rule.asks_nothing(value) and first_time(place, key):
+                _warn(f"catalog at {place}: the option {key!r} = {value!r} does nothing: {rule.reason}")
+        elif rule.handling is not Handling.HARMLESS and key not in _OF_BOTH and first_time(place, key):
+            _warn(
+                f"catalog at {place}: {key!r} is an option of tables, which a catalog does not pass on: give it as "
+                f"'{TABLE_DEFAULT}{key}' for new tables, or to table.copy"
+            )
+    warn_of_unknown(f"catalog at {place}", place, (key.removeprefix(TABLE_DEFAULT) for key in options))
+
+
+def first_time(place: str, key: str) -> bool:
+    """Say whether this process asks for the first time about a key at a place, and remember it."""
+    if (place, key) in _said:
+        return False
+    _said.add((place, key))
+    return True
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, LakewrightWarning, stacklevel=4)

@@ -1,0 +1,138 @@
+"""The table of option keys is complete, says each key once, and says what the code does."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from lakewright.errors import UnsupportedError
+from lakewright.spec.options import ConfigOption, CoreOptions
+from lakewright.spec.schema import option_keys
+from lakewright.spec.schema.option_keys import REFUSED, RULES, Handling, check_not_refused, nearest, rule_of, spelled
+
+TESTS = Path(__file__).parents[2]
+SOURCE = TESTS.parent / "src" / "lakewright"
+KEYS = {row["key"]: row for row in csv.DictReader((TESTS / "golden" / "option-keys.csv").read_text().splitlines())}
+NAMES = {option.key(): name for name, option in vars(CoreOptions).items() if isinstance(option, ConfigOption)}
+# These say only what may be set, not what is done about it.
+ABOUT_VALUES = ("spec/schema/option_keys.py", "spec/schema/option_changes.py")
+CODE = "\n".join(p.read_text() for p in SOURCE.rglob("*.py") if not str(p).endswith(ABOUT_VALUES))
+# Options that are done about in part: the reason of each says which part.
+IN_PART = {"record-level.time-field"}
+# Options that are about other options.
+ABOUT_OPTIONS = {"deletion-vectors.modifiable", "manifest.format"}
+
+
+def is_used(key: str) -> bool:
+    """Whether the sources use an option outside its definition."""
+    if key in NAMES:
+        return re.search(rf"\bCoreOptions\.{NAMES[key]}\b", CODE) is not None
+    return f'"{key}"' in CODE
+
+
+def test_every_key_of_the_other_implementations_has_a_class() -> None:
+    assert len(KEYS) == 395
+    assert [key for key in KEYS if key not in RULES] == []
+
+
+def test_every_option_of_ours_has_a_class() -> None:
+    assert [key for key in NAMES if rule_of(key) is None] == []
+
+
+def test_no_key_has_two_classes() -> None:
+    keys = [key for key, _ in option_keys._rules()]
+    assert sorted(set(keys)) == sorted(keys)
+
+
+# Those that somebody else is about to honour.
+PENDING = {
+    "scan.fallback-branch",
+    "scan.primary-branch",
+    "scan.file-creation-time-millis",
+    "scan.creation-time-millis",
+    "add-column-before-partition",
+    "postpone.target-row-num-per-bucket",
+    "postpone.batch-write-fixed-bucket.max-parallelism",
+    "read.parallelism",
+    "changelog-producer.row-deduplicate-ignore-fields",
+    "commit.force-create-snapshot",
+    "data-file.external-paths.specific-fs",
+    "data-file.external-paths.weights",
+}
+
+
+def test_an_honoured_key_is_used_and_a_harmless_one_is_not() -> None:
+    honoured = {key for key, rule in RULES.items() if rule.handling is Handling.HONOURED}
+    old_names = {
+        name for option in vars(CoreOptions).values() if isinstance(option, ConfigOption) for name in option.old_names
+    }
+    assert [key for key in sorted(honoured - old_names - ABOUT_OPTIONS - PENDING) if not is_used(key)] == []
+    harmless = {key for key, rule in RULES.items() if rule.handling is Handling.HARMLESS}
+    assert [key for key in sorted(harmless & NAMES.keys() - IN_PART) if is_used(key)] == []
+
+
+@pytest.mark.parametrize("key", sorted(key for key, rule in RULES.items() if rule.handling is not Handling.HONOURED))
+def test_whatever_is_not_honoured_says_why(key: str) -> None:
+    assert len(RULES[key].reason) > 20
+    assert RULES[key].reason == RULES[key].reason.strip()
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED))
+def test_a_refusal_names_the_key_and_the_remedy_and_allows_the_default(key: str) -> None:
+    rule = REFUSED[key]
+    with pytest.raises(UnsupportedError, match=f"the option '{re.escape(key)}' = 'x'") as caught:
+        check_not_refused(key, "x")
+    assert rule.reason in str(caught.value)
+    assert caught.value.facts["option"] == key
+    if rule.handling is Handling.REFUSED_WHEN_WRITTEN:
+        check_not_refused(key, "x", writing=False)
+    default = KEYS[key]["default"] if key in KEYS else "(none)"
+    if default != "(none)":
+        check_not_refused(key, default)
+        check_not_refused(key, f" {default.upper()} ")
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ("bucket-keys", "bucket-key"),
+        ("snapshot.time.retained", "snapshot.time-retained"),
+        ("target_file_size", "target-file-size"),
+        ("READ.allow.fullscan", "read.allow.fullScan"),
+    ],
+)
+def test_an_unknown_key_is_like_a_known_one(given: str, known: str) -> None:
+    assert rule_of(given) is None
+    assert nearest(given) == f"did you mean {known!r}?"
+
+
+def test_a_key_in_lower_case_is_found() -> None:
+    assert spelled("variant.infershreddingschema") == "variant.inferShreddingSchema"
+    assert spelled("my.own") == "my.own"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "fields.price.aggregate-function",
+        "fields.a,b.sequence-group",
+        "file-index.bloom-filter.columns",
+        "parquet.block.size",
+        "parquet.writer.version",
+        "commit.callback.com.x.Y.param",
+        "tag.callback.#.param",
+        "lakewright.write-threads",
+        "write.compaction-skip",
+        "owner",
+    ],
+)
+def test_keys_with_a_part_of_the_users_are_known(key: str) -> None:
+    assert rule_of(key) is not None
+
+
+@pytest.mark.parametrize("key", ["fields.price.nonsense", "lakewright.threads", "scan.snapshot", "x"])
+def test_a_key_that_only_looks_like_others_is_unknown(key: str) -> None:
+    assert rule_of(key) is None

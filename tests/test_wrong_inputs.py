@@ -144,6 +144,7 @@ RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
     "StreamWriteBuilder": (lambda lake: lake.table("plain").new_stream_write_builder(),),
     "SystemReadBuilder": (lambda lake: lake.catalog.get_table("d.keyed$files").new_read_builder(),),
     "SystemTable": (lambda lake: lake.catalog.get_table("d.keyed$files"),),
+    "SystemTableRead": (lambda lake: lake.catalog.get_table("d.keyed$files").new_read_builder().new_read(),),
     "TableCommit": (lambda lake: lake.table("plain").new_batch_write_builder().new_commit(),),
     "TableRead": (lambda lake: lake.table().new_read_builder().new_read(),),
     "TableScan": (lambda lake: lake.table().new_read_builder().new_scan(),),
@@ -161,7 +162,7 @@ RETURNED = frozenset(
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
     " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
     " DeletionFile ExpireResult IngestPlan LiteralValue OrphanResult PruningStat Row SimpleStats SourceReport"
-    " SystemReadBuilder VectorType WriteResult".split()
+    " SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType WriteResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.

@@ -4,7 +4,16 @@ from lakewright.calls import Progress, ProgressCallback, read_table, write_table
 from lakewright.catalog.filesystem import CatalogFactory, Database, FileSystemCatalog
 from lakewright.catalog.listing import PagedList, Partition
 from lakewright.catalog.open import open_table
-from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import (
+    AuditLog,
+    ReadableTable,
+    SystemPlan,
+    SystemReadBuilder,
+    SystemSplit,
+    SystemTable,
+    SystemTableRead,
+    SystemTableScan,
+)
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import (
     BatchTableCommit,
@@ -174,8 +183,12 @@ __all__ = [
     "StreamTableUpdate",
     "StreamTableWrite",
     "StreamWriteBuilder",
+    "SystemPlan",
     "SystemReadBuilder",
+    "SystemSplit",
     "SystemTable",
+    "SystemTableRead",
+    "SystemTableScan",
     "TableAlreadyExistException",
     "TableCommit",
     "TableNotExistException",

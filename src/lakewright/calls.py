@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, get_args
 import pyarrow as pa
 
 from lakewright.catalog.open import opened, read_builder
-from lakewright.catalog.system import ReadableTable
+from lakewright.catalog.system.views import ReadableTable
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import CommitResult

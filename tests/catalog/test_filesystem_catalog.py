@@ -217,7 +217,7 @@ def test_a_table_opened_by_its_path_is_the_same(catalog: lw.FileSystemCatalog) -
 
 @pytest.mark.parametrize(
     ("name", "keys"),
-    [("snapshots", ["snapshot_id"]), ("options", ["key"]), ("files", []), ("audit_log", [])],
+    [("snapshots", ["snapshot_id"]), ("options", ["key"]), ("files", ["file_path"]), ("audit_log", [])],
 )
 def test_system_tables_have_the_properties_of_tables(tmp_path: Path, name: str, keys: list[str]) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": tmp_path})

@@ -57,6 +57,13 @@ def read(command: dict[str, Any]) -> dict[str, Any]:
     return {"rows": table.num_rows}
 
 
+def describe(command: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns and keys that pypaimon gives a system table."""
+    table = python_table(command)
+    fields = table.row_type().fields
+    return {"columns": [[f.id, f.name, f.type.to_dict()] for f in fields], "keys": table.primary_keys()}
+
+
 def changes(command: dict[str, Any]) -> dict[str, Any]:
     """Read with the Rust peer what changed after one snapshot up to another, the kinds in a first column `rowkind`."""
     builder = rust_table(command).new_read_builder().with_include_row_kind(True)  # noqa: FBT003 - the peer's signature
@@ -151,6 +158,7 @@ COMMANDS = {
     "read": read,
     "changes": changes,
     "follow": follow,
+    "describe": describe,
     "append": append,
     "change_rows": change_rows,
     "create": create,

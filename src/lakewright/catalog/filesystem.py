@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakewright.catalog.listing import PagedList, Partition, page, partitions_of
 from lakewright.catalog.open import open_at
-from lakewright.catalog.system import system_table
+from lakewright.catalog.system.tables import system_table
 from lakewright.errors import (
     DatabaseAlreadyExistException,
     DatabaseNotEmptyException,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import BranchNotExistException, TableNotExistException
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas

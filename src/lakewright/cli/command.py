@@ -10,7 +10,8 @@ from pathlib import Path
 
 from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
 from lakewright.catalog.open import open_table
-from lakewright.catalog.system import AuditLog, SystemTable, system_table
+from lakewright.catalog.system.tables import system_table
+from lakewright.catalog.system.views import AuditLog, SystemTable
 from lakewright.cli.output import Output
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec.identifier import Identifier

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.catalog.system import AuditLog, SystemTable
+from lakewright.catalog.system.views import AuditLog, SystemTable
 from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
 from lakewright.cli.output import Output, plain
 from lakewright.errors import CorruptTableError, LakewrightError, counted

@@ -19,7 +19,7 @@ from ray.data import Dataset, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from lakewright.catalog.open import read_builder
-from lakewright.catalog.system import ReadableTable, SystemReadBuilder
+from lakewright.catalog.system.views import ReadableTable, SystemReadBuilder
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
@@ -71,7 +71,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     )
     builder = read_builder(table, request)
     if isinstance(builder, SystemReadBuilder):
-        return ray.data.from_arrow(builder.to_arrow())
+        return ray.data.from_arrow(builder.new_read().to_arrow())
     return to_ray(builder.new_read(), None, ray_remote_args, concurrency, override_num_blocks)
 
 

@@ -203,17 +203,7 @@ class TableRead:
         parallelism: int | None = None,
     ) -> duckdb.DuckDBPyConnection:
         """Read splits and register them as a view of a duckdb connection, a new one where none is given."""
-        name = arguments.text("table_name", table_name)
-        package = _optional("duckdb")
-        if connection is not None:
-            arguments.instance("connection", connection, package.DuckDBPyConnection, "a connection of duckdb")
-        rows = self.to_arrow(splits, parallelism)
-        connection = package.connect() if connection is None else connection
-        try:
-            connection.register(name, rows)
-        except package.Error as error:
-            raise InvalidInputError(f"duckdb cannot name a view {arguments.shown(name)}: {error}") from error
-        return connection
+        return register_in_duckdb(lambda: self.to_arrow(splits, parallelism), table_name, connection)
 
     def to_spark(
         self, splits: Sequence[DataSplit] | None = None, override_num_partitions: int | None = None
@@ -398,6 +388,23 @@ def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
             return
         yield batch.slice(0, left)
         left -= batch.num_rows
+
+
+def register_in_duckdb(
+    rows: Callable[[], pa.Table], table_name: str, connection: duckdb.DuckDBPyConnection | None
+) -> duckdb.DuckDBPyConnection:
+    """Register rows as a view of a duckdb connection, a new one where none is given, and return the connection."""
+    name = arguments.text("table_name", table_name)
+    package = _optional("duckdb")
+    if connection is not None:
+        arguments.instance("connection", connection, package.DuckDBPyConnection, "a connection of duckdb")
+    read = rows()
+    connection = package.connect() if connection is None else connection
+    try:
+        connection.register(name, read)
+    except package.Error as error:
+        raise InvalidInputError(f"duckdb cannot name a view {arguments.shown(name)}: {error}") from error
+    return connection
 
 
 def _optional(package: str, *, extra: str | None = None) -> Any:  # noqa: ANN401 - a module

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.system import AuditLog
+from lakewright.catalog.system.views import AuditLog
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from lakewright.catalog.system import SystemReadBuilder
+from lakewright.catalog.system.views import SystemReadBuilder
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.splits.shares import shares
@@ -118,7 +118,7 @@ class SystemReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Gather the rows."""
-        return [InputPartition(self._builder.to_arrow())]
+        return [InputPartition(self._builder.new_read().to_arrow())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the types that Spark was promised."""

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 
 from lakewright.catalog.filesystem import CatalogFactory
 from lakewright.catalog.open import open_table, read_builder
-from lakewright.catalog.system import ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.request import ReadRequest

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.catalog.open import read_builder, readable
-from lakewright.catalog.system import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
@@ -126,7 +126,7 @@ def _in_session_zone(spark: SparkSession, table: ReadableTable) -> ReadableTable
 
 def _local_frame(spark: SparkSession, builder: SystemReadBuilder) -> DataFrame:
     """Return the rows of a system table, which are few, as a frame."""
-    rows = builder.to_arrow()
+    rows = builder.new_read().to_arrow()
     known = {field.name: field for field in builder.source.fields}
     fields = [known[name] for name in rows.column_names]
     batches = [to_spark_batch(batch, fields) for batch in rows.to_batches() if batch.num_rows]

@@ -1,0 +1,34 @@
+"""From names to system tables: `db.t$snapshots`, `$files`, `$partitions` and others, and `$audit_log`."""
+
+from __future__ import annotations
+
+from lakewright.catalog.system import files, history
+from lakewright.catalog.system.columns import fields_of, keys_of
+from lakewright.catalog.system.views import AUDIT_LOG, AuditLog, RowSource, SystemTable
+from lakewright.errors import TableNotExistException
+from lakewright.table.table import FileStoreTable
+
+_ROWS: dict[str, RowSource] = {
+    "snapshots": history.snapshots,
+    "schemas": history.schemas,
+    "options": history.options,
+    "manifests": files.manifests,
+    "files": files.files,
+    "partitions": files.partitions,
+    "buckets": files.buckets,
+    "tags": history.tags,
+    "branches": history.branches,
+    "file_key_ranges": files.file_key_ranges,
+    "table_indexes": files.table_indexes,
+    "consumers": history.consumers,
+}
+
+
+def system_table(table: FileStoreTable, name: str) -> SystemTable | AuditLog:
+    """Return the system table of that name."""
+    if name == AUDIT_LOG:
+        return AuditLog(table)
+    if name not in _ROWS:
+        known = ", ".join(f"${n}" for n in (*_ROWS, AUDIT_LOG))
+        raise TableNotExistException(f"{table.name} has no system table ${name} (there are {known})", table=table.name)
+    return SystemTable(table, name, fields_of(name), keys_of(name), _ROWS[name])

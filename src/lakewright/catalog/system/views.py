@@ -1,0 +1,382 @@
+"""What system tables show of themselves, and how they are read: builder, filter, projection, limit, scan, splits.
+
+The rows of a system table are few: a plan gathers all of them, as one split. `db.t$audit_log` holds the rows of the
+table itself, each with its row kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Self, TypeAlias
+
+import pyarrow as pa
+
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
+from lakewright.read.builder import ReadBuilder, register_in_duckdb
+from lakewright.read.request import ReadRequest
+from lakewright.spec import arguments
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.filters import Filter, to_predicate
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates, normalise
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.types import DataField, RowType
+from lakewright.table.table import FileStoreTable
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+AUDIT_LOG = "audit_log"
+RowSource: TypeAlias = Callable[[FileStoreTable], Iterator[tuple[object, ...]]]
+
+
+class KeyNames(list[str]):
+    """The names of key columns: a list, as of other tables, that can also be called, as in pypaimon's system tables."""
+
+    def __call__(self) -> list[str]:
+        """Return the names."""
+        return list(self)
+
+
+class TableView(ABC):
+    """What system tables show of themselves, under the names that a `FileStoreTable` has."""
+
+    __slots__ = ()
+    table: FileStoreTable
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The full name, `database.table$name`."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+
+    @property
+    @abstractmethod
+    def primary_keys(self) -> KeyNames:
+        """The columns that identify a row; empty where there are none. pypaimon's `primary_keys()` works as well."""
+
+    @property
+    def identifier(self) -> Identifier:
+        """The name in its parts."""
+        owner = self.table.identifier
+        return Identifier(owner.database, owner.table, owner.branch, self.name.rpartition("$")[2])
+
+    @property
+    def field_names(self) -> list[str]:
+        """The names of the columns in order."""
+        return [field.name for field in self.fields]
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """No columns: a system table has no partitions."""
+        return []
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns and keys as a schema, with the id and the options of the table's own schema."""
+        fields, own = tuple(self.fields), self.table.schema
+        highest = max((field.id for field in fields), default=-1)
+        return TableSchema(own.id, fields, highest, primary_keys=tuple(self.primary_keys), options=own.options)
+
+    @property
+    def options(self) -> CoreOptions:
+        """The options of the table."""
+        return self.table.options
+
+    @property
+    def table_path(self) -> str:
+        """Where the table lies."""
+        return self.table.table_path
+
+    def comment(self) -> str | None:
+        """Return nothing: system tables have no comment."""
+        return None
+
+    def row_type(self) -> RowType:
+        """Return the columns as one ROW type."""
+        return RowType(False, self.fields)  # noqa: FBT003 - a table's row is never null
+
+    def new_batch_write_builder(self) -> NoReturn:
+        """Raise UnsupportedError: a system table is never written."""
+        raise self._read_only()
+
+    def new_stream_write_builder(self) -> NoReturn:
+        """Raise UnsupportedError: a system table is never written."""
+        raise self._read_only()
+
+    def new_stream_read_builder(self) -> NoReturn:
+        """Raise UnsupportedError: only tables themselves are followed."""
+        raise self._read_only()
+
+    def _read_only(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"System table is read-only: {self.name} can be read with new_read_builder(); write or follow "
+            f"{self.table.name} itself"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTable(TableView):
+    """One system table of one table."""
+
+    table: FileStoreTable
+    system_name: str
+    columns: tuple[DataField, ...]
+    keys: tuple[str, ...]
+    rows: RowSource
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table$name`."""
+        return f"{self.table.name}${self.system_name}"
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return list(self.columns)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as an Arrow schema."""
+        return to_arrow_schema(self.columns)
+
+    @property
+    def primary_keys(self) -> KeyNames:
+        """The columns that identify a row. pypaimon's `primary_keys()` works as well."""
+        return KeyNames(self.keys)
+
+    def system_table_name(self) -> str:
+        """Return the name behind the `$`."""
+        return self.system_name
+
+    def new_read_builder(self) -> SystemReadBuilder:
+        """Start a read."""
+        return SystemReadBuilder(self)
+
+    def read_builder(self, request: ReadRequest) -> SystemReadBuilder:
+        """Start the read that a request describes; system tables have no past states and no row kinds."""
+        if request.travel_options(self.name) or request.row_kinds:
+            raise InvalidInputError(f"{self.name} shows the table as it is: only filter, columns and limit fit it")
+        builder = self.new_read_builder().with_filter(request.filter)
+        if request.columns is not None:
+            builder.with_projection(arguments.names("columns", request.columns))
+        return builder.with_limit(request.limit)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows."""
+        schema = self.arrow_schema
+        columns = list(zip(*self.rows(self.table), strict=True)) or [()] * len(schema)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.table(arrays, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog(TableView):
+    """The rows of a table with a first column `rowkind`; with `incremental-between` deleted rows too."""
+
+    table: FileStoreTable
+    kind_column: ClassVar[str] = "rowkind"
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table$audit_log`."""
+        return f"{self.table.name}${AUDIT_LOG}"
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return self.new_read_builder().read_type()
+
+    @property
+    def primary_keys(self) -> KeyNames:
+        """No columns: the log may have several rows of one key."""
+        return KeyNames()
+
+    def copy(self, options: Mapping[str, object]) -> AuditLog:
+        """Return the same log with more options, such as `{"incremental-between": "3,7"}`."""
+        return AuditLog(self.table.copy(options))
+
+    def new_read_builder(self) -> ReadBuilder:
+        """Start a read."""
+        return self.table.new_read_builder().with_include_row_kind(column=self.kind_column)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows."""
+        return self.new_read_builder().new_read().to_arrow()
+
+
+ReadableTable: TypeAlias = FileStoreTable | SystemTable | AuditLog
+
+
+class SystemReadBuilder:
+    """Says what to read of a system table: a filter, some columns, a limit. It changes in place and returns itself."""
+
+    def __init__(self, source: SystemTable) -> None:
+        self.source = source
+        self._predicate = TRUE
+        self._columns: tuple[str, ...] | None = None
+        self._limit: int | None = None
+
+    def with_filter(self, predicate: Filter | None) -> Self:
+        """Keep only matching rows; calls add up."""
+        if predicate is not None:
+            with naming(self.source.name):
+                bound = to_predicate(predicate, self.source.fields)
+            self._predicate = normalise(and_predicates((self._predicate, bound)))
+        return self
+
+    def with_projection(self, projection: str | Sequence[str]) -> Self:
+        """Keep only some columns, in this order."""
+        names, known = arguments.names("columns", projection), [field.name for field in self.source.columns]
+        for name in names:
+            if name not in known:
+                hint = arguments.did_you_mean(name, known)
+                raise ColumnNotExistException(f"{self.source.name} has no column {name!r}; {hint}", column=name)
+        self._columns = names
+        return self
+
+    def with_limit(self, limit: int | None) -> Self:
+        """Keep only the first rows."""
+        self._limit = arguments.optional(arguments.count, "limit", limit)
+        return self
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Return a builder for predicates over the columns."""
+        return PredicateBuilder(self.source.fields)
+
+    def read_type(self) -> list[DataField]:
+        """Return the columns of the result."""
+        if self._columns is None:
+            return self.source.fields
+        known = {field.name: field for field in self.source.columns}
+        return [known[name] for name in self._columns]
+
+    def new_scan(self) -> SystemTableScan:
+        """Return what gathers the rows."""
+        return SystemTableScan(self.source)
+
+    def new_read(self) -> SystemTableRead:
+        """Return what filters the rows and converts them."""
+        return SystemTableRead(self.source, tuple(self.read_type()), self._predicate, self._limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the rows as an Arrow stream."""
+        stream: object = self.new_read().to_arrow().__arrow_c_stream__(requested_schema)
+        return stream
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSplit:
+    """All rows of a system table, with the facts that every split has."""
+
+    rows: pa.Table
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return int(self.rows.num_rows)
+
+    @property
+    def files(self) -> list[object]:
+        """No files: the rows are here."""
+        return []
+
+    @property
+    def partition(self) -> None:
+        """No partition."""
+        return
+
+    @property
+    def bucket(self) -> int:
+        """No bucket, which is -1."""
+        return -1
+
+    def arrow_table(self) -> pa.Table:
+        """Return the rows."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPlan:
+    """The one split of a system table."""
+
+    _splits: tuple[SystemSplit, ...]
+
+    def splits(self) -> list[SystemSplit]:
+        """Return the splits."""
+        return list(self._splits)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTableScan:
+    """Gathers the rows of a system table."""
+
+    source: SystemTable
+
+    def plan(self) -> SystemPlan:
+        """Gather the rows as they are now."""
+        return SystemPlan((SystemSplit(self.source.to_arrow()),))
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTableRead:
+    """Filters the rows of a system table, keeps some columns and converts them."""
+
+    source: SystemTable
+    fields: tuple[DataField, ...]
+    predicate: Predicate
+    limit: int | None
+
+    def read_type(self) -> list[DataField]:
+        """Return the columns of the result."""
+        return list(self.fields)
+
+    def to_arrow(self, splits: Sequence[SystemSplit] | None = None, parallelism: int | None = None) -> pa.Table:
+        """Return the rows of splits, of a fresh plan where none are given."""
+        arguments.optional(arguments.positive, "parallelism", parallelism)  # the rows are few: one thread takes them
+        if splits is None:
+            splits = SystemTableScan(self.source).plan().splits()
+        given = arguments.instances("splits", splits, SystemSplit, "splits of a plan of this system table")
+        rows = pa.concat_tables([self.source.arrow_schema.empty_table(), *(split.rows for split in given)])
+        if self.predicate != TRUE:
+            rows = rows.filter(self.predicate.to_arrow(rows.schema))
+        rows = rows.select([field.name for field in self.fields])
+        return rows if self.limit is None else rows.slice(0, self.limit)
+
+    def to_arrow_batch_reader(
+        self, splits: Sequence[SystemSplit] | None = None, parallelism: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Return the rows batch by batch."""
+        return self.to_arrow(splits, parallelism).to_reader()
+
+    def to_record_batch_iterator(self, splits: Sequence[SystemSplit] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows batch by batch."""
+        yield from self.to_arrow(splits).to_batches()
+
+    def to_iterator(self, splits: Sequence[SystemSplit] | None = None) -> Iterator[dict[str, object]]:
+        """Yield the rows as dicts by column name."""
+        yield from self.to_arrow(splits).to_pylist()
+
+    def to_pandas(self, splits: Sequence[SystemSplit] | None = None, parallelism: int | None = None) -> pd.DataFrame:
+        """Return the rows as a pandas frame."""
+        frame: pd.DataFrame = self.to_arrow(splits, parallelism).to_pandas()
+        return frame
+
+    def to_duckdb(
+        self,
+        splits: Sequence[SystemSplit] | None,
+        table_name: str,
+        connection: duckdb.DuckDBPyConnection | None = None,
+        parallelism: int | None = None,
+    ) -> duckdb.DuckDBPyConnection:
+        """Register the rows as a view of a duckdb connection, a new one where none is given."""
+        return register_in_duckdb(lambda: self.to_arrow(splits, parallelism), table_name, connection)

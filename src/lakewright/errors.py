@@ -4,13 +4,19 @@ LakewrightError
 ├── InvalidInputError (also ValueError)     fix the call
 │   ├── AlreadyExistsError                  choose another name, or ask to ignore it
 │   └── InvalidMessageError                 the commit message is of another table, damaged or hostile
-├── NotFoundError (also KeyError)           no such database, table, snapshot, tag, branch or schema
+├── NotFoundError (also KeyError,           no such database, table, snapshot, tag, branch or schema
+│   │              ValueError)
 │   └── TableReplacedError                  get the table again from its catalog: another one has its place
-├── CommitContentionError                   try again; nothing was published
-├── CommitConflictError                     plan again; the inputs changed
-├── CommitUnknownError                      look again; delete nothing
+├── CommitContentionError (also             try again; nothing was published
+│                          RuntimeError)
+├── CommitConflictError (also RuntimeError) plan again; the inputs changed
+├── CommitUnknownError (also RuntimeError)  look again; delete nothing
 ├── CorruptTableError                       stop; a file breaks the format
-└── UnsupportedError                        the table or call uses a feature that is not implemented
+└── UnsupportedError (also ValueError,      the table or call uses a feature that is not implemented
+                      NotImplementedError)
+
+The classes of Python beside them are those that code written for pypaimon catches. `CatalogException` is the base of
+the errors with pypaimon's names, each of which is also an AlreadyExistsError or a NotFoundError.
 
 An error carries its facts as attributes (`error.table`, `error.files`, ...), survives pickling, and its message names
 the table, column or file and the remedy.
@@ -100,19 +106,19 @@ class InvalidMessageError(InvalidInputError):
     """A commit message is not one of this table, or it is damaged; nothing of it was applied."""
 
 
-class NotFoundError(LakewrightError, KeyError):
+class NotFoundError(LakewrightError, KeyError, ValueError):
     """There is no database, table, snapshot, tag, branch or schema of that name."""
 
 
-class CommitContentionError(LakewrightError):
+class CommitContentionError(LakewrightError, RuntimeError):
     """Other writers committed first too many times. Nothing was published: commit the same messages again."""
 
 
-class CommitConflictError(LakewrightError):
+class CommitConflictError(LakewrightError, RuntimeError):
     """The files that a commit replaces have changed. Nothing was published: plan again on the newest snapshot."""
 
 
-class CommitUnknownError(LakewrightError):
+class CommitUnknownError(LakewrightError, RuntimeError):
     """The reply of the storage was lost: the commit may or may not have happened. Delete none of its files."""
 
 
@@ -120,56 +126,108 @@ class CorruptTableError(LakewrightError):
     """A file of the table breaks the format or its checksum. The message names the file."""
 
 
-class UnsupportedError(LakewrightError):
+class UnsupportedError(LakewrightError, ValueError, NotImplementedError):
     """The table or the call uses a feature that lakewright does not implement."""
 
 
-class DatabaseAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+class CatalogException(LakewrightError):  # noqa: N818 - pypaimon's name
+    """The base of the errors about a database, table, tag, branch or column that exists already or does not exist.
+
+    Raised with a message and its facts, or, as in pypaimon, with the name alone.
+
+    >>> error = TagNotExistException("v1")
+    >>> str(error), error.tag
+    ("the tag 'v1' does not exist", 'v1')
+    """
+
+    _kind = ""  # what the name is a name of
+    _state = ""
+
+    def __init__(self, message: object, **facts: object) -> None:
+        if facts or not self._kind:
+            super().__init__(str(message), **facts)
+            return
+        name = message if isinstance(message, str) else getattr(message, "get_full_name", message.__str__)()
+        named = {self._kind: name} if isinstance(message, str) else {self._kind: name, "identifier": message}
+        super().__init__(f"the {self._kind} {name!r} {self._state}", **named)
+
+
+class DatabaseAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name
     """The database exists already."""
 
+    _kind = "database"
+    _state = "already exists"
 
-class DatabaseNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+
+class DatabaseNotExistException(CatalogException, NotFoundError):  # noqa: N818 - pypaimon's name
     """There is no such database."""
+
+    _kind = "database"
+    _state = "does not exist"
 
 
 class DatabaseNotEmptyException(InvalidInputError):  # noqa: N818 - in the manner of pypaimon's names
     """The database still holds tables; pass `cascade=True` to drop them too."""
 
 
-class TableAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+class TableAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name
     """The table exists already."""
 
+    _kind = "table"
+    _state = "already exists"
 
-class TableNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+
+class TableNotExistException(CatalogException, NotFoundError):  # noqa: N818 - pypaimon's name
     """There is no such table."""
+
+    _kind = "table"
+    _state = "does not exist"
 
 
 class TableReplacedError(TableNotExistException):
     """The table was dropped, or renamed, and another one made in its place: get it again from its catalog."""
 
 
-class TagAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+class TagAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name
     """The tag exists already."""
 
+    _kind = "tag"
+    _state = "already exists"
 
-class TagNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+
+class TagNotExistException(CatalogException, NotFoundError):  # noqa: N818 - pypaimon's name
     """There is no such tag."""
 
+    _kind = "tag"
+    _state = "does not exist"
 
-class BranchAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+
+class BranchAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name
     """The branch exists already."""
 
+    _kind = "branch"
+    _state = "already exists"
 
-class BranchNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+
+class BranchNotExistException(CatalogException, NotFoundError):  # noqa: N818 - pypaimon's name
     """There is no such branch."""
 
+    _kind = "branch"
+    _state = "does not exist"
 
-class ColumnAlreadyExistException(AlreadyExistsError):  # noqa: N818 - pypaimon's name
+
+class ColumnAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name
     """The table has a column of that name already."""
 
+    _kind = "column"
+    _state = "already exists"
 
-class ColumnNotExistException(NotFoundError):  # noqa: N818 - pypaimon's name
+
+class ColumnNotExistException(CatalogException, NotFoundError):  # noqa: N818 - pypaimon's name
     """The table has no such column."""
+
+    _kind = "column"
+    _state = "does not exist"
 
 
 class LakewrightWarning(UserWarning):

@@ -93,10 +93,10 @@ def test_a_table_is_kept_healthy(warehouse: str, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["describe", "d.nix"], "there is no table d.nix"),
-        (["tables", "nix"], "there is no database nix"),
+        (["describe", "d.nix"], "table d.nix does not exist"),
+        (["tables", "nix"], "database nix does not exist"),
         (["ingest", "nix.csv", "--table", "d.t"], "there is no file"),
-        (["ingest", "x.csv", "--table", "d.new"], "there is no table d.new"),
+        (["ingest", "x.csv", "--table", "d.new"], "table d.new does not exist"),
         (["expire", "d.t", "--retain-max", "0"], "retain_max"),
     ],
 )

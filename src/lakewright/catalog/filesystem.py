@@ -100,7 +100,7 @@ class FileSystemCatalog:
         if self._has_database(name):
             if ignore_if_exists:
                 return
-            raise DatabaseAlreadyExistException(f"database {name} exists already", database=name)
+            raise DatabaseAlreadyExistException(f"database {name} already exists", database=name)
         self.storage.make_directory(database_directory(self.warehouse, name))
 
     def get_database(self, name: str) -> Database:
@@ -363,14 +363,15 @@ class FileSystemCatalog:
 
     def _no_database(self, name: str) -> DatabaseNotExistException:
         known = ", ".join(self.list_databases()[:10]) or "none yet"
-        return DatabaseNotExistException(f"there is no database {name} in {self.warehouse} ({known})", database=name)
+        return DatabaseNotExistException(f"database {name} does not exist in {self.warehouse} ({known})", database=name)
 
     def _no_table(self, name: Identifier) -> TableNotExistException:
         database = name.get_database_name()
         known = ", ".join(self.list_tables(database)[:10]) if self._has_database(database) else ""
         return TableNotExistException(
-            f"there is no table {name.get_full_name()} in {self.warehouse} (tables of {database}: {known or 'none'})",
+            f"table {name.get_full_name()} does not exist in {self.warehouse} (in {database}: {known or 'no tables'})",
             table=name.get_full_name(),
+            identifier=name,
         )
 
 
@@ -411,7 +412,8 @@ def _schema(schema: object) -> Schema:
 
 def _table_exists(name: Identifier) -> TableAlreadyExistException:
     full = name.get_full_name()
-    return TableAlreadyExistException(f"table {full} exists already; pass ignore_if_exists=True to keep it", table=full)
+    remedy = "pass ignore_if_exists=True to keep it"
+    return TableAlreadyExistException(f"table {full} already exists; {remedy}", table=full, identifier=name)
 
 
 def _now() -> int:

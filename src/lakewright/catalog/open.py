@@ -72,10 +72,16 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
     if branch is not None and branch != "main":
         known = branches(storage, layout)
         if branch not in known:
-            raise BranchNotExistException(f"{name}: there is no branch {branch} (branches: {known})", branch=branch)
+            raise BranchNotExistException(
+                f"{name}: the branch {branch} does not exist (branches: {known})", branch=branch
+            )
         layout = layout.for_branch(branch)
     opened_schema = Schemas(storage, layout).opened()
     if opened_schema is None:
-        raise TableNotExistException(f"there is no table at {layout.root}: it has no schema file", table=name)
+        raise TableNotExistException(
+            f"there is no table at {layout.root}: {name} does not exist, as it has no schema file",
+            table=name,
+            identifier=identifier,
+        )
     schema, origin = opened_schema
     return FileStoreTable(identifier, TableStore(name, storage, placed(layout, schema), schema, origin))

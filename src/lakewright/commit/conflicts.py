@@ -162,7 +162,9 @@ def stale_vectors(index: Iterable[IndexEntry], change: Change, live: Iterable[Ma
     )
     if not stale:
         return None
-    return Conflict(f"rows of {_count(stale)} were deleted or rewritten at the same time", stale)
+    return Conflict(
+        f"Deletion vector index conflict: rows of {_count(stale)} were deleted or rewritten at the same time", stale
+    )
 
 
 def combine_index(
@@ -183,12 +185,16 @@ def combine_index(
         if change.kind == DELETE:
             deleted = left.pop(key, None)
             if deleted is None or deleted.file.file_name != name:
-                return Conflict("an index file to delete is gone", (name,))
+                kind = "Deletion vector index conflict: " if change.file.index_type == DELETION_VECTORS else ""
+                return Conflict(f"{kind}an index file to delete is gone", (name,))
         elif key in added or (key in left and len(key) == 1):
             return Conflict("an index file to add is in the table already", (name,))
         elif by_name and key in left and change.file.index_type == DELETION_VECTORS:
             unseen = left[key].file.file_name
-            return Conflict("rows of a bucket were deleted by somebody else at the same time", (unseen,))
+            return Conflict(
+                "Deletion vector index conflict: rows of a bucket were deleted by somebody else at the same time",
+                (unseen,),
+            )
         else:
             left[key] = change
             added.add(key)
@@ -200,7 +206,10 @@ def combine_index(
     )
     twice = tuple(name for (_, _, name), count in vectors.items() if count > 1)
     if twice:
-        return Conflict(f"rows of {_count(twice)} were deleted by somebody else at the same time", twice)
+        return Conflict(
+            f"Deletion vector index conflict: rows of {_count(twice)} were deleted by somebody else at the same time",
+            twice,
+        )
     return tuple(left.values())
 
 

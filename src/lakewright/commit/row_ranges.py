@@ -22,6 +22,8 @@ from lakewright.spec.types import DataField
 Range: TypeAlias = tuple[int, int]  # the first row id, and the first after the last
 ColumnsOf: TypeAlias = Callable[[DataFile], frozenset[int]]
 
+_MERGES = "multiple 'MERGE INTO' or 'COMPACT' operations: "  # the words by which programs know such a conflict
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -85,7 +87,8 @@ def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compa
         return Conflict(f"{file.file_name} holds columns of rows that do not exist: the table was rolled back", names)
     if compacts and _covered(rows, ranges):
         return None
-    return Conflict(f"{file.file_name} holds columns of rows {_shown(rows)}, which were rewritten", names)
+    reason = f"{_MERGES}{file.file_name} holds columns of rows {_shown(rows)}, which were rewritten"
+    return Conflict(reason, names)
 
 
 def _within(rows: Range | None, rewritten: Iterable[Range]) -> bool:
@@ -107,7 +110,9 @@ def _overlapping_groups(left: Iterable[DataFile], added: Iterable[DataFile]) -> 
     named = sorted((r, file.file_name) for file in (*left, *added) if (r := range_of(file)) is not None)
     for (one, name), (other, other_name) in pairwise(named):
         if one != other and other[0] < one[1]:
-            return Conflict(f"files of rows {_shown(one)} and {_shown(other)} would overlap", (name, other_name))
+            return Conflict(
+                f"{_MERGES}files of rows {_shown(one)} and {_shown(other)} would overlap", (name, other_name)
+            )
     return None
 
 
@@ -116,7 +121,7 @@ def _half_group(left: Iterable[DataFile], added: Iterable[DataFile], gone: Itera
     kept = {range_of(file) for file in added}
     lost = {r for file in gone if (r := range_of(file)) is not None and r not in kept}
     names = tuple(file.file_name for file in left if range_of(file) in lost)
-    return Conflict("columns of the rows to rewrite were added at the same time", names) if names else None
+    return Conflict(f"{_MERGES}columns of the rows to rewrite were added at the same time", names) if names else None
 
 
 def _written_twice(added: Iterable[DataFile]) -> Conflict | None:
@@ -178,7 +183,7 @@ def overtaken_rows(rows: Rows, entries: Iterable[ManifestEntry], columns_of: Col
             names.append(entry.file.file_name)
     if not names:
         return None
-    return Conflict("columns of the same rows were changed at the same time", tuple(names))
+    return Conflict(f"{_MERGES}columns of the same rows were changed at the same time", tuple(names))
 
 
 def _overlapping(rows: Rows, written: Range) -> Iterable[tuple[Range, frozenset[int] | None]]:

@@ -94,11 +94,13 @@ class Tags:
     def _missing(self, name: str) -> TagNotExistException:
         tags = self.list()
         known = f"its tags are {', '.join(tags)}" if tags else "it has no tags"
-        return TagNotExistException(f"{self.layout.root} has no tag {name!r}; {known}", tag=name, tags=tuple(tags))
+        return TagNotExistException(
+            f"the tag {name!r} doesn't exist in {self.layout.root}; {known}", tag=name, tags=tuple(tags)
+        )
 
     def _taken(self, name: str) -> AlreadyExistsError:
         return TagAlreadyExistException(
-            f"{self.layout.root} has a tag {name!r} already; replace it, or choose another name", tag=name
+            f"the tag {name!r} already exists in {self.layout.root}; replace it, or choose another name", tag=name
         )
 
 

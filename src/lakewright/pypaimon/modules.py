@@ -9,10 +9,10 @@ from __future__ import annotations
 _TABLE = """
                                       CatalogFactory Schema Tag
 catalog.catalog                       Catalog
-catalog.catalog_exception             BranchAlreadyExistException BranchNotExistException ColumnAlreadyExistException
-                                      ColumnNotExistException DatabaseAlreadyExistException DatabaseNotExistException
-                                      TableAlreadyExistException TableNotExistException TagAlreadyExistException
-                                      TagNotExistException
+catalog.catalog_exception             BranchAlreadyExistException BranchNotExistException CatalogException
+                                      ColumnAlreadyExistException ColumnNotExistException DatabaseAlreadyExistException
+                                      DatabaseNotExistException TableAlreadyExistException TableNotExistException
+                                      TagAlreadyExistException TagNotExistException
 catalog.catalog_factory               CatalogFactory
 catalog.database                      Database
 catalog.filesystem_catalog            FileSystemCatalog

@@ -86,8 +86,8 @@ def _refusal(misfit: Misfit, remedy: str) -> InvalidInputError:
         )
     else:
         message = (
-            f"the column {misfit.column!r} cannot change from {misfit.old} to {misfit.new} without loss: {number} "
-            f"would not stay, such as {misfit.example}. {remedy}, choose a wider type, or ask for it with "
+            f"the column {misfit.column!r} cannot be converted from {misfit.old} to {misfit.new} without loss: "
+            f"{number} would not stay, such as {misfit.example}. {remedy}, choose a wider type, or ask for it with "
             "SchemaChange.update_column_type(..., allow_lossy=True)"
         )
     return InvalidInputError(message, column=misfit.column, count=misfit.count, example=misfit.example)

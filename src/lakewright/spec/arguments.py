@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.spec.units import MAX_INT, MAX_LONG, option_text, parse_duration_millis
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ def items(argument: str, value: object, expected: str) -> tuple[object, ...]:
         raise wrong(argument, expected, value)
     try:
         return tuple(value)
-    except InvalidInputError:
+    except LakewrightError:
         raise
     except (TypeError, ValueError) as error:  # such as an array of numpy without dimensions
         raise wrong(argument, expected, value) from error

@@ -392,7 +392,7 @@ def _column_names(store: TableStore, given: object, fields: Sequence[DataField])
     for name in names:
         if name not in known:
             raise ColumnNotExistException(
-                f"table {store.name}: there is no column {name!r}; {arguments.did_you_mean(name, known)}",
+                f"table {store.name}: {name!r} is not in table schema; {arguments.did_you_mean(name, known)}",
                 table=store.name,
                 column=name,
             )

@@ -184,7 +184,9 @@ def locate_by_row_id(store: TableStore, base: Snapshot | None, ids: Ids) -> list
 
 def refuse_unknown(store: TableStore, ids: Ids) -> None:
     """Raise InvalidInputError for ids that the table does not have."""
-    _refuse(store, ids, "is unknown", "are unknown", "read the table again and take the ids it has now")
+    what = "does not belong to any valid range of row ids"
+    remedy = "read the table again and take the ids it has now"
+    _refuse(store, ids, f"is unknown: it {what}", f"are unknown: each {what}", remedy)
 
 
 def live_positions(store: TableStore, part: DataSplit, positions: Positions) -> Positions:
@@ -266,7 +268,7 @@ def _columns_to_change(store: TableStore, table: pa.Table, columns: Sequence[str
     for name in names:
         if name not in store.schema.field_names:
             raise ColumnNotExistException(
-                f"table {store.name}: there is no column {name!r} to update; it has "
+                f"table {store.name}: the column {name!r} to update is not in table schema; it has "
                 f"{', '.join(store.schema.field_names)}",
                 table=store.name,
                 column=name,

@@ -119,7 +119,7 @@ def _checked_columns(store: TableStore, columns: tuple[str, ...]) -> tuple[str, 
     for name in columns:
         if name not in names:
             raise InvalidInputError(
-                f"table {store.name}: there is no column {name!r} to write; it has {', '.join(names)}",
+                f"table {store.name}: the column {name!r} to write is not in table schema; it has {', '.join(names)}",
                 table=store.name,
                 column=name,
             )

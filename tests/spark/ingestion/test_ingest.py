@@ -407,7 +407,7 @@ def test_a_table_that_cannot_be_is_refused(
 
 
 def test_a_table_that_is_not_there_is_named(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
-    with pytest.raises(lw.NotFoundError, match=r"there is no table d.nix .*create"):
+    with pytest.raises(lw.NotFoundError, match=r"table d.nix does not exist .*create"):
         ingest(spark, spark.range(1), "d.nix", catalog=catalog)
     with pytest.raises(lw.InvalidInputError, match="cannot be made"):
         ingest(spark, spark.range(1), f"{catalog.warehouse}/nix", create=True)

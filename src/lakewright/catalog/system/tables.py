@@ -6,6 +6,7 @@ from lakewright.catalog.system import files, history
 from lakewright.catalog.system.columns import fields_of, keys_of
 from lakewright.catalog.system.views import AUDIT_LOG, AuditLog, RowSource, SystemTable
 from lakewright.errors import TableNotExistException
+from lakewright.spec.identifier import Identifier
 from lakewright.table.table import FileStoreTable
 
 _ROWS: dict[str, RowSource] = {
@@ -30,5 +31,9 @@ def system_table(table: FileStoreTable, name: str) -> SystemTable | AuditLog:
         return AuditLog(table)
     if name not in _ROWS:
         known = ", ".join(f"${n}" for n in (*_ROWS, AUDIT_LOG))
-        raise TableNotExistException(f"{table.name} has no system table ${name} (there are {known})", table=table.name)
+        raise TableNotExistException(
+            f"the system table ${name} of {table.name} does not exist (there are {known})",
+            table=f"{table.name}${name}",
+            identifier=Identifier(table.identifier.database, table.identifier.get_object_name(), system_table=name),
+        )
     return SystemTable(table, name, fields_of(name), keys_of(name), _ROWS[name])

@@ -253,7 +253,7 @@ def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> Da
             if forbidden
             else "there is no such cast; add a new column instead, or name the field inside it that is to change"
         )
-        raise InvalidInputError(f"the column {name!r} cannot change from {old} to {new}: {remedy}", column=name)
+        raise InvalidInputError(f"the column {name!r} cannot be converted from {old} to {new}: {remedy}", column=name)
     return replace(field, type=new)
 
 
@@ -342,7 +342,7 @@ def _refuse_key_column(path: Path, verb: str, keys: Sequence[str]) -> None:
 def _refuse_taken(siblings: Siblings, name: str, path: Path) -> None:
     if any(sibling.name == name for sibling in siblings):
         raise ColumnAlreadyExistException(
-            f"there is a column {_spelled(path)!r} already: choose another name", column=_spelled(path)
+            f"the column {_spelled(path)!r} already exists: choose another name", column=_spelled(path)
         )
 
 

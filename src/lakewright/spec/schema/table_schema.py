@@ -247,5 +247,5 @@ def column_not_found(name: object, columns: Sequence[str]) -> ColumnNotExistExce
     only, hint = ", ".join(map(repr, columns)), arguments.did_you_mean(name, columns)
     choices = f", only {only}; {hint}" if hint.startswith("did") else f", only {only}"
     return ColumnNotExistException(
-        f"there is no column {arguments.shown(name)}{choices}", column=name, columns=tuple(columns)
+        f"the column {arguments.shown(name)} does not exist{choices}", column=name, columns=tuple(columns)
     )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 
 
 class ArrowStream(Protocol):
@@ -142,7 +142,7 @@ def from_pandas(frame: Any, table: str) -> pa.Table:  # noqa: ANN401 - a frame o
     """Return a pandas frame as an Arrow table, with the named levels of its index as columns."""
     try:
         return pa.Table.from_pandas(_index_as_columns(frame, table), preserve_index=False)
-    except InvalidInputError:
+    except LakewrightError:
         raise
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(f"table {table}: the frame cannot become Arrow data: {error}", table=table) from error

@@ -1,0 +1,79 @@
+"""The tree of errors: which classes of Python each one also is, pickling, and pypaimon's way to make one."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+import lakewright as lw
+from lakewright import errors
+from lakewright.spec.identifier import Identifier
+
+ALSO: dict[type[errors.LakewrightError], tuple[type[Exception], ...]] = {
+    errors.InvalidInputError: (ValueError,),
+    errors.NotFoundError: (KeyError, ValueError),
+    errors.CommitContentionError: (RuntimeError,),
+    errors.CommitConflictError: (RuntimeError,),
+    errors.CommitUnknownError: (RuntimeError,),
+    errors.UnsupportedError: (ValueError, NotImplementedError, RuntimeError),
+}
+NAMED: dict[type[errors.CatalogException], tuple[str, str]] = {
+    errors.DatabaseNotExistException: ("database", "does not exist"),
+    errors.DatabaseAlreadyExistException: ("database", "already exists"),
+    errors.TagNotExistException: ("tag", "does not exist"),
+    errors.TagAlreadyExistException: ("tag", "already exists"),
+    errors.BranchNotExistException: ("branch", "does not exist"),
+    errors.BranchAlreadyExistException: ("branch", "already exists"),
+    errors.ColumnNotExistException: ("column", "does not exist"),
+    errors.ColumnAlreadyExistException: ("column", "already exists"),
+}
+
+
+def _pickled(error: errors.LakewrightError) -> errors.LakewrightError:
+    again: errors.LakewrightError = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    return again
+
+
+@pytest.mark.parametrize(("kind", "others"), ALSO.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_an_error_is_also_what_other_code_catches(
+    kind: type[errors.LakewrightError], others: tuple[type[Exception], ...]
+) -> None:
+    assert issubclass(kind, errors.LakewrightError)
+    assert all(issubclass(kind, other) for other in others)
+    again = _pickled(kind("the message", table="d.t"))
+    assert (type(again), str(again), again.table) == (kind, "the message", "d.t")
+
+
+@pytest.mark.parametrize(("kind", "expected"), NAMED.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_a_name_alone_makes_an_error(kind: type[errors.CatalogException], expected: tuple[str, str]) -> None:
+    fact, state = expected
+    error = kind("x")
+    assert issubclass(kind, errors.CatalogException)
+    assert (getattr(error, fact), state in str(error)) == ("x", True)
+    again = _pickled(error)
+    assert (type(again), str(again), getattr(again, fact)) == (kind, str(error), "x")
+
+
+@pytest.mark.parametrize("kind", [errors.TableNotExistException, errors.TableAlreadyExistException])
+def test_an_identifier_makes_an_error_about_its_table(kind: type[errors.CatalogException]) -> None:
+    error = _pickled(kind(Identifier("d", "t")))
+    assert (error.identifier, error.table) == (Identifier("d", "t"), "d.t")
+    assert "'d.t'" in str(error)
+
+
+def test_a_catalog_says_which_name_it_misses(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    with pytest.raises(lw.TableNotExistException, match=r"table d\.none does not exist") as missing:
+        catalog.get_table("d.none")
+    assert missing.value.identifier == Identifier("d", "none")
+    schema = lw.Schema([lw.DataField(0, "a", lw.AtomicType("INT"))])
+    catalog.create_table("d.t", schema, ignore_if_exists=False)
+    with pytest.raises(lw.TableAlreadyExistException, match=r"d\.t already exists") as taken:
+        catalog.create_table("d.t", schema, ignore_if_exists=False)
+    assert taken.value.identifier == Identifier("d", "t")
+    with pytest.raises(lw.TableNotExistException, match=r"\$nothing of d\.t does not exist") as unknown:
+        catalog.get_table("d.t$nothing")
+    assert unknown.value.identifier == Identifier("d", "t", system_table="nothing")

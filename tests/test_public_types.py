@@ -39,6 +39,7 @@ INTERNAL = {
     "IndexFile": "an index file in a commit message, which users only pass on",
     "KeyNames": "a list of names, which can also be called as pypaimon's system tables want it",
     "MergePlan": "a merge, checked against the columns of its source",
+    "OtherBranch": "a branch that is read beside that of the table, for reads and engines",
     "Prepared": "a change of rows before its commit",
     "Projection": "the columns of a read, for the engines",
     "Side": "which of the two tables of a merge a ColumnRef is of, as source_col and target_col say",

@@ -24,6 +24,7 @@ from lakewright.ray import read_table
 from lakewright.ray.read import TableDatasource
 from lakewright.read.builder import TableRead
 from lakewright.read.request import ReadRequest
+from support.branch_tables import fallback_table
 from support.ray_rows import arrow_of
 from support.read_cases import COLUMNS, READS, read_catalog, sorted_rows
 
@@ -78,6 +79,17 @@ VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
     "map": (pa.map_(pa.string(), pa.int32()), [[("a", 1), ("b", None)], [], None]),
     "row": (pa.struct({"a": pa.timestamp("ms", "UTC"), "b": pa.list_(pa.binary())}), [{"a": 5, "b": [b"x"]}, {}, None]),
 }
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_partitions_of_a_fallback_branch(tmp_path: Path) -> None:
+    made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    made.create_database("d")
+    table = fallback_table(made)
+    for what in ({}, {"filter": "k = 1"}, {"columns": ["r.a", "p"]}):
+        dataset = read_table(table, **what)
+        assert sorted_rows(arrow_of(dataset)) == sorted_rows(lw.read_table(table, **what))
+    assert read_table(table).count() == 5
 
 
 @pytest.mark.usefixtures("ray_session")

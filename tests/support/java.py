@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,14 @@ class Java:
         """Compact every bucket fully, as Java."""
         database, name = table.split(".")
         self.ask("compact", str(warehouse), database, name, *(f"{key}={value}" for key, value in options.items()))
+
+    def branch(self, warehouse: Path, table: str, name: str) -> None:
+        """Make an empty branch, as Java."""
+        self.ask("branch", str(warehouse), *table.split("."), name)
+
+    def set(self, warehouse: Path, table: str, options: Mapping[str, str]) -> None:
+        """Store options in the schema of a table, as Java."""
+        self.ask("set", str(warehouse), *table.split("."), *(f"{key}={value}" for key, value in options.items()))
 
     def close(self) -> None:
         """End the process."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
+from lakewright.read.branches import OtherBranch
 from lakewright.read.changes.incremental import plan_between
 from lakewright.read.changes.rows import units_of
 from lakewright.read.changes.snapshots import asks_for_changes
@@ -27,7 +28,7 @@ from lakewright.read.explain import ExplainResult, explain
 from lakewright.read.lanes import in_order
 from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns
 from lakewright.read.reader import SplitReader
-from lakewright.read.scan import FileSchemas, Funnel, check_readable, pick_snapshot
+from lakewright.read.scan import FileSchemas, Funnel, ScanResult, check_readable, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
 from lakewright.read.splits.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
 from lakewright.read.splits.split import DataSplit, Row
@@ -74,11 +75,19 @@ class Plan:
 class TableScan:
     """Plans a read."""
 
-    def __init__(self, store: TableStore, predicate: Predicate, limit: int | None) -> None:
+    def __init__(
+        self, store: TableStore, predicate: Predicate, limit: int | None, other: OtherBranch | None = None
+    ) -> None:
         self._store = store
         self._predicate = predicate
         self._limit = limit
+        self._other = other
         self._shapes: list[Shape] = []
+
+    @property
+    def other_branch(self) -> OtherBranch | None:
+        """The branch that is read beside the table's own."""
+        return self._other
 
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
         """Plan the share of one of several workers only; the shares have equally many rows."""
@@ -104,17 +113,51 @@ class TableScan:
         """Pick the snapshot and plan its splits; the plan of a table that was never written has none."""
         check_readable(self._store)
         if asks_for_changes(self._store.options):
+            self._refuse_changes_of_branches()
             changes = plan_between(self._store, self._predicate)
             return self._plan(changes.snapshot, list(changes.splits), changes.funnel)
+        if self._other is not None:
+            return self._plan_branches(self._other)
         snapshot = pick_snapshot(self._store)
         if snapshot is None:
             self._store.check_same_table()
             return Plan(None, ())
         result = scan_snapshot(self._store, snapshot, self._predicate)
-        index = [] if snapshot.index_manifest is None else self._store.manifests.read_index(snapshot.index_manifest)
-        deletions = deletions_of(self._store, index)
-        splits = plan_splits(self._store, snapshot.id, result.entries, deletions, apart=bool(self._shapes))
-        return self._plan(snapshot, splits, result.funnel)
+        return self._plan(snapshot, self._splits(self._store, snapshot, result), result.funnel)
+
+    def _splits(self, store: TableStore, snapshot: Snapshot, result: ScanResult) -> list[DataSplit]:
+        index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
+        return plan_splits(store, snapshot.id, result.entries, deletions_of(store, index), apart=bool(self._shapes))
+
+    def _plan_branches(self, other: OtherBranch) -> Plan:
+        """Plan the partitions of the branch that comes first, then those that only the other one has."""
+        check_readable(other.store)
+        shown: Snapshot | None = None
+        splits: list[DataSplit] = []
+        funnel, taken = Funnel(), frozenset[bytes]()
+        for store in (other.store, self._store) if other.comes_first else (self._store, other.store):
+            snapshot = pick_snapshot(store)
+            if snapshot is None:
+                store.check_same_table()
+                continue
+            result = scan_snapshot(store, snapshot, self._predicate, without=taken, list_partitions=True)
+            taken |= result.partitions
+            funnel += result.funnel
+            is_own = store is self._store
+            shown = snapshot if is_own else shown
+            found = self._splits(store, snapshot, result)
+            splits += found if is_own else [replace(split, branch=other.name) for split in found]
+        return self._plan(shown, splits, funnel)
+
+    def _refuse_changes_of_branches(self) -> None:
+        if self._other is not None:
+            raise UnsupportedError(
+                f"{self._store.name}: what changed between two snapshots is known of one branch alone, and the table "
+                f"is read together with {self._other.name}; read the changes of a copy with 'scan.fallback-branch' and "
+                "'scan.primary-branch' set to ''",
+                table=self._store.name,
+                branch=self._other.name,
+            )
 
     def _plan(self, snapshot: Snapshot | None, splits: list[DataSplit], funnel: Funnel) -> Plan:
         """Give splits the shapes that were asked for, and stop where they surely hold enough rows."""
@@ -157,6 +200,32 @@ class TableRead:
     def limit(self) -> int | None:
         """How many rows there may be."""
         return self._limit
+
+    def by_branch(self, splits: Sequence[DataSplit]) -> list[tuple[TableRead, list[DataSplit]]]:
+        """Return a read for each branch that splits are of, with these splits; it needs to know no other branch."""
+        splits = arguments.instances("splits", splits, DataSplit, "splits of a plan")
+        own = [split for split in splits if split.branch is None]
+        others = [replace(split, branch=None) for split in splits if split.branch is not None]
+        if not others:
+            return [(self, own)]
+        other = self._checked_other(splits)
+        scan = TableScan(other.store, self._predicate, self._limit)
+        read = TableRead(other.store, other.projection(self._projection), self._predicate, self._limit, scan)
+        return [(self, own), (read, others)] if own else [(read, others)]
+
+    def _checked_other(self, splits: Sequence[DataSplit]) -> OtherBranch:
+        other = self._scan.other_branch
+        for split in splits:
+            if split.branch is not None and (other is None or split.branch != other.name):
+                raise InvalidInputError(
+                    f"{self._store.name}: a split is of the branch {split.branch}, which this read does not know; read "
+                    "it with a read builder of the table that it was planned with",
+                    table=self._store.name,
+                    branch=split.branch,
+                )
+        if other is None:
+            raise InvalidInputError(f"{self._store.name}: this read knows no other branch", table=self._store.name)
+        return other
 
     def new_plan(self) -> Plan:
         """Plan the read on the newest snapshot, or the one that the table's options name."""
@@ -248,19 +317,30 @@ class TableRead:
             return self._store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
         return arguments.whole("parallelism", parallelism, 1, _THREADS_MAX)
 
+    def _readers(self, splits: Sequence[DataSplit]) -> dict[str | None, SplitReader]:
+        """Return what reads splits, by their branch: None is the table's own."""
+        readers: dict[str | None, SplitReader] = {
+            None: SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
+        }
+        if any(split.branch is not None for split in splits):
+            other = self._checked_other(splits)
+            columns = other.projection(self._projection)
+            readers[other.name] = SplitReader(other.store, FileSchemas(other.store), columns, self._predicate)
+        return readers
+
     def _batches(
         self, splits: Sequence[DataSplit] | None, threads: int, ahead_max: int | None
     ) -> Iterator[pa.RecordBatch]:
         if splits is None:
             splits = self.new_plan().splits()
         splits = arguments.instances("splits", splits, DataSplit, "splits of a plan")
-        reader = SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
+        readers = self._readers(splits)
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
-        sources = [unit for split in splits for unit in units_of(reader, split)]
+        sources = [unit for split in splits for unit in units_of(readers[split.branch], split)]
         if len(sources) < threads:
-            spare = replace(reader, threads=threads)
-            sources = [unit for split in splits for unit in units_of(spare, split)]
+            spare = {branch: replace(reader, threads=threads) for branch, reader in readers.items()}
+            sources = [unit for split in splits for unit in units_of(spare[split.branch], split)]
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
             yield from batches if self._limit is None else _first(batches, self._limit)
 
@@ -268,8 +348,9 @@ class TableRead:
 class ReadBuilder:
     """Says what to read: a filter, some columns, a limit."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: TableStore, other: OtherBranch | None = None) -> None:
         self._store = store
+        self._other = other
         self._predicate = TRUE
         self._columns: Sequence[str] | Mapping[str, str] | None = None
         self._limit: int | None = None
@@ -338,7 +419,7 @@ class ReadBuilder:
 
     def new_scan(self) -> TableScan:
         """Return what plans this read."""
-        made = TableScan(self._store, self._predicate, self._limit)
+        made = TableScan(self._store, self._predicate, self._limit, self._other)
         return made if self._shard is None else made.with_shard(*self._shard)
 
     def new_read(self) -> TableRead:
@@ -348,6 +429,8 @@ class ReadBuilder:
             check_supported_for_read(
                 self._store.schema, [f.name for f in projection.read_fields if f not in ROW_TRACKING_FIELDS]
             )
+            if self._other is not None:
+                self._other.projection(projection)  # a column that the other branch lacks is refused here
         return TableRead(self._store, projection, self._predicate, self._limit, self.new_scan())
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature

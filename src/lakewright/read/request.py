@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lakewright.errors import InvalidInputError
-from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.scan import pick_snapshot
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Moment
-from lakewright.spec.options import TRAVEL, CoreOptions
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 
 Columns: TypeAlias = str | Sequence[str] | Mapping[str, str]  # one name, several, or new names for some
@@ -72,20 +70,6 @@ class ReadRequest:
         if self.limit is not None:
             builder = builder.with_limit(self.limit)
         return builder
-
-
-def travels(store: TableStore) -> bool:
-    """Say whether options of the table name the snapshot to read."""
-    return any(key in store.schema.options for key in TRAVEL)
-
-
-def with_travelled_schema(store: TableStore) -> TableStore | None:
-    """Return a store with the schema of the snapshot that its options name; None if the table was never written."""
-    snapshot = pick_snapshot(store)
-    if snapshot is None:
-        return None
-    stored = store.schemas.get(snapshot.schema_id)
-    return store.with_schema(stored.with_options(store.schema.options))
 
 
 def _range_text(argument: str, value: object) -> str:

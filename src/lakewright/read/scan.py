@@ -8,7 +8,7 @@ are pruned or neither is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -37,6 +37,9 @@ class Funnel:
     files_after_bucket: int = 0
     files_after_stats: int = 0
 
+    def __add__(self, other: Funnel) -> Funnel:
+        return Funnel(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
@@ -44,6 +47,7 @@ class ScanResult:
 
     entries: tuple[ManifestEntry, ...]
     funnel: Funnel
+    partitions: frozenset[bytes] = frozenset()  # that have visible files and fulfil the filter; only where asked for
 
 
 def pick_snapshot(store: TableStore) -> Snapshot | None:
@@ -60,6 +64,20 @@ def pick_snapshot(store: TableStore) -> Snapshot | None:
         with store.naming_replaced():
             return _travel(store)
     return _last_compacted(store) if mode == "compacted-full" else store.snapshots.latest()
+
+
+def travels(store: TableStore) -> bool:
+    """Say whether options of the table name the snapshot to read."""
+    return any(key in store.schema.options for key in TRAVEL)
+
+
+def with_travelled_schema(store: TableStore) -> TableStore | None:
+    """Return a store with the schema of the snapshot that its options name; None if the table was never written."""
+    snapshot = pick_snapshot(store)
+    if snapshot is None:
+        return None
+    stored = store.schemas.get(snapshot.schema_id)
+    return store.with_schema(stored.with_options(store.schema.options))
 
 
 def _check_mode(table: str, mode: str, given: str | None) -> None:
@@ -132,8 +150,15 @@ def _last_compacted(store: TableStore) -> Snapshot | None:
     return next(compacted, None)
 
 
-def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> ScanResult:
-    """Return the live files of a snapshot that may hold rows fulfilling a predicate."""
+def scan(
+    store: TableStore,
+    snapshot: Snapshot,
+    predicate: Predicate = TRUE,
+    *,
+    without: frozenset[bytes] = frozenset(),
+    list_partitions: bool = False,
+) -> ScanResult:
+    """Return the live files of a snapshot that may hold rows fulfilling a predicate, but none of some partitions."""
     check_readable(store)
     pruner = entry_pruner(store, predicate)
     partitions = project(predicate, store.schema.partition_keys)
@@ -146,11 +171,11 @@ def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> 
         return kept
 
     def keep(partition: bytes, _bucket: int, _total_buckets: int, _level: int) -> bool:
-        return pruner.residual(partition) != FALSE
+        return partition not in without and pruner.residual(partition) != FALSE
 
     with store.checking_same_table():  # after the snapshot was read, so that it is one of this table
         live = store.manifests.live(
-            snapshot, keep=keep if pruner.asks_partitions else None, keep_manifest=keep_manifest
+            snapshot, keep=keep if pruner.asks_partitions or without else None, keep_manifest=keep_manifest
         )
     shown = visible(store, live) if store.schema.primary_keys else live
     in_bucket = [entry for entry in shown if pruner.bucket_may_match(entry)]
@@ -165,6 +190,7 @@ def scan(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> 
             files_after_bucket=len(in_bucket),
             files_after_stats=len(left),
         ),
+        frozenset(entry.partition for entry in shown) if list_partitions else frozenset(),
     )
 
 

@@ -392,6 +392,9 @@ class CoreOptions:
     SCAN_TIMESTAMP = _unset("scan.timestamp", _TEXT)
     SCAN_WATERMARK = _unset("scan.watermark", _LONG)
     SCAN_VERSION = _unset("scan.version", _TEXT)
+    # A branch that gives the partitions which this one lacks; or one whose partitions are read before this one's.
+    SCAN_FALLBACK_BRANCH = _unset("scan.fallback-branch", _TEXT)
+    SCAN_PRIMARY_BRANCH = _unset("scan.primary-branch", _TEXT)
     INCREMENTAL_BETWEEN = _unset("incremental-between", _TEXT)
     INCREMENTAL_BETWEEN_TIMESTAMP = _unset("incremental-between-timestamp", _TEXT)
     INCREMENTAL_BETWEEN_SCAN_MODE = ConfigOption("incremental-between-scan-mode", _WORD, "auto")

@@ -18,9 +18,10 @@ from lakewright.errors import InvalidInputError, NotFoundError, naming
 from lakewright.maintenance.expire import ExpireResult, Retention, expire_snapshots
 from lakewright.maintenance.orphans import OrphanResult, remove_orphans
 from lakewright.metadata.store import TableStore
+from lakewright.read.branches import other_branch
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
-from lakewright.read.request import travels, with_travelled_schema
+from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.identifier import Identifier
@@ -139,7 +140,8 @@ class FileStoreTable:
 
     def new_read_builder(self) -> ReadBuilder:
         """Start a read of the newest snapshot, or of the one the table's `scan.` options name."""
-        return ReadBuilder(self._travelled().store)
+        shown = self._travelled().store
+        return ReadBuilder(shown, other_branch(self.store if travels(self.store) else shown, shown))
 
     def new_stream_read_builder(self) -> StreamReadBuilder:
         """Start to follow the table: what it holds, then what every new snapshot changes.

@@ -24,6 +24,7 @@ import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
@@ -48,6 +49,8 @@ import org.apache.paimon.types.RowType;
  * copy WAREHOUSE DB SOURCE TARGET             append all rows of one table to another, as Java
  * apply WAREHOUSE DB SOURCE TARGET [k=v ...]  the same for changes: the first column of the source is the row kind
  * compact WAREHOUSE DB TABLE [key=value ...]  full compaction of every bucket
+ * branch WAREHOUSE DB TABLE NAME              make an empty branch
+ * set WAREHOUSE DB TABLE key=value ...        store options in the schema
  * </pre>
  */
 public class JavaPeer {
@@ -70,7 +73,18 @@ public class JavaPeer {
         Options options = new Options();
         options.set("warehouse", words[1]);
         try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
-            Table table = catalog.getTable(Identifier.create(words[2], words[3]));
+            Identifier identifier = Identifier.create(words[2], words[3]);
+            if (words[0].equals("branch")) {
+                ((FileStoreTable) catalog.getTable(identifier)).createBranch(words[4]);
+                return "{}";
+            }
+            if (words[0].equals("set")) {
+                List<SchemaChange> changes = new ArrayList<>();
+                pairs(words, 4).forEach((key, value) -> changes.add(SchemaChange.setOption(key, value)));
+                catalog.alterTable(identifier, changes, false);
+                return "{}";
+            }
+            Table table = catalog.getTable(identifier);
             if (words[0].equals("read")) {
                 return "{\"rows\": [" + String.join(", ", rows(with(table, words, 4))) + "]}";
             }
@@ -87,12 +101,17 @@ public class JavaPeer {
         }
     }
 
-    static Table with(Table table, String[] words, int first) {
-        Map<String, String> dynamic = new HashMap<>();
+    static Map<String, String> pairs(String[] words, int first) {
+        Map<String, String> pairs = new HashMap<>();
         for (int i = first; i < words.length; i++) {
             int equals = words[i].indexOf('=');
-            dynamic.put(words[i].substring(0, equals), words[i].substring(equals + 1));
+            pairs.put(words[i].substring(0, equals), words[i].substring(equals + 1));
         }
+        return pairs;
+    }
+
+    static Table with(Table table, String[] words, int first) {
+        Map<String, String> dynamic = pairs(words, first);
         return dynamic.isEmpty() ? table : table.copy(dynamic);
     }
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakewright as lw
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spark.read.frame import read_table, to_spark
+from support.branch_tables import fallback_table
 from support.read_cases import READS, read_catalog, sorted_rows
 
 
@@ -69,6 +70,21 @@ def test_shares_of_several_workers_are_whole(spark: SparkSession, catalog: lw.Fi
     read = builder.new_read()
     frames = [to_spark(read, share, spark=spark) for share in shares]
     assert sorted_rows(frames[0].union(frames[1]).toArrow()) == sorted_rows(read.to_arrow())
+
+
+@pytest.mark.parametrize("native", ["local", "never"])
+def test_partitions_of_a_fallback_branch(spark: SparkSession, tmp_path: Path, native: str) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    table = fallback_table(catalog).copy({"lakewright.native-scan": native})
+    for what in ({}, {"filter": "k = 1"}, {"columns": ["r.a", "p"]}, {"filter": "p = 'z'", "columns": ["v"]}):
+        want = sorted_rows(lw.read_table(table, **what))
+        frame = read_table(spark, table, **what)
+        assert sorted_rows(frame.toArrow()) == want
+    assert read_table(spark, table, limit=4).count() == 4
+    assert _partitions(table.new_read_builder().new_read().to_spark(override_num_partitions=3)) == 3
+    loaded = spark.read.format("lakewright").load(table.table_path)
+    assert sorted(row["v"] for row in loaded.collect()) == ["newer", "other", "own", "own", "own"]
 
 
 def test_system_tables(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:

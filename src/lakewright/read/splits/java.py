@@ -40,6 +40,8 @@ def to_java(split: DataSplit, *, version: int = NEWEST_VERSION) -> bytes:
         raise UnsupportedError(f"splits of version {version} are not supported, only {sorted(FIELD_COUNTS)}")
     if split.row_ranges:
         raise UnsupportedError("a split with row ranges has no form that other implementations know")
+    if split.branch is not None:
+        raise UnsupportedError(f"a split of the branch {split.branch} has no form that all implementations know")
     if split.before is not None:
         raise UnsupportedError("a split between two snapshots has no form that all implementations know")
     parts = [

@@ -22,8 +22,8 @@ Share: TypeAlias = tuple[DataSplit, ...]
 
 def pieces(store: TableStore, split: DataSplit) -> list[DataSplit]:
     """Cut a split into parts that can be read apart: files, or sections of files that share keys."""
-    if split.before is not None or split.streaming:
-        return [split]
+    if split.before is not None or split.streaming or split.branch is not None:
+        return [split]  # another branch may have another key than the table
     if not split.needs_merge:
         return [part_of(split, group) for group in split.row_groups()]
     number_of = {file: at for at, file in enumerate(split.files)}

@@ -84,6 +84,7 @@ class DataSplit:
     row_ranges: tuple[tuple[int, int] | None, ...] = ()
     streaming: bool = False
     before: DataSplit | None = None
+    branch: str | None = None  # of another branch than that of the table that was read
 
     @property
     def partition(self) -> Row:
@@ -251,6 +252,7 @@ def _to_json(split: DataSplit) -> dict[str, object]:
         "rowRanges": [r and list(r) for r in split.row_ranges],
         "streaming": split.streaming,
         "before": None if split.before is None else _to_json(split.before),
+        "branch": split.branch,
     }
 
 
@@ -269,6 +271,7 @@ def _from_json(data: Mapping[str, Any]) -> DataSplit:
         row_ranges=tuple(None if r is None else (int(r[0]), int(r[1])) for r in data["rowRanges"]),
         streaming=data["streaming"],
         before=None if data["before"] is None else _from_json(data["before"]),
+        branch=data.get("branch"),
     )
     count = len(split.files)
     if len(split.file_paths) != count or {len(split.deletion_files), len(split.row_ranges)} - {0, count}:

@@ -22,7 +22,8 @@ from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.changes.offsets import Limits, Offset, Steps
 from lakewright.read.projection import ROW_KIND
-from lakewright.read.request import ReadRequest, travels, with_travelled_schema
+from lakewright.read.request import ReadRequest
+from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.read.splits.plan import Packing, pack
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.datasource.options import SourceOptions, check_zone_said

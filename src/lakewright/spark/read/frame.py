@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -82,14 +83,21 @@ def to_spark(
         raise InvalidInputError(f"a frame has at least 1 partition, not {override_num_partitions}")
     heal_workers(session)
     planned = read.new_plan().splits() if splits is None else list(splits)
-    divided = _divided(session, read, planned)
-    if not divided.by_bits:
-        frame = merged_scan(session, read, divided.merged, partitions=override_num_partitions)
-    else:
-        frame = native_scan(session, read, divided.by_bits, divided.outdated)
-        frame = frame.union(merged_scan(session, read, divided.merged)) if divided.merged else frame
-        frame = frame if override_num_partitions is None else frame.repartition(override_num_partitions)
+    frames = [_frame(session, one, some, override_num_partitions) for one, some in read.by_branch(planned)]
+    frame = reduce(DataFrame.union, frames)
+    if len(frames) > 1 and override_num_partitions is not None:
+        frame = frame.repartition(override_num_partitions)
     return frame if read.limit is None else frame.limit(read.limit)
+
+
+def _frame(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit], partitions: int | None) -> DataFrame:
+    """Return the rows of splits of one branch as a frame."""
+    divided = _divided(spark, read, splits)
+    if not divided.by_bits:
+        return merged_scan(spark, read, divided.merged, partitions=partitions)
+    frame = native_scan(spark, read, divided.by_bits, divided.outdated)
+    frame = frame.union(merged_scan(spark, read, divided.merged)) if divided.merged else frame
+    return frame if partitions is None else frame.repartition(partitions)
 
 
 def _divided(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:

@@ -42,10 +42,19 @@ def check_schema(schema: TableSchema) -> None:
     _check_row_tracking(schema)
     _check_merging(schema)
     _check_column_settings(schema)
+    _check_branches(schema.core_options)
     try:
         schema.to_json().encode()
     except UnicodeEncodeError as cause:
         raise InvalidInputError(f"a name, comment or option of the schema is not valid Unicode: {cause}") from cause
+
+
+def _check_branches(options: CoreOptions) -> None:
+    keys = CoreOptions.SCAN_FALLBACK_BRANCH, CoreOptions.SCAN_PRIMARY_BRANCH
+    if all((options.get(key) or "").strip() for key in keys):
+        raise InvalidInputError(
+            f"only one of {keys[0].key()!r} and {keys[1].key()!r} may be set: remove the other", option=keys[1].key()
+        )
 
 
 def _check_names(fields: Sequence[DataField]) -> None:

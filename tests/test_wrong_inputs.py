@@ -147,7 +147,7 @@ RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
     "SystemTableRead": (lambda lake: lake.catalog.get_table("d.keyed$files").new_read_builder().new_read(),),
     "TableCommit": (lambda lake: lake.table("plain").new_batch_write_builder().new_commit(),),
     "TableRead": (lambda lake: lake.table().new_read_builder().new_read(),),
-    "TableScan": (lambda lake: lake.table().new_read_builder().new_scan(),),
+    "TableScan": (lambda lake: lake.table("tracked").new_read_builder().new_scan(),),
     "TableSchema": (lambda lake: lake.table().schema,),
     "TableUpdate": (lambda lake: lake.table("tracked").new_batch_write_builder().new_update(),),
     "TableWrite": (lambda lake: lake.table("plain").new_batch_write_builder().new_write(),),
@@ -157,6 +157,7 @@ RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
 RETURNED = frozenset(
     "BatchTableCommit BatchTableUpdate BatchTableWrite BatchWriteBuilder CatalogFactory CommitMessage CommitResult"
     " ConfigOption CoreOptions DataFile DataSplit Database ExplainResult FileStoreTable FileSystemCatalog MergeBuilder"
+    " ExplainSplitInfo"
     " PagedList Partition Plan PostponeFixedBucketBatchTableWrite PostponeFixedBucketWriteBuilder Predicate Progress"
     " IngestResult ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
@@ -169,6 +170,9 @@ RETURNED = frozenset(
 ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "assignments": lambda _: {"n": 7},
     "batch": lambda lake: lake.rows(),
+    "row_ranges": lambda _: [(0, 1)],
+    "read_type": lambda lake: lake.table().fields,
+    "partition_filter": lambda _: "day = 'a'",
     "bucket_filter": lambda _: lambda bucket: bucket == 0,
     "bucket_ids": lambda _: [0],
     "buckets": lambda _: 2,

@@ -56,7 +56,7 @@ from lakewright.maintenance.expire import ExpireResult
 from lakewright.maintenance.orphans import OrphanResult
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
-from lakewright.read.explain import ExplainResult, PruningStat
+from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
 from lakewright.read.splits.split import DataSplit, DeletionFile, Row
 from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
 from lakewright.spec.datafile import DataFile, SimpleStats
@@ -135,6 +135,7 @@ __all__ = [
     "Distribution",
     "ExpireResult",
     "ExplainResult",
+    "ExplainSplitInfo",
     "FileStoreTable",
     "FileSystemCatalog",
     "Filter",

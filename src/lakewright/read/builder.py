@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -24,13 +24,13 @@ from lakewright.read.branches import OtherBranch
 from lakewright.read.changes.incremental import plan_between
 from lakewright.read.changes.rows import units_of
 from lakewright.read.changes.snapshots import asks_for_changes
-from lakewright.read.explain import ExplainResult, explain
+from lakewright.read.explain import ExplainResult, explain, split_info
 from lakewright.read.lanes import in_order
 from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, Funnel, ScanResult, check_readable, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
-from lakewright.read.splits.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced
+from lakewright.read.splits.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced, with_row_ids
 from lakewright.read.splits.split import DataSplit, Row
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
@@ -39,7 +39,7 @@ from lakewright.spec.predicate.filters import Filter, to_predicate
 from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates, normalise
 from lakewright.spec.schema.supported import check_supported_for_read
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.types import DataField
+from lakewright.spec.types import DataField, with_nullable
 
 if TYPE_CHECKING:
     import duckdb
@@ -103,6 +103,16 @@ class TableScan:
         """Plan chunks of so many rows in an order that only the seed decides."""
         rows = arguments.whole("chunk_size", chunk_size)
         return self._shaped(partial(shuffled, seed=arguments.whole("seed", seed), chunk_rows=rows))
+
+    def with_row_ranges(self, row_ranges: Sequence[tuple[int, int]]) -> Self:
+        """Plan only the rows whose `_ROW_ID` lies in one of the ranges `(first, last)`, both ends included."""
+        with naming(self._store.name):
+            if not self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED):
+                raise InvalidInputError(
+                    f"{self._store.name}: rows have ids only with 'row-tracking.enabled'; use with_slice or a filter",
+                    table=self._store.name,
+                )
+            return self._shaped(partial(with_row_ids, ranges=_id_ranges(row_ranges)))
 
     def _shaped(self, shape: Shape) -> Self:
         shape([])  # a shape that cannot be is refused here, not when the plan is made
@@ -348,6 +358,9 @@ class TableRead:
 class ReadBuilder:
     """Says what to read: a filter, some columns, a limit."""
 
+    _scan_class: ClassVar[type[TableScan]] = TableScan
+    _read_class: ClassVar[type[TableRead]] = TableRead
+
     def __init__(self, store: TableStore, other: OtherBranch | None = None) -> None:
         self._store = store
         self._other = other
@@ -389,6 +402,27 @@ class ReadBuilder:
         self._columns = columns
         return self
 
+    def with_partition_filter(self, partition_filter: Filter | None) -> Self:
+        """Read only partitions that fulfil a predicate on the partition columns; adds to the filter."""
+        if partition_filter is None:
+            return self
+        with naming(self._store.name):
+            bound = to_predicate(partition_filter, self._store.schema.partition_fields)
+        self._predicate = normalise(and_predicates((self._predicate, bound)))
+        return self
+
+    def with_read_type(self, read_type: Sequence[DataField]) -> Self:
+        """Read the columns of these fields, as `read_type()` of a builder or `fields` of a table give them."""
+        wanted = arguments.instances("read_type", read_type, DataField, "fields of the table")
+        known = {field.name: field for field in self._all_fields()}
+        for one in wanted:
+            if one.name in known and with_nullable(known[one.name].type, one.type.nullable) != one.type:
+                raise UnsupportedError(
+                    f"{self._store.name}: the column {one.name!r} is {known[one.name].type}, not {one.type}; for a "
+                    "part of a ROW name its fields, as in with_projection(['a.b']), and cast other columns afterwards"
+                )
+        return self.with_projection([one.name for one in wanted])
+
     def with_limit(self, limit: int | None) -> Self:
         """Read no more than this many rows."""
         self._limit = arguments.optional(arguments.count, "limit", limit)
@@ -419,7 +453,7 @@ class ReadBuilder:
 
     def new_scan(self) -> TableScan:
         """Return what plans this read."""
-        made = TableScan(self._store, self._predicate, self._limit, self._other)
+        made = self._scan_class(self._store, self._predicate, self._limit, self._other)
         return made if self._shard is None else made.with_shard(*self._shard)
 
     def new_read(self) -> TableRead:
@@ -431,15 +465,16 @@ class ReadBuilder:
             )
             if self._other is not None:
                 self._other.projection(projection)  # a column that the other branch lacks is refused here
-        return TableRead(self._store, projection, self._predicate, self._limit, self.new_scan())
+        return self._read_class(self._store, projection, self._predicate, self._limit, self.new_scan())
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature
         """Plan the read and say what it would do."""
-        arguments.flag("verbose", verbose)
+        listed = arguments.flag("verbose", verbose)
         plan = self.new_scan().plan()
         result = explain(self._store, plan.snapshot, plan.funnel, plan.splits(), self._predicate)
-        names = None if self._columns is None else tuple(f.name for f in self.read_type())
-        return replace(result, projection=names, limit=self._limit, splits=tuple(plan.splits()) if verbose else None)
+        names = None if self._columns is None else [f.name for f in self._projection().fields]
+        splits = [split_info(split, self._store.schema.partition_keys) for split in plan.splits()] if listed else None
+        return replace(result, projection=names, limit=self._limit, splits=splits)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as an Arrow stream, so that polars, DuckDB and others read them without a copy."""
@@ -461,6 +496,23 @@ class ReadBuilder:
 
 def _shard(index: object, count: object) -> tuple[int, int]:
     return arguments.whole("idx_of_this_subtask", index), arguments.whole("number_of_para_subtasks", count)
+
+
+def _id_ranges(given: object) -> list[tuple[int, int]]:
+    """Return ranges of row ids in order, those that overlap or touch as one."""
+    ranges: list[tuple[int, int]] = []
+    for one in arguments.items("row_ranges", given, "a list of ranges such as [(0, 9)]"):
+        ends = arguments.items("row_ranges", one, "ranges of two numbers such as (0, 9)")
+        if len(ends) != 2:  # noqa: PLR2004 - a range has two ends
+            raise arguments.wrong("row_ranges", "ranges of two numbers such as (0, 9)", one)
+        ranges.append((arguments.whole("row_ranges", ends[0]), arguments.whole("row_ranges", ends[1])))
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
 
 
 def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import Funnel
 from lakewright.read.splits.split import DataSplit
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
@@ -23,8 +25,36 @@ class PruningStat:
     before: int
     after: int
 
+    @property
+    def pruned(self) -> int:
+        """How many files it took away."""
+        return self.before - self.after
+
+    def format(self) -> str:
+        """Return the numbers as a line of a plan shows them."""
+        return f"{self.before} -> {self.after}  (pruned {self.pruned})"
+
     def __str__(self) -> str:
-        return f"{self.before} -> {self.after}  (pruned {self.before - self.after})"
+        return self.format()
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainSplitInfo:
+    """One split of a plan: which rows it has, and the facts of its files."""
+
+    partition: dict[str, object]
+    bucket: int
+    file_count: int
+    row_count: int
+    merged_row_count: int | None
+    file_size: int
+    raw_convertible: bool
+    has_deletion_vectors: bool
+    level_histogram: dict[int, int]
+    deletion_file_count: int
+    file_paths: list[str]
+    data_files: list[DataFile]
+    branch: str | None = None  # of a split that another branch of the table gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +64,12 @@ class ExplainResult:
     table_identifier: str
     is_primary_key_table: bool
     bucket_mode: str
+    deletion_vectors_enabled: bool
+    data_evolution_enabled: bool
     snapshot_id: int | None
-    schema_id: int
+    schema_id: int | None
     predicate: str | None
-    projection: tuple[str, ...] | None
+    projection: list[str] | None
     limit: int | None
     manifests: PruningStat
     partition_pruning: PruningStat | None
@@ -53,39 +85,72 @@ class ExplainResult:
     splits_raw_convertible: int
     splits_with_deletion_vectors: int
     splits_all_above_l0: int
-    splits: tuple[DataSplit, ...] | None  # with `verbose`
+    files_per_split_min: int
+    files_per_split_max: int
+    files_per_split_avg: float
+    split_size_min: int
+    split_size_max: int
+    split_size_avg: float
+    split_size_p50: int
+    split_size_p95: int
+    splits: list[ExplainSplitInfo] | None  # with `verbose`
 
     def __str__(self) -> str:
-        kind = "Primary key" if self.is_primary_key_table else "Append"
-        levels = "  ".join(f"L{level}={count}" for level, count in self.level_histogram.items()) or "none"
-        merged = "unknown" if self.estimated_merged_row_count is None else self.estimated_merged_row_count
-        lines = [
-            "== Scan plan ==",
-            f"Table:              {self.table_identifier} ({kind}, {self.bucket_mode})",
-            f"Snapshot:           {self.snapshot_id or 'none'}  (schema {self.schema_id})",
+        return "\n".join(["== Scan plan ==", *self._head(), "", *self._pruning(), "", *self._shape(), *self._details()])
+
+    def _head(self) -> list[str]:
+        kinds = ["PK" if self.is_primary_key_table else "Append", self.bucket_mode]
+        kinds += ["dv=on"] * self.deletion_vectors_enabled + ["data-evolution=on"] * self.data_evolution_enabled
+        none, columns = "<none>  (table is empty or has no snapshot)", ", ".join(self.projection or ())
+        snapshot = none if self.snapshot_id is None else f"{self.snapshot_id}  (schema {self.schema_id})"
+        return [
+            f"Table:              {self.table_identifier} ({', '.join(kinds)})",
+            f"Snapshot:           {snapshot}",
             f"Predicate:          {self.predicate or '<none>'}",
-            f"Projection:         {', '.join(self.projection) if self.projection else '<all columns>'}",
+            f"Projection:         {f'[{columns}]' if columns else '<all columns>'}",
             f"Limit:              {'<none>' if self.limit is None else self.limit}",
-            "",
+        ]
+
+    def _pruning(self) -> list[str]:
+        return [
             f"Manifests:          {self.manifests}",
             f"Partition pruning:  {self.partition_pruning or 'n/a'}",
             f"Bucket pruning:     {self.bucket_pruning or 'n/a'}",
             f"File skipping:      {self.file_skipping or 'n/a'}",
-            "",
-            f"Splits:             {self.split_count}",
-            f"  raw-convertible:  {self.splits_raw_convertible} / {self.split_count}",
-            f"  with DV:          {self.splits_with_deletion_vectors} / {self.split_count}",
-            f"  all-above-L0:     {self.splits_all_above_l0} / {self.split_count}",
+        ]
+
+    def _shape(self) -> list[str]:
+        lines = [f"Splits:             {self.split_count}"]
+        if self.split_count:
+            files = f"min={self.files_per_split_min}  max={self.files_per_split_max}"
+            sizes = (self.split_size_min, self.split_size_p50, self.split_size_p95, self.split_size_max)
+            shown = (f"{name}={_size(size)}" for name, size in zip(("min", "p50", "p95", "max"), sizes, strict=True))
+            lines += [
+                f"  raw-convertible:  {self.splits_raw_convertible} / {self.split_count}",
+                f"  with DV:          {self.splits_with_deletion_vectors} / {self.split_count}",
+                f"  all-above-L0:     {self.splits_all_above_l0} / {self.split_count}",
+                f"  files/split:      {files}  avg={self.files_per_split_avg:.2f}",
+                f"  size/split:       {'  '.join(shown)}",
+            ]
+        merged = "" if self.estimated_merged_row_count is None else f"   (merged: {self.estimated_merged_row_count:,})"
+        lines += [
             "",
             f"Files:              {self.file_count}",
             f"Total size:         {_size(self.total_file_size)}",
-            f"Records in files:   {self.estimated_row_count}   (rows after merging: {merged})",
-            f"Level histogram:    {levels}",
-            f"Deletion files:     {self.deletion_file_count}",
+            f"Estimated rows:     {self.estimated_row_count:,}{merged}",
         ]
+        lines += [f"Level histogram:    {_levels(self.level_histogram)}"] * bool(self.level_histogram)
+        return [*lines, f"Deletion files:     {self.deletion_file_count}"]
+
+    def _details(self) -> list[str]:
+        lines = ["", "Splits[]"] if self.splits else []
         for number, split in enumerate(self.splits or ()):
-            lines += _show_split(number, split)
-        return "\n".join(lines)
+            facts = f"partition={split.partition} bucket={split.bucket} files={split.file_count}"
+            rows = f"rows={split.row_count} raw={split.raw_convertible} dv={split.has_deletion_vectors}"
+            lines.append(f"  [{number}] {facts} size={_size(split.file_size)} {rows}")
+            lines += [f"      levels: {_levels(split.level_histogram)}"] * bool(split.level_histogram)
+            lines += [f"      file: {path}" for path in split.file_paths]
+        return lines
 
 
 def explain(
@@ -101,13 +166,15 @@ def explain(
     partitioned = filtered and bool(schema.partition_keys)
     bucketed = filtered and schema.bucket_mode == BucketMode.HASH_FIXED
     merged = [split.merged_row_count() for split in splits]
-    levels = Counter(file.level for split in splits for file in split.files)
+    counts, sizes = [len(split.files) for split in splits] or [0], [split.file_size for split in splits] or [0]
     return ExplainResult(
         table_identifier=store.name,
         is_primary_key_table=bool(schema.primary_keys),
         bucket_mode=schema.bucket_mode.value,
         snapshot_id=None if snapshot is None else snapshot.id,
-        schema_id=schema.id,
+        deletion_vectors_enabled=store.options.get(CoreOptions.DELETION_VECTORS_ENABLED),
+        data_evolution_enabled=store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED),
+        schema_id=None if snapshot is None else schema.id,
         predicate=str(predicate) if filtered else None,
         projection=None,
         limit=None,
@@ -115,25 +182,59 @@ def explain(
         partition_pruning=PruningStat(funnel.files_total, funnel.files_after_partition) if partitioned else None,
         bucket_pruning=PruningStat(funnel.files_after_partition, funnel.files_after_bucket) if bucketed else None,
         file_skipping=PruningStat(funnel.files_after_bucket, funnel.files_after_stats) if filtered else None,
-        file_count=sum(len(split.files) for split in splits),
-        total_file_size=sum(split.file_size for split in splits),
+        file_count=sum(counts),
+        total_file_size=sum(sizes),
         estimated_row_count=sum(split.row_count for split in splits),
-        estimated_merged_row_count=None if None in merged else sum(count or 0 for count in merged),
+        estimated_merged_row_count=None if not merged or None in merged else sum(count or 0 for count in merged),
         deletion_file_count=sum(deletion is not None for split in splits for deletion in split.deletion_files),
-        level_histogram=dict(sorted(levels.items())),
+        level_histogram=_histogram(file for split in splits for file in split.files),
         split_count=len(splits),
         splits_raw_convertible=sum(split.raw_convertible for split in splits),
         splits_with_deletion_vectors=sum(split.has_deletions for split in splits),
         splits_all_above_l0=sum(all(file.level > 0 for file in split.files) for split in splits),
+        files_per_split_min=min(counts),
+        files_per_split_max=max(counts),
+        files_per_split_avg=sum(counts) / len(counts),
+        split_size_min=min(sizes),
+        split_size_max=max(sizes),
+        split_size_avg=sum(sizes) / len(sizes),
+        split_size_p50=_percentile(sizes, 0.50),
+        split_size_p95=_percentile(sizes, 0.95),
         splits=None,
     )
 
 
-def _show_split(number: int, split: DataSplit) -> list[str]:
-    facts = f"partition={tuple(split.partition)} bucket={split.bucket} files={len(split.files)}"
-    rows = f"records={split.row_count} raw={split.raw_convertible} dv={split.has_deletions}"
-    first = f"  [{number}] {facts} size={_size(split.file_size)} {rows}"
-    return [first, *(f"      file: {path}" for path in split.file_paths)]
+def split_info(split: DataSplit, partition_keys: Sequence[str]) -> ExplainSplitInfo:
+    """Return the facts about one split."""
+    return ExplainSplitInfo(
+        partition=dict(zip(partition_keys, split.partition, strict=True)),
+        bucket=split.bucket,
+        file_count=len(split.files),
+        row_count=split.row_count,
+        merged_row_count=split.merged_row_count(),
+        file_size=split.file_size,
+        raw_convertible=split.raw_convertible,
+        has_deletion_vectors=split.has_deletions,
+        level_histogram=_histogram(split.files),
+        deletion_file_count=sum(deletion is not None for deletion in split.deletion_files),
+        file_paths=list(split.file_paths),
+        data_files=list(split.files),
+        branch=split.branch,
+    )
+
+
+def _histogram(files: Iterable[DataFile]) -> dict[int, int]:
+    """Return how many files lie at each level."""
+    return dict(sorted(Counter(file.level for file in files).items()))
+
+
+def _levels(histogram: Mapping[int, int]) -> str:
+    return "  ".join(f"L{level}={count}" for level, count in sorted(histogram.items()))
+
+
+def _percentile(values: Sequence[int], share: float) -> int:
+    """Return the value that so many of the others do not exceed."""
+    return sorted(values)[round(share * (len(values) - 1))]
 
 
 def _size(count: int) -> str:

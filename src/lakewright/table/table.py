@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
@@ -58,6 +58,9 @@ class FileStoreTable:
 
     identifier: Identifier
     store: TableStore
+
+    _read_builder_class: ClassVar[type[ReadBuilder]] = ReadBuilder
+    _stream_read_builder_class: ClassVar[type[StreamReadBuilder]] = StreamReadBuilder
 
     # What it is.
 
@@ -141,7 +144,7 @@ class FileStoreTable:
     def new_read_builder(self) -> ReadBuilder:
         """Start a read of the newest snapshot, or of the one the table's `scan.` options name."""
         shown = self._travelled().store
-        return ReadBuilder(shown, other_branch(self.store if travels(self.store) else shown, shown))
+        return self._read_builder_class(shown, other_branch(self.store if travels(self.store) else shown, shown))
 
     def new_stream_read_builder(self) -> StreamReadBuilder:
         """Start to follow the table: what it holds, then what every new snapshot changes.
@@ -163,7 +166,7 @@ class FileStoreTable:
         >>> scan.plan() is None
         True
         """
-        return StreamReadBuilder(self.refreshed().store)
+        return self._stream_read_builder_class(self.refreshed().store)
 
     def copy(self, options: Mapping[str, object]) -> FileStoreTable:
         """Return the same table with more options, such as `{"scan.snapshot-id": "3"}`. Nothing is stored."""

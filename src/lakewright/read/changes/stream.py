@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError, naming
 from lakewright.lsm.runs import max_level
@@ -77,6 +77,15 @@ class StreamScan:
             if first is not None or self._next is None:
                 return first
         return self._follow_up()
+
+    @property
+    def next_snapshot_id(self) -> int | None:
+        """The next snapshot to look at, as `checkpoint` gives it; to set it is to `restore` it."""
+        return self._next
+
+    @next_snapshot_id.setter
+    def next_snapshot_id(self, next_snapshot: int | None) -> None:
+        self.restore(next_snapshot)
 
     def checkpoint(self) -> int | None:
         """Return the next snapshot to look at, after all that was planned; None before the first plan."""
@@ -302,9 +311,12 @@ def _announced(store: TableStore, entries: Sequence[ManifestEntry]) -> list[Mani
 class StreamReadBuilder:
     """Says what of a table to follow: a filter, some columns, some buckets, and under which name."""
 
+    _builder_class: ClassVar[type[ReadBuilder]] = ReadBuilder
+    _scan_class: ClassVar[type[StreamScan]] = StreamScan
+
     def __init__(self, store: TableStore) -> None:
         self._store = store
-        self._rows = ReadBuilder(store)
+        self._rows = self._builder_class(store)
         self._keep_bucket: KeepBucket | None = None
         self._consumer_id = store.options.get(CoreOptions.CONSUMER_ID)
         self._poll_interval_ms = POLL_INTERVAL_MS
@@ -317,6 +329,11 @@ class StreamReadBuilder:
     def with_projection(self, projection: str | Sequence[str] | Mapping[str, str] | None) -> Self:
         """Read some columns, in this order."""
         self._rows.with_projection(projection)
+        return self
+
+    def with_read_type(self, read_type: Sequence[DataField]) -> Self:
+        """Read the columns of these fields."""
+        self._rows.with_read_type(read_type)
         return self
 
     def with_include_row_kind(self, include: bool = True) -> Self:  # noqa: FBT001, FBT002 - pypaimon's signature
@@ -359,7 +376,7 @@ class StreamReadBuilder:
 
     def new_streaming_scan(self) -> StreamScan:
         """Return what plans the table as it grows."""
-        return StreamScan(
+        return self._scan_class(
             self._store,
             self._rows.predicate,
             keep_bucket=self._keep_bucket,

@@ -268,6 +268,25 @@ def check_shard(index: int, count: int) -> None:
         raise InvalidInputError(f"shard {index} of {count} does not exist; shards count from 0")
 
 
+def with_row_ids(splits: Sequence[DataSplit], ranges: Sequence[tuple[int, int]]) -> list[DataSplit]:
+    """Return the rows whose ids lie in one of the ranges, both ends included; the ranges ascend and do not overlap."""
+    parts = (split.sliced(start, end) for split in splits for start, end in _places(split, ranges))
+    return [part for part in parts if part is not None]
+
+
+def _places(split: DataSplit, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the positions inside a split, from the first up to the second, of the rows with ids of the ranges."""
+    position = 0
+    for group in split.row_groups():
+        first, last = split.range_of(group)
+        base = split.files[group[0]].first_row_id
+        if base is None:
+            raise InvalidInputError("rows are found by their ids only in tables with 'row-tracking.enabled'")
+        cut = ((max(low - base, first), min(high + 1 - base, last)) for low, high in ranges)
+        yield from ((position + start - first, position + end - first) for start, end in cut if start < end)
+        position += last - first
+
+
 def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[DataSplit]:
     """Return the plan cut into chunks of rows, in an order that only the seed decides."""
     if chunk_rows < 1:

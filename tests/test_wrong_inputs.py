@@ -85,6 +85,7 @@ def _make(root: Path) -> None:
         for _ in range(2):
             lw.write_table(lake.rows(), lake.table(name))
         lake.table(name).create_tag("v1")
+        lake.table(name).create_branch("dev", "v1")
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +174,8 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "row_ranges": lambda _: [(0, 1)],
     "read_type": lambda lake: lake.table().fields,
     "partition_filter": lambda _: "day = 'a'",
+    "branch": lambda _: "dev",
+    "branch_name": lambda _: "dev",
     "bucket_filter": lambda _: lambda bucket: bucket == 0,
     "bucket_ids": lambda _: [0],
     "buckets": lambda _: 2,
@@ -201,6 +204,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "field": lambda _: "n",
     "field_name": lambda _: "n",
     "fields": lambda _: [lw.DataField(0, "a", INT)],
+    "from_branch": lambda _: "dev",
     "full_name": lambda _: "d.keyed",
     "group": lambda _: (0,),
     "has_primary_key": lambda _: True,
@@ -256,8 +260,11 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "table": lambda lake: lake.table(),
     "table_name": lambda _: "t",
     "tag_name": lambda _: "v1",
+    "target": lambda _: 1,
     "target_identifier": lambda _: "d.new",
     "text": lambda _: "2",
+    "timestamp": lambda lake: lake.snapshot().time_millis,
+    "to_branch": lambda _: "prod",
     "total_shard_count": lambda _: 1,
     "type": lambda _: "INT",
     "update_cols": lambda _: ["n"],
@@ -272,6 +279,8 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "DataField.from_dict.data": lambda _: {"id": 0, "name": "a", "type": "INT"},
     "DataField.type": lambda _: INT,
     "DataSplit.deserialize.data": lambda lake: lake.splits()[0].serialize(),
+    "FileStoreTable.drop_branch.name": lambda _: "dev",
+    "FileSystemCatalog.create_branch.branch_name": lambda _: "new",
     "FileSystemCatalog.create_database.name": lambda _: "e",
     "FileSystemCatalog.create_table.identifier": lambda _: "d.new",
     "FileSystemCatalog.create_tag.tag_name": lambda _: "v2",

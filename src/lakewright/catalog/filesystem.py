@@ -33,7 +33,6 @@ from lakewright.errors import (
 )
 from lakewright.lsm.merge import check_merging
 from lakewright.maintenance.alter import alter
-from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import spec_name
 from lakewright.spec import arguments
@@ -296,10 +295,29 @@ class FileSystemCatalog:
         pattern = None if prefix is None else f"{prefix}%"
         return page(tags, max_results, page_token, pattern=pattern)
 
+    def create_branch(self, identifier: str | Identifier, branch_name: str, tag_name: str | None = None) -> None:
+        """Make a branch at the state of a tag; without a tag, an empty one with the table's columns and options."""
+        self._table(_identifier(identifier)).create_branch(branch_name, tag_name)
+
+    def drop_branch(self, identifier: str | Identifier, branch_name: str) -> None:
+        """Drop a branch."""
+        self._table(_identifier(identifier)).drop_branch(branch_name)
+
+    def rename_branch(self, identifier: str | Identifier, from_branch: str, to_branch: str) -> None:
+        """Give a branch another name."""
+        self._table(_identifier(identifier)).rename_branch(from_branch, to_branch)
+
+    def fast_forward(self, identifier: str | Identifier, branch_name: str) -> None:
+        """Bring the table to the state of a branch; see `table.fast_forward`."""
+        self._table(_identifier(identifier)).fast_forward(branch_name)
+
     def list_branches(self, identifier: str | Identifier) -> list[str]:
         """Return the names of the branches beside `main`."""
-        table = self._table(_identifier(identifier))
-        return branches(self.storage, table.store.layout)
+        return self._table(_identifier(identifier)).list_branches()
+
+    def rollback_to(self, identifier: str | Identifier, target: int | str, from_snapshot: int | None = None) -> None:
+        """Bring a table back to a snapshot or tag; with `from_snapshot` only if that is its newest snapshot."""
+        self._table(_identifier(identifier)).rollback_to(target, from_snapshot=from_snapshot)
 
     # From names to directories.
 

@@ -54,10 +54,10 @@ def delete_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
 
 
 def prune_dropped_table(store: TableStore) -> None:
-    """Remove the empty directories that late writers made again for a table that was dropped or renamed."""
-    main = store.layout.for_branch(MAIN_BRANCH)
-    if store.storage.renames_atomically and not Schemas(store.storage, main).ids():
-        store.storage.prune_directory(main.root)
+    """Remove the empty directories that late writers made again for a table or branch that was dropped or renamed."""
+    for layout in dict.fromkeys((store.layout, store.layout.for_branch(MAIN_BRANCH))):
+        if store.storage.renames_atomically and not Schemas(store.storage, layout).ids():
+            store.storage.prune_directory(layout.branch_root)
 
 
 def _files(store: TableStore, message: CommitMessage) -> Iterator[WrittenFile]:

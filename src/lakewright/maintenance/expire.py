@@ -306,6 +306,9 @@ class _FilesToDelete:
             snapshots = Snapshots(self.store.storage, layout)
             for snapshot_id in [] if layout.branch == self.store.layout.branch else snapshots.ids():
                 self._keep_snapshot((layout.branch, "", snapshot_id), snapshots.get(snapshot_id))
+            changelogs = Changelogs(self.store.storage, layout)
+            for snapshot_id in [] if layout.branch == self.store.layout.branch else changelogs.ids():
+                self._keep_changelog(changelogs.find(snapshot_id))
         for group in self._groups():
             for path in [path for path, name in group.items() if name in self._needed]:
                 del group[path]
@@ -413,6 +416,16 @@ class _FilesToDelete:
         yield self.store.layout.data_file(place, entry.bucket, entry.file)
         for name in entry.file.extra_files:
             yield self.store.layout.extra_file(place, entry.bucket, entry.file, name)
+
+    def _keep_changelog(self, snapshot: Snapshot | None) -> None:
+        """Keep the files of a long-lived changelog of another branch, which was made from the same snapshot."""
+        name = None if snapshot is None else snapshot.changelog_manifest_list
+        if name is None or name in self._needed:
+            return
+        self._needed.add(name)
+        for manifest in self.store.manifests.read_list(name):
+            self._needed.add(manifest.file_name)
+            self._needed.update(entry.file.file_name for entry in self.store.manifests.read(manifest))
 
     def _keep_snapshot(self, key: tuple[str, str, int], snapshot: Snapshot) -> None:
         if key in self._seen:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.metadata.refs import Tags, branches
+from lakewright.metadata.refs import HIDDEN_BRANCH, Tags, branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
@@ -67,6 +67,8 @@ def remove_orphans(
         store.check_same_table()
         for info in orphans:
             store.storage.delete(info.path)
+        for directory in _hidden_branches(store):
+            store.storage.prune_directory(directory)
     return OrphanResult(tuple(info.path for info in orphans), sum(info.size for info in orphans), dry_run)
 
 
@@ -78,8 +80,17 @@ def _candidates(store: TableStore) -> Iterator[FileInfo]:
     for branch in branch_layouts(store):
         for directory, prefix in ((branch.snapshot_directory, "snapshot-"), (branch.changelog_directory, "changelog-")):
             yield from (info for info in _list(store, directory) if _is_stray(_name(info.path), prefix))
+    for directory in _hidden_branches(store):
+        yield from store.storage.walk(directory)
     if is_own(store, layout.data_root):
         yield from _data_files(store, layout.data_root, len(store.schema.partition_keys))
+
+
+def _hidden_branches(store: TableStore) -> list[str]:
+    """Return the directories that creations and drops of branches left when they were cut short."""
+    place = store.layout.branches_directory
+    inner = store.storage.list_directories(place) if is_own(store, place) else ()
+    return [directory for directory in inner if _name(directory).startswith(HIDDEN_BRANCH)]
 
 
 def _list(store: TableStore, directory: str) -> Iterator[FileInfo]:

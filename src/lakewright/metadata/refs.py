@@ -2,7 +2,7 @@
 
 A tag is a file with the content of a snapshot file; the files of that snapshot are kept after the snapshot has expired.
 Tags are created with `Storage.create`, so of two racing callers exactly one makes the tag. A branch is a directory of
-its own; here branches are only listed.
+its own; here branches are only listed, `maintenance.branches` makes them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from lakewright.errors import AlreadyExistsError, InvalidInputError, TagAlreadyE
 from lakewright.spec.snapshot import Snapshot, Tag, tag_from_json, tag_to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name
+
+HIDDEN_BRANCH = ".branch-"  # begins the names of directories of branches that are being made or removed
 
 
 @dataclass(frozen=True, slots=True)

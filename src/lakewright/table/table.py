@@ -7,30 +7,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from lakewright.compact.job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
-from lakewright.errors import InvalidInputError, NotFoundError, naming
+from lakewright.errors import NotFoundError, naming
 from lakewright.maintenance.expire import ExpireResult, Retention, expire_snapshots
 from lakewright.maintenance.orphans import OrphanResult, remove_orphans
-from lakewright.metadata.store import TableStore
 from lakewright.read.branches import other_branch
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Age, Moment
-from lakewright.spec.identifier import Identifier
+from lakewright.spec.arguments import Moment
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.option_changes import check_option_change
 from lakewright.spec.schema.table_schema import TableSchema
-from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField, RowType
+from lakewright.table.history import TableHistory
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.update import row_ids, verbs
 from lakewright.update.merge import merge, upsert
@@ -49,15 +47,13 @@ Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  #
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FileStoreTable:
+class FileStoreTable(TableHistory):
     """A table: what it is, and the verbs that read, write, change and maintain it.
 
     `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one.
     """
 
-    identifier: Identifier
-    store: TableStore
+    __slots__ = ()
 
     _read_builder_class: ClassVar[type[ReadBuilder]] = ReadBuilder
     _stream_read_builder_class: ClassVar[type[StreamReadBuilder]] = StreamReadBuilder
@@ -186,25 +182,6 @@ class FileStoreTable:
         """
         store = self.store.refreshed()
         return self if store is self.store else replace(self, store=store)
-
-    def snapshot(
-        self, snapshot_id: int | None = None, *, tag: str | None = None, timestamp: Moment | None = None
-    ) -> Snapshot | None:
-        """Return the newest snapshot, or that of an id, a tag or a time; None if the table was never written.
-
-        A `timestamp` is a `datetime`, a `date`, ISO text or epoch milliseconds, and finds the last snapshot that is not
-        later; without a zone it is one of the local zone.
-        """
-        given = [what for what in (snapshot_id, tag, timestamp) if what is not None]
-        if len(given) > 1:
-            raise InvalidInputError(f"{self.name}: give one of snapshot_id, tag and timestamp, not {len(given)}")
-        if snapshot_id is not None:
-            return self.store.snapshots.get(arguments.whole("snapshot_id", snapshot_id))
-        if tag is not None:
-            return self.store.tags.get(arguments.text("tag", tag)).snapshot
-        if timestamp is not None:
-            return self.store.snapshots.at_timestamp(arguments.moment_millis("timestamp", timestamp))
-        return self.store.snapshots.latest()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as an Arrow stream, so that `pa.table(t)`, polars and DuckDB read the table as it is."""
@@ -378,63 +355,6 @@ class FileStoreTable:
             return cast("MergeBuilder", on_workers(source, self, on))
         with naming(self.name):
             return merge.merge(self.refreshed().store, source, on)
-
-    # Tags.
-
-    def create_tag(
-        self,
-        tag_name: str,
-        snapshot_id: int | None = None,
-        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
-        time_retained: Age | None = None,
-    ) -> None:
-        """Give a snapshot a name that keeps its files from expiring: the newest one, unless an id is given.
-
-        `time_retained` is how long the tag is to stay: a `timedelta`, text such as `7 days`, or milliseconds; without
-        it the option `tag.default-time-retained` says so. A tag that exists already is an error unless
-        `ignore_if_exists` is true.
-        """
-        self.store.tags.create(
-            tag_name,
-            self._existing_snapshot(snapshot_id),
-            time_retained_millis=self._tag_millis(time_retained),
-            ignore_if_exists=arguments.flag("ignore_if_exists", ignore_if_exists),
-        )
-
-    def replace_tag(self, tag_name: str, snapshot_id: int | None = None, time_retained: Age | None = None) -> None:
-        """Let an existing tag name another snapshot: the newest one, unless an id is given. See `create_tag`."""
-        self.store.tags.replace(
-            tag_name,
-            self._existing_snapshot(snapshot_id),
-            time_retained_millis=self._tag_millis(time_retained),
-        )
-
-    def _tag_millis(self, time_retained: Age | None) -> int | None:
-        """Return how long a tag is to stay; None: until it is deleted."""
-        given = arguments.optional(arguments.age_millis, "time_retained", time_retained)
-        return self.store.options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED) if given is None else given
-
-    def rename_tag(self, old_name: str, new_name: str) -> None:
-        """Give a tag another name."""
-        self.store.check_same_table()
-        self.store.tags.rename(old_name, new_name)
-
-    def delete_tag(self, tag_name: str) -> None:
-        """Delete a tag. Files that only it needed stay until `remove_orphan_files` removes them."""
-        self.store.check_same_table()
-        self.store.tags.delete(tag_name)
-
-    def list_tags(self) -> list[str]:
-        """Return the names of the tags."""
-        return self.store.tags.list()
-
-    def _existing_snapshot(self, snapshot_id: int | None) -> Snapshot:
-        with self.store.naming_replaced():
-            snapshot = self.snapshot(snapshot_id)
-        self.store.check_same_table()
-        if snapshot is None:
-            raise NotFoundError(f"{self.name}: there is no snapshot to tag; write something first", table=self.name)
-        return snapshot
 
     # Keeping it healthy.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from lakewright.catalog.filesystem import FileSystemCatalog
@@ -27,6 +27,7 @@ from lakewright.errors import (
     LakewrightError,
     NotFoundError,
 )
+from lakewright.metadata.refs import branches
 from lakewright.metadata.snapshots import Changelogs
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestFile
@@ -78,10 +79,14 @@ class Report:
 
 
 def enumerate_faults(
-    operation: Operation, observe: Callable[[FileSystemCatalog], State], kinds: tuple[FaultKind, ...] = SIX_FAULTS
+    operation: Operation,
+    observe: Callable[[FileSystemCatalog], State],
+    kinds: tuple[FaultKind, ...] = SIX_FAULTS,
+    *,
+    renames: bool = True,
 ) -> Report:
-    """Run an operation with every call failing in every way."""
-    memory = MemoryStorage(f"enumerator-{next(_names)}")
+    """Run an operation with every call failing in every way; without `renames` on a storage like an object store."""
+    memory = MemoryStorage(f"enumerator-{next(_names)}", renames=renames)
     operation.prepare(_open(memory))
     start = memory.image()
     before = observe(_open(memory))
@@ -178,7 +183,15 @@ def _outcome(run: Action, catalog: FileSystemCatalog) -> BaseException | str | N
 
 def stray_files(store: TableStore) -> set[str]:
     """Return the files of a table that nothing names, without using the code that removes orphans."""
-    root = store.layout.root
+    found = {info.path for info in store.storage.walk(store.layout.root)}
+    names = branches(store.storage, store.layout)
+    for layout in (store.layout, *map(store.layout.for_branch, names)):
+        found -= _used_files(replace(store, layout=layout))
+    return found
+
+
+def _used_files(store: TableStore) -> set[str]:
+    """Return the files that the snapshots and tags of one branch need, and those of the branch itself."""
     used = {store.layout.latest_hint, store.layout.earliest_hint}
     used |= {store.layout.schema_file(schema_id) for schema_id in store.schemas.ids()}
     used |= {store.layout.snapshot_file(snapshot_id) for snapshot_id in store.snapshots.ids()}
@@ -198,7 +211,7 @@ def stray_files(store: TableStore) -> set[str]:
         used |= set(_named_by(store, manifest))
     for name in {s.index_manifest for s in snapshots if s.index_manifest is not None}:
         used |= set(_indexes_of(store, name))
-    return {info.path for info in store.storage.walk(root)} - used
+    return used
 
 
 def _indexes_of(store: TableStore, index_manifest: str) -> Iterator[str]:

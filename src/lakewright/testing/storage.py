@@ -87,15 +87,17 @@ class MemoryStorage:
     """The storage of files in the memory of this process, at `memory://<name>/...`.
 
     With `durable`, everything but deletes survives a power cut once its call has returned; without, nothing is certain.
+    Without `renames` it is like an object store: `rename_directory` counts as not atomic, and deletes are durable.
     """
 
     name: str
     durable: bool = True
+    renames: bool = True
 
     @property
     def renames_atomically(self) -> bool:
-        """True: `rename_directory` is atomic."""
-        return True
+        """Say whether `rename_directory` is atomic."""
+        return self.renames
 
     @property
     def root(self) -> str:
@@ -173,7 +175,7 @@ class MemoryStorage:
     def delete(self, path: str) -> None:
         """Remove a file, if it exists. Until its directory is synced, a power cut may undo it."""
         with self._disk.lock:
-            self._disk.remove(path, synced=False)
+            self._disk.remove(path, synced=not self.renames)
 
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it."""

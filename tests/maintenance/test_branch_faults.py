@@ -1,0 +1,134 @@
+"""Every storage call of the verbs of branches and of a rollback fails once, in every way: the table stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
+
+pytestmark = pytest.mark.long
+
+COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
+State = dict[str, object]
+
+
+def write(table: lw.FileStoreTable, key: int) -> None:
+    lw.write_table(pa.table({"k": [key], "v": ["x"]}, schema=COLUMNS), table)
+
+
+def prepare(catalog: lw.FileSystemCatalog) -> None:
+    """Make a table with the snapshots 1 to 4 (tags: v1, v4), and a branch of v1 with two of its own."""
+    catalog.create_database("d")
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
+    table = catalog.get_table("d.t")
+    write(table, 1)
+    table.create_tag("v1")
+    table.create_branch("b", "v1")
+    for key in (2, 3, 4):
+        write(table, key)
+    table.create_tag("v4")
+    branch = catalog.get_table("d.t$branch_b")
+    for key in (20, 30):
+        write(branch, key)
+
+
+def rows(table: lw.FileStoreTable) -> list[int]:
+    """Return the keys of the newest snapshot, after every other snapshot and tag has been read as well."""
+    for snapshot_id in table.store.snapshots.ids():
+        lw.read_table(table, snapshot_id=snapshot_id)
+    for tag in table.list_tags():
+        lw.read_table(table, tag=tag)
+    return sorted(lw.read_table(table)["k"].to_pylist())
+
+
+def observe(catalog: lw.FileSystemCatalog) -> State:
+    table = catalog.get_table("d.t")
+    branches = {name: rows(catalog.get_table(f"d.t$branch_{name}")) for name in table.list_branches()}
+    return {"rows": rows(table), **branches}
+
+
+def step_by_step(after: list[int]) -> Callable[[lw.FileSystemCatalog], State]:
+    """Return an `observe` for a change in several steps: each state between is whole, and counts as the one before."""
+
+    def look(catalog: lw.FileSystemCatalog) -> State:
+        state = observe(catalog)
+        between = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 20]]
+        table = catalog.get_table("d.t")
+        if state["rows"] == after:
+            return {**state, "tags": sorted(table.list_tags())} if len(table.list_tags()) == 1 else {"before": True}
+        assert state["rows"] in between
+        return {"before": True}
+
+    return look
+
+
+def create(catalog: lw.FileSystemCatalog) -> None:
+    catalog.create_branch("d.t", "new", "v1")
+
+
+def drop(catalog: lw.FileSystemCatalog) -> None:
+    catalog.drop_branch("d.t", "b")
+
+
+def rename(catalog: lw.FileSystemCatalog) -> None:
+    catalog.rename_branch("d.t", "b", "c")
+
+
+def forward(catalog: lw.FileSystemCatalog) -> None:
+    catalog.fast_forward("d.t", "b")
+
+
+def back(catalog: lw.FileSystemCatalog) -> None:
+    catalog.rollback_to("d.t", 2)
+
+
+@pytest.mark.parametrize("run", [create, drop, rename])
+def test_every_fault_of_a_branch_verb_leaves_the_branch_as_it_was_or_will_be(
+    run: Callable[[lw.FileSystemCatalog], None],
+) -> None:
+    report = enumerate_faults(Operation(run.__name__, prepare, run), observe, SIX_FAULTS)
+    assert report.calls > 0
+    assert report.failures == ()
+
+
+@pytest.mark.parametrize("renames", [True, False])
+@pytest.mark.parametrize(("run", "after"), [(forward, [1, 20, 30]), (back, [1, 2])])
+def test_every_fault_of_a_forward_or_rollback_leaves_a_whole_table(
+    run: Callable[[lw.FileSystemCatalog], None], after: list[int], *, renames: bool
+) -> None:
+    operation = Operation(run.__name__, prepare, run, run)
+    report = enumerate_faults(operation, step_by_step(after), SIX_FAULTS, renames=renames)
+    assert report.calls > 0
+    assert report.failures == ()
+
+
+def whole_or_dropped(catalog: lw.FileSystemCatalog) -> State:
+    """Return the rows of every branch that can be opened; one cut short lacks its first schema."""
+    table = catalog.get_table("d.t")
+    layout = table.store.layout
+    whole = [n for n in table.list_branches() if table.store.storage.exists(layout.for_branch(n).schema_file(0))]
+    return {"rows": rows(table), **{name: rows(catalog.get_table(f"d.t$branch_{name}")) for name in whole}}
+
+
+def create_again(catalog: lw.FileSystemCatalog) -> None:
+    if "new" not in whole_or_dropped(catalog):
+        create(catalog)
+
+
+def drop_again(catalog: lw.FileSystemCatalog) -> None:
+    if "b" in catalog.list_branches("d.t"):
+        drop(catalog)
+
+
+@pytest.mark.parametrize(("run", "again"), [(create, create_again), (drop, drop_again)])
+def test_on_an_object_store_the_same_call_finishes_a_creation_or_drop(
+    run: Callable[[lw.FileSystemCatalog], None], again: Callable[[lw.FileSystemCatalog], None]
+) -> None:
+    operation = Operation(run.__name__, prepare, run, again)
+    report = enumerate_faults(operation, whole_or_dropped, SIX_FAULTS, renames=False)
+    assert report.calls > 0
+    assert report.failures == ()

@@ -1,0 +1,298 @@
+"""Branches: made, written, tagged, compacted, expired, renamed, dropped, and taken over into the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.testing.storage import MemoryStorage
+
+COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
+
+
+def write(table: lw.FileStoreTable, *keys: int) -> None:
+    lw.write_table(pa.table({"k": list(keys), "v": [f"v{key}" for key in keys]}, schema=COLUMNS), table)
+
+
+def keys(table: lw.FileStoreTable, **travel: object) -> list[int]:
+    return sorted(lw.read_table(table, **travel)["k"].to_pylist())  # type: ignore[arg-type]
+
+
+def two_snapshots(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+    """Return a table with the snapshots 1 and 2, of which 1 is tagged `v1`."""
+    catalog.create_database("d", ignore_if_exists=True)
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
+    table = catalog.get_table("d.t")
+    write(table, 1)
+    table.create_tag("v1")
+    write(table, 2)
+    return table
+
+
+@pytest.fixture(params=["disk", "object store"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileSystemCatalog:
+    if request.param == "disk":
+        return lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    storage = MemoryStorage(f"branches-{tmp_path.name}", renames=False)
+    storage.clear()
+    return lw.FileSystemCatalog(storage, f"{storage.root}/warehouse")
+
+
+def test_a_branch_of_a_tag_goes_its_own_way(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    branch = catalog.get_table("d.t$branch_dev")
+    assert (keys(table), keys(branch)) == ([1, 2], [1])
+    write(branch, 10)
+    write(table, 3)
+    assert (keys(table), keys(branch)) == ([1, 2, 3], [1, 10])
+    assert branch.list_tags() == ["v1"]
+    assert table.list_branches() == branch.list_branches() == catalog.list_branches("d.t") == ["dev"]
+    assert branch.store.snapshots.ids() == [1, 2]
+
+
+def test_a_branch_without_a_tag_is_empty_and_has_the_newest_schema(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("more", lw.AtomicType("INT"))])
+    catalog.create_branch("d.t", "empty")
+    branch = catalog.get_table("d.t$branch_empty")
+    assert (branch.field_names, branch.snapshot(), branch.store.schemas.ids()) == (["k", "v", "more"], None, [0, 1])
+    write_more = pa.table({"k": [7], "v": ["x"], "more": pa.array([1], pa.int32())})
+    lw.write_table(write_more, branch)
+    assert (keys(branch), keys(table)) == ([7], [1, 2])
+
+
+def test_a_branch_of_a_tag_has_no_later_schema_and_a_tag_whose_snapshot_has_expired(
+    catalog: lw.FileSystemCatalog,
+) -> None:
+    table = two_snapshots(catalog)
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("more", lw.AtomicType("INT"))])
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    catalog.create_branch("d.t", "old", "v1")
+    branch = catalog.get_table("d.t$branch_old")
+    assert (branch.field_names, branch.store.schemas.ids(), keys(branch)) == (["k", "v"], [0], [1])
+
+
+def test_a_branch_does_what_a_table_does(catalog: lw.FileSystemCatalog) -> None:
+    columns = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
+    catalog.create_database("d")
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["k"], options={"bucket": "1"}))
+    table = catalog.get_table("d.t")
+    write(table, 1, 2)
+    table.create_tag("v1")
+    table.create_branch("b", "v1")
+    branch = catalog.get_table("d.t$branch_b")
+    for key in (3, 4, 5):
+        write(branch, key)
+    branch.create_tag("mine")
+    assert branch.compact(full=True).files_after == 1
+    assert branch.delete("k = 1").deleted == 1
+    catalog.alter_table("d.t$branch_b", [lw.SchemaChange.add_column("w", lw.AtomicType("INT"))])
+    catalog.delete_tag("d.t", "v1")
+    branch.delete_tag("v1")
+    for key in (6, 7):
+        lw.write_table(
+            pa.table({"k": [key], "v": ["x"], "w": pa.array([key], pa.int32())}), catalog.get_table("d.t$branch_b")
+        )
+    branch.expire_snapshots(retain_max=1, retain_min=1)
+    branch.remove_orphan_files(older_than=timedelta(milliseconds=1))
+    assert keys(branch) == [2, 3, 4, 5, 6, 7]
+    assert keys(branch, tag="mine") == [1, 2, 3, 4, 5]
+    assert (keys(table), table.list_tags(), table.field_names) == ([1, 2], [], ["k", "v"])
+
+
+def test_expiry_keeps_what_branches_need(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    branch = catalog.get_table("d.t$branch_dev")
+    for name in (table, branch):
+        name.delete_tag("v1")
+    write_table = table.new_batch_write_builder().overwrite()
+    with write_table.new_write() as writer, write_table.new_commit() as commit:
+        commit.commit(writer.write_arrow(pa.table({"k": [9], "v": ["x"]})).prepare_commit())
+    expired = table.expire_snapshots(retain_max=1, retain_min=1)
+    assert expired.snapshot_ids == (1, 2)
+    assert "branch 'dev' keeps files of snapshot 1" in expired.held_by
+    table.remove_orphan_files(older_than=timedelta(milliseconds=1))
+    assert (keys(table), keys(branch)) == ([9], [1])
+    table.drop_branch("dev")
+
+
+@pytest.mark.parametrize("name", ["main", "12", "", " ", "a/b", ".."])
+def test_names_that_are_none(catalog: lw.FileSystemCatalog, name: str) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev")
+    calls: list[Callable[[], None]] = [
+        lambda: table.create_branch(name),
+        lambda: table.rename_branch("dev", name),
+        lambda: table.drop_branch(name),
+        lambda: table.fast_forward(name),
+        lambda: table.rename_branch(name, "other"),
+    ]
+    for call in calls:
+        with pytest.raises(lw.InvalidInputError):
+            call()
+    assert table.list_branches() == ["dev"]
+
+
+def test_errors_say_which_branch_and_tag(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev")
+    with pytest.raises(lw.BranchAlreadyExistException, match="already exists") as taken:
+        catalog.create_branch("d.t", "dev", "v1")
+    assert (taken.value.branch, taken.value.table) == ("dev", "d.t")
+    with pytest.raises(lw.TagNotExistException, match="v1") as missing:
+        catalog.create_branch("d.t", "other", "nope")
+    assert missing.value.tag == "nope"
+    calls: list[Callable[[], None]] = [
+        lambda: catalog.drop_branch("d.t", "no"),
+        lambda: catalog.rename_branch("d.t", "no", "x"),
+        lambda: catalog.fast_forward("d.t", "no"),
+    ]
+    for call in calls:
+        with pytest.raises(lw.BranchNotExistException, match="doesn't exist; its branches are dev") as unknown:
+            call()
+        assert unknown.value.branch == "no"
+    table.create_branch("second")
+    with pytest.raises(lw.BranchAlreadyExistException) as target:
+        table.rename_branch("dev", "second")
+    assert target.value.branch == "second"
+    with pytest.raises(lw.InvalidInputError, match="no snapshot to forward to"):
+        table.fast_forward("dev")
+    with pytest.raises(lw.InvalidInputError, match="itself"):
+        catalog.get_table("d.t$branch_dev").fast_forward("dev")
+    assert table.list_branches() == ["dev", "second"]
+
+
+def test_a_renamed_branch_keeps_its_rows(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    write(catalog.get_table("d.t$branch_dev"), 10)
+    catalog.rename_branch("d.t", "dev", "prod")
+    assert table.list_branches() == ["prod"]
+    assert keys(catalog.get_table("d.t$branch_prod")) == [1, 10]
+    with pytest.raises(lw.BranchNotExistException):
+        catalog.get_table("d.t$branch_dev")
+
+
+def test_a_dropped_branch_leaves_only_orphans(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    late = catalog.get_table("d.t$branch_dev")
+    write(late, 10)
+    builder = late.new_batch_write_builder()
+    with builder.new_write() as writer:
+        messages = writer.write_arrow(pa.table({"k": [11], "v": ["x"]})).prepare_commit()
+    table.drop_branch("dev")
+    with pytest.raises(lw.TableNotExistException), builder.new_commit() as commit:
+        commit.commit(messages)
+    assert table.list_branches() == []
+    assert table.remove_orphan_files(older_than=timedelta(milliseconds=1)).count > 0
+    assert keys(table) == [1, 2]
+    table.create_branch("dev", "v1")
+    assert keys(catalog.get_table("d.t$branch_dev")) == [1]
+
+
+def test_a_branch_that_the_table_falls_back_to_is_not_dropped(catalog: lw.FileSystemCatalog) -> None:
+    two_snapshots(catalog).create_branch("dev", "v1")
+    catalog.alter_table("d.t", [lw.SchemaChange.set_option("scan.fallback-branch", "dev")])
+    with pytest.raises(lw.InvalidInputError, match=r"scan\.fallback-branch"):
+        catalog.drop_branch("d.t", "dev")
+
+
+def test_fast_forward_takes_the_history_of_the_branch(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    write(table, 3)
+    table.create_tag("late")
+    table.create_branch("dev", "v1")
+    branch = catalog.get_table("d.t$branch_dev")
+    write(branch, 10)
+    branch.create_tag("good")
+    write(branch, 11)
+    write(branch, 12)
+    catalog.fast_forward("d.t", "dev")
+    assert table.store.snapshots.ids() == [1, 2, 3, 4]
+    assert keys(table) == keys(branch) == [1, 10, 11, 12]
+    assert sorted(table.list_tags()) == ["good", "v1"]
+    assert keys(table, tag="good") == [1, 10]
+    write(table, 13)
+    assert (keys(table), keys(branch)) == ([1, 10, 11, 12, 13], [1, 10, 11, 12])
+    table.remove_orphan_files(older_than=timedelta(milliseconds=1))
+    assert keys(table) == [1, 10, 11, 12, 13]
+
+
+def test_fast_forward_takes_the_schema_of_the_branch(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    catalog.create_branch("d.t", "dev", "v1")
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("here", lw.AtomicType("INT"))])
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("here2", lw.AtomicType("INT"))])
+    catalog.alter_table("d.t$branch_dev", [lw.SchemaChange.add_column("there", lw.AtomicType("INT"))])
+    branch = catalog.get_table("d.t$branch_dev")
+    lw.write_table(pa.table({"k": [5], "v": ["x"], "there": pa.array([5], pa.int32())}), branch)
+    catalog.fast_forward("d.t", "dev")
+    forwarded = catalog.get_table("d.t")
+    assert (forwarded.field_names, forwarded.store.schemas.ids()) == (["k", "v", "there"], [0, 1])
+    assert lw.read_table(forwarded).sort_by("k")["there"].to_pylist() == [None, 5]
+    assert keys(table) == [1, 5]
+
+
+def test_fast_forward_to_a_branch_without_a_common_snapshot(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("fresh")
+    write(catalog.get_table("d.t$branch_fresh"), 7)
+    table.fast_forward("fresh")
+    assert (keys(table), table.store.snapshots.ids(), table.list_tags()) == ([7], [1], [])
+
+
+def test_fast_forward_when_the_common_snapshot_has_expired(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    write(table, 3)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert table.store.snapshots.ids() == [3]
+    table.fast_forward("dev")
+    assert (keys(table), table.store.snapshots.ids()) == ([1], [1])
+    write(table, 4)
+    assert keys(table) == [1, 4]
+
+
+def test_a_stale_handle_makes_no_branch_of_another_table(catalog: lw.FileSystemCatalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev")
+    catalog.drop_table("d.t")
+    again = two_snapshots(catalog)
+    again.create_branch("own", "v1")
+    calls: list[Callable[[], None]] = [
+        lambda: table.create_branch("other"),
+        lambda: table.create_branch("other", "v1"),
+        lambda: table.drop_branch("own"),
+        lambda: table.rename_branch("own", "mine"),
+        lambda: table.fast_forward("own"),
+    ]
+    for call in calls:
+        with pytest.raises(lw.TableReplacedError):
+            call()
+    assert again.list_branches() == ["own"]
+
+
+def test_a_branch_cut_short_on_an_object_store_can_be_made_or_dropped(tmp_path: Path) -> None:
+    storage = MemoryStorage(f"cut-{tmp_path.name}", renames=False)
+    catalog = lw.FileSystemCatalog(storage, f"{storage.root}/warehouse")
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    marker = table.store.layout.for_branch("dev").schema_file(0)
+    storage.delete(marker)
+    table.create_branch("dev", "v1")
+    assert keys(catalog.get_table("d.t$branch_dev")) == [1]
+    storage.delete(marker)
+    table.create_tag("v2")
+    with pytest.raises(lw.InvalidInputError, match="drop it first"):
+        table.create_branch("dev", "v2")
+    table.drop_branch("dev")
+    table.create_branch("dev", "v2")
+    assert keys(catalog.get_table("d.t$branch_dev")) == [1, 2]

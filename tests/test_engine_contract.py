@@ -15,8 +15,6 @@ from lakewright.testing.engine_suite import Argument, EngineContract, Frame
 class Embedded:
     """This process as an engine: a frame is a reader of batches."""
 
-    row_verbs = True
-
     def frame(self, rows: pa.Table, parts: int = 3) -> pa.RecordBatchReader:
         size = max(1, -(-rows.num_rows // parts))
         return _reader(rows.schema, iter(rows.combine_chunks().to_batches(max_chunksize=size)))

@@ -19,8 +19,6 @@ from support.ray_rows import arrow_of
 class Ray:
     """A Ray on loopback as an engine."""
 
-    row_verbs = False
-
     def frame(self, rows: pa.Table, parts: int = 3) -> Dataset:
         step = max(1, -(-rows.num_rows // parts))
         return ray.data.from_arrow([rows.slice(start, step) for start in range(0, max(1, rows.num_rows), step)])
@@ -54,10 +52,10 @@ class Ray:
         return lwr.update(table, assignments, where)
 
     def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
-        raise NotImplementedError
+        return lwr.merge(frame, table, on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("a task was started"))
+        monkeypatch.setattr(write, "run_write", lambda *_: pytest.fail("a task was started"))
 
 
 pytestmark = pytest.mark.usefixtures("ray_session")

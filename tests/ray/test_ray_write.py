@@ -155,7 +155,7 @@ def test_merging_schemas_adds_and_widens_columns(tmp_path: Path) -> None:
 
 
 def test_what_is_no_dataset_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_run", lambda *_: pytest.fail("something ran"))
+    monkeypatch.setattr(write, "run_write", lambda *_: pytest.fail("something ran"))
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
     with pytest.raises(InvalidInputError, match=r"ray\.data\.from_arrow"):
         write_table(cast("Dataset", _ROWS), table)
@@ -301,7 +301,14 @@ def test_one_call_writes_datasets_with_the_workers(tmp_path: Path) -> None:
 def test_an_upsert_never_takes_away_columns_that_the_dataset_lacks(tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
     write_table(_dataset(), table, "upsert")
-    with pytest.raises(UnsupportedError, match=r"lacks 'day', 'text'.*give all columns"):
-        write_table(_dataset(_ROWS.select(["id", "n"])), table, "upsert")
+    before = rows_of(table)
+    done = write_table(_dataset(pa.table({"id": [3, 1000], "n": [-1, -2]})), table, "upsert")
+    assert (done.rows, done.snapshot_id) == (2, 2)
+    now = {row[0]: row for row in rows_of(table)}
+    assert now.pop(1000) == (1000, None, -2, None)
+    assert now.pop(3)[2] == -1
+    assert [row for row in before if row[0] != 3] == sorted(now.values(), key=repr)
+    with pytest.raises(UnsupportedError, match="a column of row kinds"):
+        write_table(_dataset(pa.table({"id": [3], "_row_kind": ["-D"]})), table, "upsert")
     assert write_table(ray.data.from_items([]), table, "upsert").rows == 0
-    assert table.store.snapshots.latest_id() == 1
+    assert table.store.snapshots.latest_id() == 2

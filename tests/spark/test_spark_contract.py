@@ -20,7 +20,6 @@ class Spark:
     """A local session as an engine."""
 
     session: SparkSession
-    row_verbs = True
 
     def frame(self, rows: pa.Table, parts: int = 3) -> DataFrame:
         whole = self.session.createDataFrame(rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 
 import polars as pl
@@ -50,11 +51,13 @@ YES, NO = pl.lit(value=True), pl.lit(value=False)
 _names = itertools.count()
 
 
-def new_table(kind: str, **options: str) -> lw.FileStoreTable:
-    """Make an empty table of a kind, in memory."""
+def new_table(kind: str, root: Path | None = None, /, **options: str) -> lw.FileStoreTable:
+    """Make an empty table of a kind, in memory or below a directory."""
     partition_keys, primary_keys, own = KINDS[kind]
     storage = MemoryStorage(f"changes-{next(_names)}")
     catalog = lw.FileSystemCatalog(storage, f"{storage.root}/warehouse", OPTIONS)
+    if root is not None:
+        catalog = lw.CatalogFactory.create({"warehouse": str(root)})
     catalog.create_database("d")
     keys = {*primary_keys, *partition_keys}
     fields = [
@@ -110,14 +113,46 @@ def upserted(rows: pl.DataFrame, new: pl.DataFrame, keys: Sequence[str]) -> pl.D
     return pl.concat([joined.with_columns(taken).select(rows.columns), absent], how="diagonal").select(rows.columns)
 
 
-class Model:
-    """One table, the rows that it must have, and random changes of both."""
+class Verbs:
+    """The verbs of the embedded engine, on one table; other engines override them."""
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, table: lw.FileStoreTable) -> None:
+        self.table = table
+
+    def write(self, rows: pl.DataFrame, mode: lw.WriteMode) -> None:
+        """Write rows."""
+        lw.write_table(rows, self.table, mode=mode)
+
+    def compact(self, *, full: bool) -> None:
+        """Compact the table."""
+        self.table.compact(full=full)
+
+    def delete(self, where: str) -> lw.UpdateResult:
+        """Delete rows."""
+        return self.table.delete(where)
+
+    def update(self, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+        """Update rows."""
+        return self.table.update(assignments, where)
+
+    def upsert(self, rows: pl.DataFrame, keys: Sequence[str] | None = None) -> lw.UpdateResult:
+        """Upsert rows."""
+        return self.table.upsert(rows, keys)
+
+    def merge(self, source: pl.DataFrame, on: Sequence[str]) -> lw.MergeBuilder:
+        """Begin a merge."""
+        return self.table.merge(source, on)
+
+
+class Model:
+    """One table, the rows that it must have, and random changes of both, by the verbs of an engine."""
+
+    def __init__(self, kind: str, seed: int, verbs: Verbs | None = None) -> None:
         self.random = Random(f"{kind} {seed}")
         self.kind = kind
         self.partition_keys, self.keys, _ = KINDS[kind]
-        self.table = new_table(kind)
+        self.verbs = Verbs(new_table(kind)) if verbs is None else verbs
+        self.table = self.verbs.table
         self.tags = itertools.count()
         self.rows = random_rows(self.random, 0, None, nulls=False)
         self.ids: dict[int, int] = {}  # of rows with tags, which no change but a merge or an append sets
@@ -161,18 +196,18 @@ class Model:
     def append(self) -> None:
         """Append rows."""
         new = self.new_rows(self.random.randint(1, 25))
-        lw.write_table(new, self.table)
+        self.verbs.write(new, "append")
         self.put(new)
 
     def compact(self) -> None:
         """Compact the table: nothing changes."""
-        self.table.compact(full=self.random.random() < 0.5)
+        self.verbs.compact(full=self.random.random() < 0.5)
 
     def delete(self) -> None:
         """Delete by a condition."""
         text, condition = self.random.choice(CONDITIONS)
         left = self.rows.filter(~condition.fill_null(value=False))
-        result = self.table.delete(text)
+        result = self.verbs.delete(text)
         assert (result.deleted, result.updated, result.inserted) == (self.rows.height - left.height, 0, 0)
         self.rows = left
 
@@ -186,7 +221,7 @@ class Model:
         ]
         given, values = self.random.choice(choices)
         hit = condition.fill_null(value=False)
-        result = self.table.update(given, text)
+        result = self.verbs.update(given, text)
         assert (result.deleted, result.updated, result.inserted) == (0, self.rows.filter(hit).height, 0)
         names = [value.meta.output_name() for value in values]
         self.rows = self.rows.with_columns(
@@ -205,7 +240,7 @@ class Model:
         if self.random.random() < 0.5 or self.table.options.row_tracking_enabled():
             new = new.drop("tag")
         wanted = upserted(self.rows, new, keys)
-        result = self.table.upsert(new, keys)
+        result = self.verbs.upsert(new, keys)
         assert result.inserted == wanted.height - self.rows.height
         self.rows = wanted
 
@@ -216,14 +251,14 @@ class Model:
         new = new.select([*self.keys, *given])
         wanted = upserted(self.rows, new, self.keys)
         if self.random.random() < 0.5:
-            result = self.table.upsert(new)
+            result = self.verbs.upsert(new)
             inserted = wanted.height - self.rows.height
             hit = last_of_each(new, self.keys).height - inserted
             exact = (0, hit if given else 0, inserted)
             known = len(given) < len(others)
             assert (result.deleted, result.updated, result.inserted) == (exact if known else (None, None, None))
         else:
-            lw.write_table(new, self.table, mode="upsert")
+            self.verbs.write(new, "upsert")
         self.rows = wanted
 
     def merge(self) -> None:
@@ -231,7 +266,7 @@ class Model:
         on = self.keys or (["id", "p"] if self.partition_keys else ["id"])
         source = self.new_rows(self.random.randint(1, 12)).unique(on, keep="first", maintain_order=True)
         pairs = self.rows.join(source.with_columns(met=YES), on=on, how="left", suffix="_s")
-        fate = Fate(self.table.merge(source, on))
+        fate = Fate(self.verbs.merge(source, on))
         clauses = [fate.delete, fate.update, fate.insert, fate.delete_alone, fate.update_alone]
         for clause in self.random.sample(clauses, self.random.randint(1, len(clauses))):
             clause()

@@ -25,8 +25,10 @@ from lakewright.distributed.call import check_concurrency
 from lakewright.distributed.cleanup import QUIET_SECONDS
 from lakewright.distributed.job import Job, ShareTask, TaskId
 from lakewright.distributed.messages import pack, unpack
+from lakewright.distributed.rows.merge import CountingWriter
 from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.metadata.store import TableStore
+from lakewright.update.primary_key import KeyedRules
 from lakewright.write.buckets.assign import Assigner
 from lakewright.write.input.frames import from_pandas
 from lakewright.write.shuffle import Receivers, send
@@ -288,9 +290,31 @@ def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]
         return answer_of(number, writer.prepare())
 
 
+def receive_counted(
+    job: WriteJob, number: int, assigner: Assigner, changes: Sequence[Any], inserts: Sequence[Any], rules: KeyedRules
+) -> TaskAnswer:
+    """Write what was sent to a receiver, inserts last, and count its row kinds: see `verify_keyed`.
+
+    All rows of a key come to one receiver, so keys that are inserted twice are found here.
+    """
+    keys = []
+    with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
+        counting = CountingWriter(writer)
+        for at, part in enumerate((*changes, *inserts)):
+            rows = ray.get(part)
+            if rows is None:
+                continue
+            counting.take(rows)
+            if at >= len(changes):
+                keys.append(rows.select(job.store.schema.primary_keys))
+        if keys:
+            rules.check_inserted(pa.concat_tables(keys))
+        return TaskAnswer(number, counting.packed() + pack(writer.prepare()), was_tried_before())
+
+
 def run_share(function: ShareTask, number: int, share: Sequence[bytes]) -> TaskAnswer:
     """Call a function for one share of a job."""
-    return TaskAnswer(number, function(TaskId(number, new_attempt()), iter(share)), _was_tried_before())
+    return TaskAnswer(number, function(TaskId(number, new_attempt()), iter(share)), was_tried_before())
 
 
 def fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
@@ -320,10 +344,10 @@ def new_attempt() -> int:
 
 def answer_of(number: int, messages: Sequence[CommitMessage]) -> TaskAnswer:
     """Return the answer of a task."""
-    return TaskAnswer(number, pack(messages), _was_tried_before())
+    return TaskAnswer(number, pack(messages), was_tried_before())
 
 
-def _was_tried_before() -> bool:
+def was_tried_before() -> bool:
     """Say whether this is another attempt at a task; True where Ray does not say."""
     try:
         return bool(ray.get_runtime_context().worker.core_worker.get_current_task_attempt_number())
@@ -334,4 +358,5 @@ def _was_tried_before() -> bool:
 WRITE_PIECES = ray.remote(write_pieces)
 SEND = ray.remote(take_apart)
 RECEIVE = ray.remote(receive)
+RECEIVE_COUNTED = ray.remote(receive_counted)
 RUN_SHARE = ray.remote(run_share)

@@ -27,23 +27,18 @@ import ray
 from ray.data import Dataset, Datasink
 from ray.data.dataset import MaterializedDataset
 
-from lakewright.calls import ProgressCallback, merged_table
-from lakewright.catalog.open import opened
 from lakewright.commit.table_commit import WriteResult
-from lakewright.distributed.call import check_call, check_concurrency, refuse_lookup
-from lakewright.distributed.compaction import compacting_on
-from lakewright.distributed.write import replayed, write_once
+from lakewright.distributed.call import check_concurrency
+from lakewright.distributed.write import write_once
 from lakewright.distributed.write_job import (
     Publication,
     job_of_builder,
-    new_job,
-    new_publication,
     sharing_buckets,
     single_threaded,
 )
 from lakewright.errors import LakewrightError
 from lakewright.metadata.store import TableStore
-from lakewright.ray.datasets import arrow_schema_of, bars, check_dataset, fetched_schema, in_order, pieces_of, runs
+from lakewright.ray.datasets import arrow_schema_of, bars, check_dataset, in_order, pieces_of, runs
 from lakewright.ray.tasks import (
     RECEIVE,
     SEND,
@@ -58,13 +53,10 @@ from lakewright.ray.tasks import (
     new_attempt,
     rows_of,
 )
-from lakewright.spec.arguments import Path, SchemaMode, WriteMode
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import TableWrite
 from lakewright.write.buckets.assign import Assigner
-from lakewright.write.job_run import JobRun
 from lakewright.write.shuffle import receivers_for
 from lakewright.write.writer import WriteJob
 
@@ -72,47 +64,6 @@ _ALONE_BYTES = 32 << 20  # of blocks that one writer writes alone; more are shar
 _TASK_BYTES = 64 << 20  # of blocks that are worth a task
 _SEND_BYTES = 32 << 20  # of blocks that are taken apart together
 _TASK_BYTES_MIN = 8 << 20  # of blocks that a task gets at least, where the dataset is small
-
-
-def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
-    dataset: Dataset,
-    table: FileStoreTable | Path,
-    mode: WriteMode = "append",
-    *,
-    partitions: Mapping[str, object] | None = None,
-    schema_mode: SchemaMode | None = None,
-    concurrency: int | None = None,
-    ray_remote_args: Mapping[str, object] | None = None,
-    job_id: str | None = None,
-    progress: bool | ProgressCallback | None = None,
-) -> WriteResult:
-    """Write a dataset with Ray's workers and commit it in one snapshot.
-
-    `mode` is append, upsert, overwrite or delete, as in `lakewright.write_table`: on a table with a primary key a row
-    replaces the row with its key, and of two rows of one dataset the later one wins; `delete` takes the keys of rows to
-    delete. An overwrite replaces the partitions of the rows, or those that `partitions` names, or the whole
-    unpartitioned table. `schema_mode="merge"` first adds the columns, and widens the types, that the table lacks; Ray
-    may have to run a part of the dataset to find them.
-
-    A write with a `job_id` is committed once: if it is run again, after a crash or by another driver, it finds its
-    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
-
-    `concurrency` is the largest number of tasks that write at a time, and `ray_remote_args` are what `ray.remote` takes
-    for them. `progress` is a callback, or False for no bars of Ray.
-    """
-    check_dataset(dataset)
-    target = opened(table)
-    check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
-    settings = WriteSettings(concurrency, ray_remote_args, progress)
-    run = None if job_id is None else JobRun.begin(target.store, job_id)
-    if run is not None and run.earlier is not None:
-        return replayed(target.store, run.earlier, run=compacting_on(RayWorkers(settings)))
-    publication = new_publication(mode, partitions=partitions, run=run)
-    if schema_mode == "merge":
-        target = merged_table(target, fetched_schema(dataset))
-    if mode == "upsert" and (columns := fetched_schema(dataset).names):  # a dataset without blocks has none
-        refuse_lookup(target, columns)
-    return _write(dataset, new_job(target, mode, partitions=partitions), publication, settings)
 
 
 def write_ray(
@@ -127,13 +78,13 @@ def write_ray(
     check_dataset(dataset)
     check_concurrency(concurrency)
     job, publication = job_of_builder(write, overwrite=overwrite, instead="")
-    return _write(dataset, job, publication, WriteSettings(concurrency, ray_remote_args))
+    return write_dataset(dataset, job, publication, WriteSettings(concurrency, ray_remote_args))
 
 
 # ---- one write -------------------------------------------------------------------------------------------------------
 
 
-def _write(dataset: Dataset, job: WriteJob, publication: Publication, settings: WriteSettings) -> WriteResult:
+def write_dataset(dataset: Dataset, job: WriteJob, publication: Publication, settings: WriteSettings) -> WriteResult:
     """Take a dataset from its schema to a snapshot."""
     started = time.monotonic()
     known = arrow_schema_of(dataset, fetch=False)
@@ -142,12 +93,12 @@ def _write(dataset: Dataset, job: WriteJob, publication: Publication, settings: 
 
     def work(_: TableStore) -> RayAnswers:
         with bars(dataset, settings.progress):
-            return _run(dataset, job, settings)
+            return run_write(dataset, job, settings)
 
     return write_once(RayWorkers(settings), job, work, publication, started=started)
 
 
-def _run(dataset: Dataset, job: WriteJob, settings: WriteSettings) -> RayAnswers:
+def run_write(dataset: Dataset, job: WriteJob, settings: WriteSettings) -> RayAnswers:
     """Have the rows written in the way that fits the table, and say which one that was."""
     store, schema, report = job.store, job.store.schema, ProgressReport(settings.progress)
     distribution = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION)

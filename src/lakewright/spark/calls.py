@@ -7,14 +7,15 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakewright.calls import Progress, ProgressCallback, merged_table
+from lakewright.calls import ProgressCallback, merged_table
 from lakewright.catalog.open import opened
 from lakewright.commit.table_commit import WriteResult
 from lakewright.distributed.call import check_call
+from lakewright.distributed.rows.verbs import upsert_by_lookup
 from lakewright.distributed.write import replayed
 from lakewright.distributed.write_job import new_job, new_publication
-from lakewright.metadata.store import TableStore
 from lakewright.spark.jobs.types import arrow_schema_of
+from lakewright.spark.jobs.workers import SparkWorkers
 from lakewright.spark.rows.primary_key_merge import prepare_lookup
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import WriteSettings, check_frame, write_frame
@@ -22,7 +23,6 @@ from lakewright.spark.write.shuffle import check_distribution
 from lakewright.spec.arguments import Distribution, Path, SchemaMode, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.upsert import needs_lookup
-from lakewright.update.run import change
 from lakewright.write.job_run import JobRun
 
 
@@ -63,20 +63,9 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
         target = merged_table(target, _nullable(arrow_schema_of(df.schema)))
     settings = WriteSettings(concurrency, distribution, progress)
     if mode == "upsert" and needs_lookup(target.store, arrow_schema_of(df.schema).names):
-        return _upsert(df, target.store, run, settings)
+        prepare = prepare_lookup(df, target.store, concurrency)
+        return upsert_by_lookup(SparkWorkers(df.sparkSession), target.store, prepare, run, progress)
     return write_frame(df, new_job(target, mode, partitions=partitions), publication, settings)
-
-
-def _upsert(df: DataFrame, store: TableStore, run: JobRun | None, settings: WriteSettings) -> WriteResult:
-    """Upsert a frame that lacks columns, which stay as they are in the rows that are there."""
-    prepare, spark = prepare_lookup(df, store, settings.concurrency), df.sparkSession
-    done = change(store, prepare, operation="WRITE", run=compacting_on(spark), job=run)
-    if done.replayed and done.snapshot_id is not None:
-        return replayed(store, store.snapshots.get(done.snapshot_id), run=compacting_on(spark))
-    if callable(settings.progress):
-        settings.progress(Progress(done.written, done.bytes, done.seconds))
-    way = "rows that are there were looked up, and written with the columns that the frame lacks"
-    return WriteResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, way=way)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

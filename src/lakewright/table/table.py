@@ -41,6 +41,7 @@ from lakewright.write.job_run import JobRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from ray.data import Dataset
 
 Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  # one spec stands for a list of one
 
@@ -242,7 +243,7 @@ class FileStoreTable(TableHistory):
         with naming(self.name):
             return verbs.update(self.refreshed().store, assignments, where, job_id)
 
-    def delete_by_row_id(self, ids: RowIds | DataFrame, *, job_id: str | None = None) -> UpdateResult:
+    def delete_by_row_id(self, ids: RowIds | DataFrame | Dataset, *, job_id: str | None = None) -> UpdateResult:
         """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
 
         `ids` are a list, a numpy or Arrow array, or Arrow data with the column `_ROW_ID`. An id that the table does not
@@ -267,7 +268,11 @@ class FileStoreTable(TableHistory):
             return row_ids.delete_by_row_id(self.refreshed().store, ids, job_id)
 
     def update_by_row_id(
-        self, data: ArrowData | DataFrame, columns: str | Sequence[str] | None = None, *, job_id: str | None = None
+        self,
+        data: ArrowData | DataFrame | Dataset,
+        columns: str | Sequence[str] | None = None,
+        *,
+        job_id: str | None = None,
     ) -> UpdateResult:
         """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
 
@@ -293,17 +298,21 @@ class FileStoreTable(TableHistory):
             return cast("UpdateResult", on_workers(data, self, columns, job_id=job_id))
         with naming(self.name):
             names = arguments.optional(arguments.names, "columns", columns)
-            return row_ids.update_by_row_id(self.refreshed().store, data, names, job_id)
+            return row_ids.update_by_row_id(self.refreshed().store, cast("ArrowData", data), names, job_id)
 
     def upsert(
-        self, data: ArrowData | DataFrame, keys: str | Sequence[str] | None = None, *, job_id: str | None = None
+        self,
+        data: ArrowData | DataFrame | Dataset,
+        keys: str | Sequence[str] | None = None,
+        *,
+        job_id: str | None = None,
     ) -> UpdateResult:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
         `keys` are the columns that rows are found by; those of a primary-key table are its own. Columns that the data
         lacks stay as they are, and are null or their default in new rows. Data with all columns of a primary-key table
         is written without reading the table, and the counts are None. Where the table tracks its rows, updated
-        ones keep their ids. A Spark frame is brought in by Spark's workers.
+        ones keep their ids. A Spark frame, or a dataset of Ray, is brought in by the workers.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -322,14 +331,14 @@ class FileStoreTable(TableHistory):
             return cast("UpdateResult", on_workers(data, self, keys, job_id=job_id))
         with naming(self.name):
             store = self.refreshed().store
-            return upsert.upsert(store, data, keys, job=JobRun.of(store, job_id))
+            return upsert.upsert(store, cast("ArrowData", data), keys, job=JobRun.of(store, job_id))
 
-    def merge(self, source: ArrowData | DataFrame, on: On) -> MergeBuilder:
+    def merge(self, source: ArrowData | DataFrame | Dataset, on: On) -> MergeBuilder:
         """Begin a merge of a source into the table: add clauses, then `execute()`.
 
         `on` names columns that both have, or is a condition such as `t.id = s.id AND s.day > t.day`. Of the clauses of
         one kind the first whose condition holds applies. Two source rows that would change one row are an error. A
-        Spark frame is merged by Spark's workers.
+        Spark frame, or a dataset of Ray, is merged by the workers.
 
         >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -354,7 +363,7 @@ class FileStoreTable(TableHistory):
         if (on_workers := engine_verb(source, "merge")) is not None:
             return cast("MergeBuilder", on_workers(source, self, on))
         with naming(self.name):
-            return merge.merge(self.refreshed().store, source, on)
+            return merge.merge(self.refreshed().store, cast("ArrowData", source), on)
 
     # Keeping it healthy.
 

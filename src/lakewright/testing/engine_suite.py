@@ -51,8 +51,6 @@ DAY = "2026-01-01"
 class EngineUnderTest(Protocol):
     """One engine as the contract uses it. Rows are Arrow tables; a frame is the engine's own kind of data."""
 
-    row_verbs: bool  # whether it deletes, updates and merges rows
-
     def frame(self, rows: pa.Table, parts: int = 3) -> Frame:
         """Return rows as a frame of so many parts, in their order."""
 
@@ -491,8 +489,6 @@ class EngineContract:
     @pytest.mark.parametrize("kind", ["append, partitions", "append, tracked", "keys", "dynamic"])
     def test_rows_are_deleted_updated_and_merged(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
         """Each verb is one snapshot, and counts the rows that it changed."""
-        if not engine.row_verbs:
-            pytest.skip("this engine has no verbs for rows yet")
         table = new_table(tmp_path, kind)
         start = [(i, f"2026-01-0{i % 3 + 1}", i, f"row {i}") for i in range(60)]
         write_table(arrow(start), table)
@@ -523,8 +519,6 @@ class EngineContract:
         self, engine: EngineUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The second plan contains the rows that another commit changed after the first."""
-        if not engine.row_verbs:
-            pytest.skip("this engine has no verbs for rows yet")
         table = new_table(tmp_path)
         write_table(arrow(ROWS[:40]), table)
         commit, others = Committer.commit, [lambda: table.update({"n": 5000}, "id = 5")]

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import ray
 from ray.data import Dataset
 
 from lakewright.errors import InvalidInputError
-from lakewright.ray.datasets import arrow_schema_of, in_order, pieces_of
-from lakewright.ray.tasks import Piece, fetched, rows_of
+from lakewright.ray.datasets import arrow_schema_of, pieces_of, runs
+from lakewright.ray.tasks import Piece, fetched, our_errors, rows_of
 from lakewright.update.merge.clauses import read_source
+
+_SCHEMA_BYTES = 64 << 20  # of blocks that one task looks at for their columns
 
 
 class Source:
@@ -23,14 +26,11 @@ class Source:
 
     def __init__(self, dataset: Dataset, table: str) -> None:
         known = arrow_schema_of(dataset, fetch=False)
-        if known is None:
-            with in_order(dataset):
-                dataset = dataset.materialize()
-            known = arrow_schema_of(dataset)
-        self.schema = read_source((known or pa.schema([])).empty_table(), table).schema
-        self.table = table
         self._dataset = dataset
         self._pieces: list[Piece] | None = None
+        if known is None:
+            known = self._schema_of_blocks(table)
+        self.schema = read_source(known.empty_table(), table).schema
 
     @property
     def pieces(self) -> list[Piece]:
@@ -39,10 +39,23 @@ class Source:
             self._pieces = list(pieces_of(self._dataset))
         return self._pieces
 
+    def _schema_of_blocks(self, table: str) -> pa.Schema:
+        """Return the columns of all blocks; one that is null in some of them has the type that it has in others."""
+        asked = [SCHEMA_OF.remote(run, table) for run in runs(self.pieces, _SCHEMA_BYTES)]
+        with our_errors():
+            found = ray.get(asked)
+        return pa.unify_schemas([pa.schema([]), *found], promote_options="permissive")
+
     @property
     def bytes(self) -> int:
         """How many bytes the blocks have, about."""
         return sum(piece.bytes for piece in self.pieces)
+
+
+def schema_of(pieces: Sequence[Piece], table: str) -> pa.Schema:
+    """Return the columns of pieces, on a worker."""
+    schemas = [rows.schema.remove_metadata() for rows in rows_of(fetched(pieces), table)]
+    return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
 
 
 def read_pieces(pieces: Sequence[Piece], schema: pa.Schema, table: str) -> pa.Table:
@@ -70,3 +83,6 @@ def _in_schema(rows: pa.Table, schema: pa.Schema, table: str) -> pa.Table:
                 column=field.name,
             ) from error
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+SCHEMA_OF = ray.remote(schema_of)

@@ -106,6 +106,16 @@ class Matcher:
         return sorted(ref.name for ref in refs if ref.side is side)
 
 
+def compared_in(field: DataField, given: pa.Field) -> AtomicType:
+    """Return a type in which a column of the target and one of the source can be compared, whatever values they have.
+
+    That is the target's own type where the two have no type in common: then a write would convert the source's values.
+    """
+    own = check_comparable(field.type, field.name)
+    common = common_type(own, check_comparable(from_arrow_type(given.type, column=given.name), given.name))
+    return _wide(own) if common is None else _wide(common)
+
+
 # ---- join columns ----------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +131,7 @@ class _JoinColumn:
     def of(cls, column: Column, field: DataField, name: str) -> _JoinColumn:
         own = check_comparable(field.type, field.name)
         try:
-            return cls(_converted(column, own, name), own, exact=True)
+            return cls(converted(column, own, name), own, exact=True)
         except InvalidInputError as error:
             common = common_type(own, check_comparable(from_arrow_type(column.type, column=name), name))
             if common is None:
@@ -132,18 +142,23 @@ class _JoinColumn:
                     type=str(own),
                 ) from error
             # Some value does not fit the target's type, so it matches nothing; the others still may.
-            return cls(_converted(column, common, name), common, exact=False)
+            return cls(converted(column, common, name), common, exact=False)
 
     def of_target(self, column: Column) -> pa.Array:
         """Return a column of the target in the type of the comparison."""
         return plain_column(column if self.exact else column.cast(to_arrow_type(self.dtype)), self.dtype)
 
 
-def _converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
+def converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
     """Convert a column as a write would, but allow nulls, which match nothing, and text of any length."""
-    wide = "STRING" if dtype.root in TEXT_ROOTS else "BYTES" if dtype.root in BINARY_ROOTS else dtype.type
-    aligner = Aligner([DataField(0, name, AtomicType(wide))], table="the source")
-    return plain_column(aligner.align(pa.table({name: column})).column(0), AtomicType(wide))
+    wide = _wide(dtype)
+    aligner = Aligner([DataField(0, name, wide)], table="the source")
+    return plain_column(aligner.align(pa.table({name: column})).column(0), wide)
+
+
+def _wide(dtype: AtomicType) -> AtomicType:
+    """Return a type as nullable, and text and bytes without a maximal length."""
+    return AtomicType("STRING" if dtype.root in TEXT_ROOTS else "BYTES" if dtype.root in BINARY_ROOTS else dtype.type)
 
 
 def _key_predicate(field: DataField, join: _JoinColumn) -> Predicate:

@@ -58,7 +58,7 @@ def prepare_upsert(
     if not store.schema.primary_keys:
         source = read_source(data, store.name)
         plan = plan_upsert(store, source.schema, names, columns)
-        return prepare_merge(store, plan, _last_of_keys(plan, source))
+        return prepare_merge(store, plan, newest_rows(store, plan, source))
     parts = list(batches_of(data, store.name))  # a stream can be read once, but there may be several attempts
     for part in parts[1:]:
         check_same_columns(store, parts[0].schema.names, part.schema.names)
@@ -67,7 +67,7 @@ def prepare_upsert(
     source = _with_kind_numbers(store, read_source(parts, store.name))
     plan = plan_upsert(store, source.schema, names, columns)
     if not plan.folds:
-        source = _last_of_keys(plan, _sorted_by_sequence(store, source))
+        return prepare_merge(store, plan, newest_rows(store, plan, source))
     _check_keys(store, source)
     return prepare_merge(store, plan, source)
 
@@ -154,6 +154,16 @@ def sequence_order(store: TableStore, names: Sequence[str]) -> tuple[SortColumn,
     """Return the columns of the data that decide which of the rows with equal keys is newest; none: the last is."""
     sequence = KeyedRules.of(store).spec.sequence if store.schema.primary_keys else ()
     return tuple(column for column in sequence if column.field.name in names)
+
+
+def newest_rows(store: TableStore, plan: MergePlan, source: pa.Table) -> pa.Table:
+    """Return the newest row of each key: the one with the newest sequence field, of equal ones the last.
+
+    Rows with null in their key match nothing and all stay; in a primary-key table they are refused.
+    """
+    newest = _last_of_keys(plan, _sorted_by_sequence(store, source))
+    _check_keys(store, newest)
+    return newest
 
 
 def _assigned(store: TableStore, names: Sequence[str], columns: Sequence[str] | None) -> list[str]:

@@ -20,21 +20,75 @@ from lakewright.errors import (
     TagNotExistException,
 )
 from lakewright.pypaimon.catalog import Catalog, CatalogFactory, FileSystemCatalog
+from lakewright.pypaimon.errors import IllegalArgumentError, IllegalStateError
 from lakewright.pypaimon.installer import install
 from lakewright.pypaimon.table import FileStoreTable
+from lakewright.pypaimon.values.changes import (
+    Actions,
+    AddColumn,
+    DropColumn,
+    Move,
+    MoveType,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateColumnComment,
+    UpdateColumnDefaultValue,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+    UpdateComment,
+)
+from lakewright.pypaimon.values.identifier import (
+    DEFAULT_MAIN_BRANCH,
+    SYSTEM_BRANCH_PREFIX,
+    SYSTEM_TABLE_SPLITTER,
+    UNKNOWN_DATABASE,
+    Identifier,
+)
+from lakewright.pypaimon.values.json_util import (
+    JSON,
+    json_field,
+    json_field_with_codec,
+    json_ignore_field,
+    optional_json_field,
+)
+from lakewright.pypaimon.values.schema import Schema
+from lakewright.pypaimon.values.types import (
+    SYSTEM_FIELD_ID_START,
+    ArrayType,
+    AtomicInteger,
+    AtomicType,
+    DataField,
+    DataType,
+    DataTypeParser,
+    Keyword,
+    MapType,
+    MultisetType,
+    PyarrowFieldParser,
+    RowType,
+    VectorType,
+    collect_field_ids,
+    current_highest_field_id,
+    is_array_blob_type,
+    is_blob_file_field,
+    is_blob_file_type,
+    is_blob_type,
+    is_map_blob_type,
+    is_system_field_id,
+    is_variant_struct,
+    reassign_field_id,
+)
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.explain import ExplainResult, PruningStat
 from lakewright.read.splits.split import DataSplit
-from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.predicate import Predicate
-from lakewright.spec.schema.changes import Move, SchemaChange
-from lakewright.spec.schema.declaration import Schema
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
-from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
 from lakewright.table.update_builder import (
     BatchTableUpdate,
     ShardTableUpdator,
@@ -55,7 +109,16 @@ from lakewright.table.write_builder import (
 from lakewright.update.values import lit, source_col, target_col
 
 __all__ = [
+    "DEFAULT_MAIN_BRANCH",
+    "JSON",
+    "SYSTEM_BRANCH_PREFIX",
+    "SYSTEM_FIELD_ID_START",
+    "SYSTEM_TABLE_SPLITTER",
+    "UNKNOWN_DATABASE",
+    "Actions",
+    "AddColumn",
     "ArrayType",
+    "AtomicInteger",
     "AtomicType",
     "BatchTableCommit",
     "BatchTableUpdate",
@@ -73,16 +136,23 @@ __all__ = [
     "CoreOptions",
     "DataField",
     "DataSplit",
+    "DataType",
+    "DataTypeParser",
     "Database",
     "DatabaseAlreadyExistException",
     "DatabaseNotExistException",
+    "DropColumn",
     "ExplainResult",
     "FileStoreTable",
     "FileSystemCatalog",
     "Identifier",
+    "IllegalArgumentError",
+    "IllegalStateError",
+    "Keyword",
     "MapType",
     "MergeEngine",
     "Move",
+    "MoveType",
     "MultisetType",
     "Plan",
     "PostponeFixedBucketBatchTableWrite",
@@ -90,10 +160,14 @@ __all__ = [
     "Predicate",
     "PredicateBuilder",
     "PruningStat",
+    "PyarrowFieldParser",
     "ReadBuilder",
+    "RemoveOption",
+    "RenameColumn",
     "RowType",
     "Schema",
     "SchemaChange",
+    "SetOption",
     "ShardTableUpdator",
     "Snapshot",
     "StreamReadBuilder",
@@ -112,11 +186,31 @@ __all__ = [
     "Tag",
     "TagAlreadyExistException",
     "TagNotExistException",
+    "UpdateColumnComment",
+    "UpdateColumnDefaultValue",
+    "UpdateColumnNullability",
+    "UpdateColumnPosition",
+    "UpdateColumnType",
+    "UpdateComment",
     "VectorType",
     "WhenMatched",
     "WhenNotMatched",
+    "collect_field_ids",
+    "current_highest_field_id",
     "install",
+    "is_array_blob_type",
+    "is_blob_file_field",
+    "is_blob_file_type",
+    "is_blob_type",
+    "is_map_blob_type",
+    "is_system_field_id",
+    "is_variant_struct",
+    "json_field",
+    "json_field_with_codec",
+    "json_ignore_field",
     "lit",
+    "optional_json_field",
+    "reassign_field_id",
     "source_col",
     "target_col",
 ]

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import pyarrow as pa
 
 from lakewright.catalog import filesystem
+from lakewright.errors import (
+    BranchNotExistException,
+    ColumnNotExistException,
+    DatabaseNotExistException,
+    InvalidInputError,
+    LakewrightWarning,
+    TableNotExistException,
+    UnsupportedError,
+)
+from lakewright.pypaimon.errors import AlterTableError
 from lakewright.pypaimon.table import FileStoreTable
-from lakewright.spec.identifier import Identifier
+from lakewright.pypaimon.values.changes import SchemaChange, core_changes
+from lakewright.pypaimon.values.identifier import Identifier
+from lakewright.pypaimon.values.schema import Schema
+from lakewright.spec import identifier as core_identifier
+from lakewright.spec.schema import changes as core_change
+from lakewright.spec.schema import declaration
 from lakewright.table import table as core
+
+AnyChange: TypeAlias = SchemaChange | core_change.SchemaChange
 
 
 class FileSystemCatalog(filesystem.FileSystemCatalog):
@@ -15,12 +37,51 @@ class FileSystemCatalog(filesystem.FileSystemCatalog):
 
     __slots__ = ()
 
-    def get_table(self, identifier: str | Identifier) -> FileStoreTable:
+    def get_table(self, identifier: str | core_identifier.Identifier) -> FileStoreTable:
         """Return a table with pypaimon's shapes; `db.t$snapshots` names a system table, `db.t$branch_b` a branch."""
-        table = super().get_table(identifier)
-        if isinstance(table, core.FileStoreTable):
-            return FileStoreTable(table.identifier, table.store)
-        return table
+        name = Identifier.of(identifier)
+        try:
+            table = super().get_table(name)
+        except (DatabaseNotExistException, BranchNotExistException) as error:
+            raise TableNotExistException(str(error), table=name.get_full_name(), identifier=name) from error
+        except TableNotExistException as error:
+            error.facts["identifier"] = name
+            raise
+        return FileStoreTable(name, table.store) if isinstance(table, core.FileStoreTable) else table
+
+    def create_table(
+        self,
+        identifier: str | core_identifier.Identifier,
+        schema: declaration.Schema | pa.Schema,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Create a table."""
+        declared = schema.to_core() if isinstance(schema, Schema) else schema
+        super().create_table(Identifier.of(identifier), declared, ignore_if_exists)
+
+    def alter_table(
+        self,
+        identifier: str | core_identifier.Identifier,
+        changes: AnyChange | Iterable[AnyChange],
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Change the schema. A new type that values do not fit is taken with a warning, as pypaimon takes it."""
+        name, asked = Identifier.of(identifier), core_changes(changes)
+        try:
+            self._alter(name, asked, ignore_if_not_exists)
+        except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
+            full = name.get_full_name()
+            raise AlterTableError(f"Failed to alter table {full}: {error}", **error.facts) from error
+
+    def _alter(self, name: Identifier, asked: list[core_change.SchemaChange], ignore: bool) -> None:  # noqa: FBT001
+        try:
+            super().alter_table(name, asked, ignore)
+        except InvalidInputError as error:
+            lossy = [replace(c, allow_lossy=True) if isinstance(c, core_change.UpdateType) else c for c in asked]
+            if lossy == asked or "example" not in error.facts:
+                raise
+            warnings.warn(f"{error}; pypaimon changes the type all the same", LakewrightWarning, stacklevel=3)
+            super().alter_table(name, lossy, ignore)
 
 
 Catalog = FileSystemCatalog  # pypaimon's name for any catalog

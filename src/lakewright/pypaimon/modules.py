@@ -10,13 +10,16 @@ _TABLE = """
                                       CatalogFactory Schema Tag
 catalog.catalog                       Catalog
 catalog.catalog_exception             BranchAlreadyExistException BranchNotExistException CatalogException
-                                      ColumnAlreadyExistException ColumnNotExistException DatabaseAlreadyExistException
-                                      DatabaseNotExistException TableAlreadyExistException TableNotExistException
+                                      ColumnAlreadyExistException ColumnNotExistException
+                                      DatabaseAlreadyExistException DatabaseNotExistException IllegalArgumentError
+                                      IllegalStateError TableAlreadyExistException TableNotExistException
                                       TagAlreadyExistException TagNotExistException
 catalog.catalog_factory               CatalogFactory
 catalog.database                      Database
 catalog.filesystem_catalog            FileSystemCatalog
-common.identifier                     Identifier
+common.identifier                     DEFAULT_MAIN_BRANCH Identifier SYSTEM_BRANCH_PREFIX SYSTEM_TABLE_SPLITTER
+                                      UNKNOWN_DATABASE
+common.json_util                      JSON json_field json_field_with_codec json_ignore_field optional_json_field
 common.options.config_option          ConfigOption
 common.options.core_options           CoreOptions MergeEngine
 common.predicate                      Predicate
@@ -28,9 +31,15 @@ read.split                            DataSplit
 read.stream_read_builder              StreamReadBuilder
 read.table_read                       TableRead
 read.table_scan                       TableScan
-schema.data_types                     ArrayType AtomicType DataField MapType MultisetType RowType VectorType
+schema.data_types                     ArrayType AtomicInteger AtomicType DataField DataType DataTypeParser Keyword
+                                      MapType MultisetType PyarrowFieldParser RowType SYSTEM_FIELD_ID_START VectorType
+                                      collect_field_ids current_highest_field_id is_array_blob_type is_blob_file_field
+                                      is_blob_file_type is_blob_type is_map_blob_type is_system_field_id
+                                      is_variant_struct reassign_field_id
 schema.schema                         Schema
-schema.schema_change                  Move SchemaChange
+schema.schema_change                  Actions AddColumn DropColumn Move MoveType RemoveOption RenameColumn
+                                      SchemaChange SetOption UpdateColumnComment UpdateColumnDefaultValue
+                                      UpdateColumnNullability UpdateColumnPosition UpdateColumnType UpdateComment
 schema.table_schema                   TableSchema
 snapshot.snapshot                     Snapshot
 table.data_evolution_merge_into       WhenMatched WhenNotMatched lit source_col target_col

@@ -149,3 +149,28 @@ def test_abort_takes_files_back(tmp_path: Path) -> None:
         mine = message(store, "a")
         commit.abort([mine])
     assert not store.storage.exists(f"{store.layout.bucket_directory('', 0)}/a.parquet")
+
+
+def test_callbacks_can_read_what_the_snapshot_changed_and_are_closed_with_the_commit(tmp_path: Path) -> None:
+    class Closing:
+        def __init__(self) -> None:
+            self.entries: list[tuple[int, str]] = []
+            self.closed = 0
+
+        def call(self, context: CommitContext) -> None:
+            self.entries += [(entry.kind, entry.file.file_name) for entry in context.commit_entries]
+
+        def close(self) -> None:
+            self.closed += 1
+            raise RuntimeError("stuck")
+
+    store = new_store(tmp_path)
+    BatchTableCommit(store).commit([message(store, "a")])
+    commit, callback = BatchTableCommit(store, overwrite={}), Closing()
+    commit.add_commit_callback(callback)
+    commit.commit([message(store, "b")])
+    assert sorted(callback.entries) == [(0, "b.parquet"), (1, "a.parquet")]
+    with pytest.warns(LakewrightWarning, match="closing a commit callback failed"):
+        commit.close()
+    commit.close()
+    assert callback.closed == 1

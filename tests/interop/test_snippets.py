@@ -19,8 +19,8 @@ pytestmark = pytest.mark.peers
 
 SNIPPETS = Path(__file__).parent / "snippets"
 WAITING = frozenset(
-    "batch_writes branches catalogs commit_callbacks consumers explain filters merge_into readers stream_writes "
-    "streaming_reads system_tables time_travel update_by_predicate update_by_row_id upsert_by_key".split()
+    "batch_writes branches catalogs consumers explain filters readers stream_writes "
+    "streaming_reads system_tables time_travel".split()
 )
 _RUN_INSTALLED = """
 import runpy, sys

@@ -198,3 +198,36 @@ def test_shares_are_balanced(tmp_path: Path) -> None:
     scan = table.new_read_builder().new_scan
     rows_of = [sum(s.row_count for s in scan().with_shard(n, 2).plan().splits()) for n in range(2)]
     assert rows_of == [11, 10]
+
+
+@pytest.mark.parametrize("kind", ["plain", "vectors", "tracked", "evolving"])
+def test_an_array_has_one_value_for_each_matched_row_in_the_order_of_a_read(tmp_path: Path, kind: str) -> None:
+    table = _table(tmp_path, kind)
+    _commit(table, lambda u: u.delete_by_predicate("k = 8"))
+    where = "k >= 7 AND k <= 12"
+    read = lw.read_table(table, filter=where)["k"].to_pylist()
+    values = pa.array([1000 + n for n in range(len(read))], pa.int64())
+    names = pa.chunked_array([[f"n{k}" for k in read[:2]], [f"n{k}" for k in read[2:]]])
+    _commit(table, lambda u: u.update_by_predicate(where, {"v": values, "s": names}))
+    want = {k: 10 * k for k in range(20) if k != 8} | {k: 1000 + at for at, k in enumerate(read)}
+    assert _values(table) == want
+    assert lw.read_table(table, filter=where, columns=["s"])["s"].to_pylist() == [f"n{k}" for k in read]
+
+
+def test_an_array_of_another_length_changes_nothing_and_leaves_no_file(tmp_path: Path) -> None:
+    table = _table(tmp_path, "evolving")
+    before = sorted(tmp_path.rglob("*"))
+    update = table.new_batch_write_builder().new_update()
+    with pytest.raises(lw.InvalidInputError, match=r"'v' has the length 2, and 3 rows matched"):
+        update.update_by_predicate("k >= 9 AND k <= 11", {"v": pa.array([1, 2])})
+    assert sorted(tmp_path.rglob("*")) == before
+    assert update.update_by_predicate("k = 99", {"v": pa.array([1, 2])}) == []
+
+
+def test_arrays_are_refused_where_rows_have_no_order_or_the_change_is_made_again(tmp_path: Path) -> None:
+    keyed = _table(tmp_path / "keyed", "keyed")
+    with pytest.raises(lw.UnsupportedError, match="no order that an array of values could follow"):
+        keyed.new_batch_write_builder().new_update().update_by_predicate("k = 1", {"v": pa.array([1])})
+    plain = _table(tmp_path / "plain", "plain")
+    with pytest.raises(lw.InvalidInputError, match="'v'"):
+        plain.update({"v": pa.array([1])}, "k = 1")

@@ -11,7 +11,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
@@ -22,6 +22,7 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
+from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
 
@@ -57,10 +58,16 @@ class CommitContext:
     snapshot: Snapshot
     messages: tuple[CommitMessage, ...]
     identifier: int
+    _read_entries: Callable[[], Sequence[ManifestEntry]] = field(default=tuple, repr=False, compare=False)
+
+    @property
+    def commit_entries(self) -> list[ManifestEntry]:
+        """The files that the snapshot added and deleted, read from its manifests when asked for."""
+        return list(self._read_entries())
 
 
 class CommitCallback(Protocol):
-    """An object whose `call` runs after every commit."""
+    """An object whose `call` runs after every commit; its `close`, if it has one, runs when the commit is closed."""
 
     def call(self, context: CommitContext) -> None:
         """Do something about a commit that was published."""
@@ -105,8 +112,14 @@ class TableCommit:
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """Let further calls of `commit` raise InvalidInputError."""
+        """Close the callbacks, and let further calls of `commit` raise InvalidInputError."""
+        if self._closed:
+            return
         self._closed = True
+        for callback in self._callbacks:
+            close = getattr(callback, "close", None)
+            if callable(close):
+                self._guarded(f"{self._store.name}: closing a commit callback failed", close)
 
     def __enter__(self) -> Self:
         return self
@@ -142,21 +155,23 @@ class TableCommit:
         if after is not None:
             places = frozenset((m.partition_bytes, m.bucket) for m in messages if not m.is_empty)
             if places:
-                self._guarded(snapshot, "the work after it", partial(after, snapshot, places))
-        context = CommitContext(self._store.name, snapshot, tuple(messages), identifier)
+                failure = f"{self._store.name}: snapshot {snapshot.id} is published, but the work after it failed"
+                self._guarded(failure, partial(after, snapshot, places))
+        read_entries = partial(self._store.manifests.delta, snapshot)
+        self._tell(CommitContext(self._store.name, snapshot, tuple(messages), identifier, read_entries))
+
+    def _tell(self, context: CommitContext) -> None:
+        published = f"{self._store.name}: snapshot {context.snapshot.id} is published, but"
         for callback in self._callbacks:
             call = callback if callable(callback) else callback.call
-            self._guarded(snapshot, "a commit callback", partial(call, context))
+            self._guarded(f"{published} a commit callback failed", partial(call, context))
 
-    def _guarded(self, snapshot: Snapshot, what: str, call: Callable[[], None]) -> None:
+    @staticmethod
+    def _guarded(failure: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - the commit is published, whatever fails after it
-            warnings.warn(
-                f"{self._store.name}: snapshot {snapshot.id} is published, but {what} failed: {error!r}",
-                LakewrightWarning,
-                stacklevel=6,
-            )
+            warnings.warn(f"{failure}: {error!r}", LakewrightWarning, stacklevel=6)
 
     def _ignore_empty(self, *, default: bool) -> bool:
         chosen = self._store.options.get(CoreOptions.SNAPSHOT_IGNORE_EMPTY_COMMIT)

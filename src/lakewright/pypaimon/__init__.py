@@ -5,7 +5,6 @@ Where pypaimon is laxer than lakewright, these classes behave as pypaimon does a
 
 from lakewright.catalog.filesystem import Database
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.table_commit import BatchTableCommit, StreamTableCommit, TableCommit
 from lakewright.errors import (
     BranchAlreadyExistException,
     BranchNotExistException,
@@ -20,9 +19,28 @@ from lakewright.errors import (
     TagNotExistException,
 )
 from lakewright.pypaimon.catalog import Catalog, CatalogFactory, FileSystemCatalog
+from lakewright.pypaimon.commit import (
+    BatchTableCommit,
+    CommitCallback,
+    CommitCallbackContext,
+    StreamTableCommit,
+    TableCommit,
+)
 from lakewright.pypaimon.errors import IllegalArgumentError, IllegalStateError
 from lakewright.pypaimon.installer import install
+from lakewright.pypaimon.merge import WhenMatched
+from lakewright.pypaimon.rows import GenericRow, InternalRow, RowKind
 from lakewright.pypaimon.table import FileStoreTable
+from lakewright.pypaimon.update import (
+    BatchTableUpdate,
+    ShardTableUpdator,
+    StreamTableUpdate,
+    TableDeleteByRowId,
+    TableUpdate,
+    TableUpdateByRowId,
+    TableUpsertByKey,
+    merge_into,
+)
 from lakewright.pypaimon.values.changes import (
     Actions,
     AddColumn,
@@ -80,6 +98,7 @@ from lakewright.pypaimon.values.types import (
     is_variant_struct,
     reassign_field_id,
 )
+from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.explain import ExplainResult, PruningStat
@@ -89,21 +108,11 @@ from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
-from lakewright.table.update_builder import (
-    BatchTableUpdate,
-    ShardTableUpdator,
-    StreamTableUpdate,
-    TableUpdate,
-    WhenMatched,
-    WhenNotMatched,
-)
+from lakewright.table.update_builder import WhenNotMatched
 from lakewright.table.write_builder import (
     BatchTableWrite,
-    BatchWriteBuilder,
     PostponeFixedBucketBatchTableWrite,
-    PostponeFixedBucketWriteBuilder,
     StreamTableWrite,
-    StreamWriteBuilder,
     TableWrite,
 )
 from lakewright.update.values import lit, source_col, target_col
@@ -131,6 +140,8 @@ __all__ = [
     "CatalogFactory",
     "ColumnAlreadyExistException",
     "ColumnNotExistException",
+    "CommitCallback",
+    "CommitCallbackContext",
     "CommitMessage",
     "ConfigOption",
     "CoreOptions",
@@ -145,9 +156,11 @@ __all__ = [
     "ExplainResult",
     "FileStoreTable",
     "FileSystemCatalog",
+    "GenericRow",
     "Identifier",
     "IllegalArgumentError",
     "IllegalStateError",
+    "InternalRow",
     "Keyword",
     "MapType",
     "MergeEngine",
@@ -164,6 +177,7 @@ __all__ = [
     "ReadBuilder",
     "RemoveOption",
     "RenameColumn",
+    "RowKind",
     "RowType",
     "Schema",
     "SchemaChange",
@@ -177,11 +191,14 @@ __all__ = [
     "StreamWriteBuilder",
     "TableAlreadyExistException",
     "TableCommit",
+    "TableDeleteByRowId",
     "TableNotExistException",
     "TableRead",
     "TableScan",
     "TableSchema",
     "TableUpdate",
+    "TableUpdateByRowId",
+    "TableUpsertByKey",
     "TableWrite",
     "Tag",
     "TagAlreadyExistException",
@@ -209,6 +226,7 @@ __all__ = [
     "json_field_with_codec",
     "json_ignore_field",
     "lit",
+    "merge_into",
     "optional_json_field",
     "reassign_field_id",
     "source_col",

@@ -42,12 +42,19 @@ schema.schema_change                  Actions AddColumn DropColumn Move MoveType
                                       UpdateColumnNullability UpdateColumnPosition UpdateColumnType UpdateComment
 schema.table_schema                   TableSchema
 snapshot.snapshot                     Snapshot
-table.data_evolution_merge_into       WhenMatched WhenNotMatched lit source_col target_col
+table.data_evolution_merge_into       WhenMatched WhenNotMatched lit merge_into source_col target_col
 table.file_store_table                FileStoreTable
+table.row.generic_row                 GenericRow
+table.row.internal_row                InternalRow
+table.row.row_kind                    RowKind
 tag.tag                               Tag
+write.commit_callback                 CommitCallback CommitCallbackContext
 write.commit_message                  CommitMessage
 write.table_commit                    BatchTableCommit StreamTableCommit TableCommit
+write.table_delete                    TableDeleteByRowId
 write.table_update                    BatchTableUpdate ShardTableUpdator StreamTableUpdate TableUpdate
+write.table_update_by_row_id          TableUpdateByRowId
+write.table_upsert_by_key             TableUpsertByKey
 write.table_write                     BatchTableWrite StreamTableWrite TableWrite
 write.write_builder                   BatchWriteBuilder StreamWriteBuilder
 """

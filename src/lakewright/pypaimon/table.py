@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.table import table as core
 
 
@@ -9,3 +10,19 @@ class FileStoreTable(core.FileStoreTable):
     """A table with pypaimon's shapes."""
 
     __slots__ = ()
+
+    def new_batch_write_builder(self) -> BatchWriteBuilder:
+        """Start a batch write: one writer (or many), one commit."""
+        return BatchWriteBuilder(self)
+
+    def new_write_builder(self) -> BatchWriteBuilder:
+        """Start a batch write, under pypaimon-rust's name."""
+        return BatchWriteBuilder(self)
+
+    def new_stream_write_builder(self) -> StreamWriteBuilder:
+        """Start a stream write: many commits, each with an identifier."""
+        return StreamWriteBuilder(self)
+
+    def new_postpone_fixed_bucket_write_builder(self) -> PostponeFixedBucketWriteBuilder:
+        """Start a batch write straight into real buckets of a table that postpones them (`bucket` = -2)."""
+        return PostponeFixedBucketWriteBuilder(self)

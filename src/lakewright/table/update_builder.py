@@ -132,7 +132,7 @@ class TableUpdate:
     ) -> list[CommitMessage]:
         hidden = [field.name for field in hidden_fields(self._store)[:1]]  # functions may look at `_ROW_ID`
         seen = None if read is None else tuple(dict.fromkeys((*arguments.names("read_columns", read), *hidden)))
-        checked = verbs.checked_update(self._store, assignments, seen)
+        checked = verbs.checked_update(self._store, assignments, seen, in_order=True)
         return self._prepared(
             partial(verbs.prepare_update, self._store, checked, condition(self._store, predicate)),
         )
@@ -182,7 +182,10 @@ class BatchTableUpdate(TableUpdate):
         assignments: Mapping[str, object],
         read_columns: str | Sequence[str] | None = None,
     ) -> list[CommitMessage]:
-        """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate."""
+        """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate.
+
+        An Arrow array has one value for each of these rows, in the order in which a read with that filter returns them.
+        """
         return self._update(predicate, assignments, read_columns)
 
     def upsert_by_arrow_with_key(self, table: ArrowData, upsert_keys: str | Sequence[str]) -> list[CommitMessage]:
@@ -226,7 +229,10 @@ class StreamTableUpdate(TableUpdate):
         commit_identifier: int,
         read_columns: str | Sequence[str] | None = None,
     ) -> list[CommitMessage]:
-        """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate."""
+        """Assign values, or functions of an Arrow table with `read_columns`, to the rows that fulfil a predicate.
+
+        An Arrow array has one value for each of these rows, in the order in which a read with that filter returns them.
+        """
         self._begin(commit_identifier)
         return self._update(predicate, assignments, read_columns)
 

@@ -245,6 +245,8 @@ class StreamTableWrite(TableWrite):
 class BatchWriteBuilder:
     """Starts batch writes: any number of writers, one commit."""
 
+    _commit_type = BatchTableCommit
+
     def __init__(self, store: TableStore) -> None:
         store.check_changeable()
         self._store = store
@@ -304,7 +306,7 @@ class BatchWriteBuilder:
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""
-        return BatchTableCommit(
+        return self._commit_type(
             self._store,
             commit_user=self._commit_user,
             overwrite=self._static_partition,
@@ -350,6 +352,8 @@ class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
 class StreamWriteBuilder:
     """Starts stream writes: many commits of one user, each with an identifier that grows."""
 
+    _commit_type = StreamTableCommit
+
     def __init__(self, store: TableStore) -> None:
         store.check_changeable()
         self._store = store
@@ -375,7 +379,7 @@ class StreamWriteBuilder:
 
     def new_commit(self) -> StreamTableCommit:
         """Open the commit."""
-        return StreamTableCommit(self._store, commit_user=self._commit_user, after_commit=_compaction_of(self._store))
+        return self._commit_type(self._store, commit_user=self._commit_user, after_commit=_compaction_of(self._store))
 
 
 def _compaction_of(store: TableStore) -> AfterCommit | None:

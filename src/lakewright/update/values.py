@@ -2,6 +2,7 @@
 
 An assignment gives a column a plain value (text is a literal, never SQL), `lit(value)`, `target_col(name)`,
 `source_col(name)`, an Arrow expression, or a function that gets the rows as an Arrow table and returns one value each.
+Where the caller fixes the order of the rows, it may be an Arrow array with one value for each of them.
 All are checked against the schema before a row is read; an error that only the rows show (a null, a number too large)
 names the column, and nothing is written. Values are converted as a write converts them, but a null stays null even if
 the column has a default.
@@ -49,6 +50,13 @@ class LiteralValue:
     """One value for every row."""
 
     value: object
+
+
+@dataclass(frozen=True, slots=True)
+class RowValues:
+    """One value for each row that is set, in their order."""
+
+    column: Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,7 @@ class Assignments:
 
     fields: tuple[DataField, ...]  # the columns that are set, in the order of the table
     terms: tuple[
-        LiteralValue | ColumnRef | pc.Expression | RowFunction, ...
+        LiteralValue | RowValues | ColumnRef | pc.Expression | RowFunction, ...
     ]  # one for each; literals hold Arrow scalars
     needs: frozenset[ColumnRef]
     scope: Scope
@@ -145,6 +153,17 @@ class Assignments:
         names = () if self.scope.source is None else self.scope.source.names
         return tuple(name for name in names if ColumnRef(Side.SOURCE, name) in self.needs)
 
+    @property
+    def row_values(self) -> dict[str, Column]:
+        """The columns that get one given value for each row."""
+        given = zip(self.names, self.terms, strict=True)
+        return {name: term.column for name, term in given if isinstance(term, RowValues)}
+
+    def at(self, first: int, rows: int) -> Assignments:
+        """Return the assignments of some of the rows: those from the `first` on."""
+        cut = (RowValues(t.column.slice(first, rows)) if isinstance(t, RowValues) else t for t in self.terms)
+        return replace(self, terms=tuple(cut))
+
     def evaluate(self, rows: int, target: pa.Table | None = None, source: pa.Table | None = None) -> pa.Table:
         """Return the new values of some rows: the columns that are set, of exactly their types.
 
@@ -162,11 +181,18 @@ class Assignments:
 
 
 def check_assignments(
-    given: Mapping[str, object], scope: Scope, fields: Sequence[DataField], *, table: str, read: Iterable[str] = ()
+    given: Mapping[str, object],
+    scope: Scope,
+    fields: Sequence[DataField],
+    *,
+    table: str,
+    read: Iterable[str] = (),
+    in_order: bool = False,
 ) -> Assignments:
     """Check assignments against the `fields` of the table and the columns in scope, before anything is read.
 
-    `read` names columns of the target that functions need; without it they get all of them.
+    `read` names columns of the target that functions need; without it they get all of them. With `in_order` an Arrow
+    array is one value for each row; otherwise it is one value of a column of arrays.
     """
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(
@@ -181,7 +207,7 @@ def check_assignments(
                 f"table {table}: {name!r} lies inside the column {path[0]!r}; assign the whole column", column=name
             )
     assigned = tuple(field for field in fields if field.name in given)
-    terms = [_term(given[field.name], field) for field in assigned]
+    terms = [_term(given[field.name], field, in_order=in_order) for field in assigned]
     needs = frozenset(ref for term in terms for ref in _needs(term, scope, tuple(read)))
     _check_types(terms, assigned, scope, table)
     return Assignments(assigned, tuple(terms), needs, scope, table)
@@ -211,8 +237,12 @@ def refuse_names_as_text(given: Mapping[str, object], scope: Scope, *, table: st
         )
 
 
-def _term(given: object, field: DataField) -> LiteralValue | ColumnRef | pc.Expression | RowFunction:
+def _term(
+    given: object, field: DataField, *, in_order: bool
+) -> LiteralValue | RowValues | ColumnRef | pc.Expression | RowFunction:
     match given:
+        case pa.Array() | pa.ChunkedArray() if in_order:
+            return RowValues(given)
         case ColumnRef() | pc.Expression():
             return given
         case LiteralValue(value):
@@ -253,7 +283,7 @@ def _not_parsed(value: object, dtype: AtomicType) -> object:
 def _needs(term: object, scope: Scope, read: tuple[str, ...]) -> Iterable[ColumnRef]:
     """Return the columns that a term needs."""
     match term:
-        case LiteralValue():
+        case LiteralValue() | RowValues():
             return ()
         case ColumnRef():
             scope.type_of(term)
@@ -308,6 +338,8 @@ def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Sc
         match term:
             case LiteralValue(value):
                 column: Column = pa.repeat(value, 1)
+            case RowValues(column):
+                pass
             case ColumnRef():
                 column = pa.array([], scope.type_of(term))
             case pc.Expression():
@@ -323,7 +355,7 @@ def without_defaults(fields: Iterable[DataField]) -> tuple[DataField, ...]:
 
 
 def _reads_rows(term: object) -> bool:
-    return not isinstance(term, LiteralValue | ColumnRef)
+    return not isinstance(term, LiteralValue | RowValues | ColumnRef)
 
 
 def _column(sides: Mapping[Side, pa.Table | None], ref: ColumnRef) -> pa.ChunkedArray:
@@ -339,6 +371,8 @@ def _value(
     match term:
         case LiteralValue(value):
             return pa.repeat(value, rows)
+        case RowValues(column):
+            return column
         case ColumnRef():
             return _column(sides, term)
         case pc.Expression():

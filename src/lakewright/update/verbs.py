@@ -6,13 +6,13 @@ commits once. If somebody else changed the same rows meanwhile, it starts again 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, naming
+from lakewright.errors import InvalidInputError, UnsupportedError, counted, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
@@ -66,16 +66,25 @@ def checked_delete(store: TableStore, where: Filter) -> Predicate:
 
 
 def checked_update(
-    store: TableStore, assignments: Mapping[str, object], read: Sequence[str] | None = None
+    store: TableStore, assignments: Mapping[str, object], read: Sequence[str] | None = None, *, in_order: bool = False
 ) -> Assignments:
-    """Check assignments against the schema, before anything is read; functions see the columns of `read`, or all."""
+    """Check assignments against the schema, before anything is read; functions see the columns of `read`, or all.
+
+    With `in_order` an Arrow array has one value for each row that is updated, in the order in which they are read.
+    """
     fields = store.schema.fields
     scope = Scope(fields if read is None else (*fields, *hidden_fields(store)))
     with naming(store.name):
         if isinstance(assignments, Mapping):
             refuse_names_as_text(assignments, scope, table=store.name)
-        checked = check_assignments(assignments, scope, fields, table=store.name, read=read or ())
+        checked = check_assignments(assignments, scope, fields, table=store.name, read=read or (), in_order=in_order)
     way = change_method(store)
+    if way is ChangeMethod.KEYED and checked.row_values:
+        raise UnsupportedError(
+            f"table {store.name}: rows of a primary-key table have no order that an array of values could follow; "
+            "assign a function of the rows, or upsert them",
+            table=store.name,
+        )
     if way is ChangeMethod.KEYED:
         keyed.KeyedRules.of(store).check_update(checked.names)
     elif way is ChangeMethod.COLUMNS:
@@ -126,16 +135,49 @@ def prepare_update(
         return Prepared(way=way)
     schemas = FileSchemas(store)
 
-    def decide(part: DataSplit) -> GroupChange:
-        matches = list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
-        values = [_values(checked, located) for located in matches]
-        positions = joined(located.positions for located in matches)
-        return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
+    def find(part: DataSplit) -> list[LocatedRows]:
+        return list(locate(store, part, checked.target_columns, predicate, schemas=schemas))
 
-    prepared = change_groups(ChangeJob.on(store, base), groups(store, base, predicate), decide, run)
+    def decide(part: DataSplit) -> GroupChange:
+        return _assigned(part, find(part), checked)
+
+    parts = groups(store, base, predicate)
+    in_order = _in_order(parts, find, checked) if checked.row_values else None
+    prepared = change_groups(ChangeJob.on(store, base), parts, in_order or decide, run)
     return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
 
 
-def _values(assignments: Assignments, located: LocatedRows) -> pa.Table:
-    """Return the new values of some rows."""
-    return assignments.evaluate(len(located.positions), pa.Table.from_batches([located.rows]))
+def _assigned(part: DataSplit, matches: Sequence[LocatedRows], checked: Assignments) -> GroupChange:
+    """Return the new values of rows of a group."""
+    values, first = [], 0
+    for located in matches:
+        rows = len(located.positions)
+        values.append(checked.at(first, rows).evaluate(rows, pa.Table.from_batches([located.rows])))
+        first += rows
+    positions = joined(located.positions for located in matches)
+    return GroupChange(part, updated=positions, values=pa.concat_tables(values) if values else None)
+
+
+def _in_order(
+    parts: Sequence[DataSplit], find: Callable[[DataSplit], list[LocatedRows]], checked: Assignments
+) -> Callable[[DataSplit], GroupChange]:
+    """Find the rows of all groups, so that each gets its share of the given values, and check how many there are."""
+    found: dict[str, tuple[int, list[LocatedRows]]] = {}  # by the first file of the group
+    rows = 0
+    for part in parts:
+        matches = find(part)
+        found[part.files[0].file_name] = rows, matches
+        rows += sum(len(located.positions) for located in matches)
+    for name, column in checked.row_values.items():
+        if rows and len(column) != rows:
+            raise InvalidInputError(
+                f"the array for the column {name!r} has the length {len(column)}, and {counted(rows, 'row')} matched; "
+                "give one value for each, in the order in which a read returns the rows",
+                column=name,
+            )
+
+    def decide(part: DataSplit) -> GroupChange:
+        first, matches = found[part.files[0].file_name]
+        return _assigned(part, matches, checked.at(first, sum(len(located.positions) for located in matches)))
+
+    return decide

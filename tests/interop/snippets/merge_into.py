@@ -64,7 +64,7 @@ merge(
     when_matched=[WhenMatched.delete(condition="s.sum < 0"), WhenMatched.update({"sum": "s.sum"}, condition="t.sum < 28")],
 )
 other = new_table("two", {"id": [2, 50], "name": ["deux", "cinquante"], "sum": [2, 50]})
-merge(table, other, on=["id"], when_matched=[WhenMatched.update("*")], when_not_matched=[WhenNotMatched(condition="s.sum > 49")])
+merge(table, other, on=["id"], when_matched=[WhenMatched.update("*")], when_not_matched=[WhenNotMatched("*", condition="s.sum > 49")])
 
 merge(table, table, on=["_ROW_ID"], when_matched=[WhenMatched.update({"name": "s.name", "sum": lit(1)})])
 merge(table, table, on=["_ROW_ID"], when_matched=[WhenMatched.delete(condition="t.id = 50")])
@@ -86,7 +86,7 @@ for call in (
     lambda: update.merge_into(source, on=["id"], when_matched=[WhenMatched.update({"nothing": 1})]),
     lambda: update.merge_into(source, on=["id"], when_matched=[WhenMatched.update({"sum": "s.nothing"})]),
     lambda: update.merge_into(renamed, on={"id": "key"}, when_matched=[WhenMatched.update("*")]),
-    lambda: update.merge_into(source, on=["id"], when_not_matched=[WhenNotMatched(condition="t.sum > 1")]),
+    lambda: update.merge_into(source, on=["id"], when_not_matched=[WhenNotMatched("*", condition="t.sum > 1")]),
     lambda: WhenMatched.update("all"),
 ):
     try:

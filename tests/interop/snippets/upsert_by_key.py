@@ -4,6 +4,7 @@ import sys
 
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
+from pypaimon.table.row.generic_row import GenericRow
 
 catalog = CatalogFactory.create({"warehouse": sys.argv[1]})
 catalog.create_database("club", False)
@@ -45,7 +46,8 @@ show(table)
 
 builder = table.new_batch_write_builder()
 update, commit = builder.new_update(), builder.new_commit()
-commit.commit(update.upsert_by_key([{"id": 2, "name": "bert", "age": 5}, {"id": 6, "name": "fay", "age": 6}], ["id"]))
+rows = [GenericRow([2, "bert", 5], table.fields), GenericRow([6, "fay", 6], table.fields)]
+commit.commit(update.upsert_by_key(rows, ["id"]))
 commit.close()
 show(table)
 

@@ -1,0 +1,120 @@
+"""pypaimon's commits: messages in, one snapshot out, callbacks told with pypaimon's shapes.
+
+A batch commit commits once. A callback that fails raises out of `commit`, as in pypaimon; the snapshot is published.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from lakewright.commit import table_commit as core
+from lakewright.commit.committer import PartitionSpec
+from lakewright.commit.message.message import CommitMessage
+from lakewright.errors import InvalidInputError
+from lakewright.metadata.store import TableStore
+from lakewright.pypaimon.rows import GenericRow
+from lakewright.spec.datafile import DataFile
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.values import to_python
+
+if TYPE_CHECKING:
+    from lakewright.pypaimon.table import FileStoreTable
+
+
+class CommittedOnceError(InvalidInputError, RuntimeError):
+    """A batch commit was used a second time; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """A data file that a snapshot added (kind 0) or deleted (kind 1)."""
+
+    kind: int
+    partition: GenericRow
+    bucket: int
+    total_buckets: int
+    file: DataFile
+
+
+@dataclass
+class CommitCallbackContext:
+    """What a callback is told: the snapshot, the files it added and deleted, and the commit identifier."""
+
+    snapshot: Snapshot
+    commit_entries: list[CommitEntry]
+    identifier: int
+
+
+class CommitCallback(ABC):
+    """Something to call after each published commit. It may be called twice for one commit."""
+
+    @abstractmethod
+    def call(self, context: CommitCallbackContext) -> None:
+        """Do something about a commit that was published."""
+
+    def close(self) -> None:  # noqa: B027 - most callbacks hold nothing
+        """Release what the callback holds."""
+
+
+class TableCommit(core.TableCommit):
+    """Publishes what writers prepared. A write builder sets `table`, `commit_user` and `overwrite_partition`."""
+
+    table: FileStoreTable
+    commit_user: str
+    overwrite_partition: PartitionSpec | None = None
+
+    def _tell(self, context: core.CommitContext) -> None:
+        if not self._callbacks:
+            return
+        entries = [_entry(self._store, entry) for entry in context.commit_entries]
+        told = CommitCallbackContext(context.snapshot, entries, context.identifier)
+        for callback in self._callbacks:
+            call = callback if callable(callback) else callback.call
+            cast("Callable[[CommitCallbackContext], None]", call)(told)
+
+
+class BatchTableCommit(TableCommit, core.BatchTableCommit):
+    """Commits the messages of batch writes, once."""
+
+    batch_committed = False
+
+    def commit(
+        self, commit_messages: Sequence[CommitMessage], snapshot_properties: Mapping[str, str] | None = None
+    ) -> core.CommitResult:
+        """Publish the messages as one snapshot."""
+        self._once()
+        return super().commit(commit_messages, snapshot_properties)
+
+    def truncate_table(self) -> core.CommitResult:
+        """Remove all rows of the table in one snapshot."""
+        self._once()
+        return super().truncate_table()
+
+    def truncate_partitions(self, partitions: PartitionSpec | Sequence[PartitionSpec]) -> core.CommitResult:
+        """Remove all rows of some partitions in one snapshot."""
+        self._once()
+        return super().truncate_partitions(partitions)
+
+    def _once(self) -> None:
+        if self.batch_committed:
+            raise CommittedOnceError(
+                f"{self._store.name}: a BatchTableCommit supports one-time committing only; make a new one with "
+                "new_commit(), or use a stream commit",
+                table=self._store.name,
+            )
+        self.batch_committed = True
+
+
+class StreamTableCommit(TableCommit, core.StreamTableCommit):
+    """Commits the messages of one stream under growing identifiers."""
+
+
+def _entry(store: TableStore, entry: ManifestEntry) -> CommitEntry:
+    fields = store.schema.partition_fields
+    values = zip(store.partition_values(entry.partition), fields, strict=True)
+    row = GenericRow([to_python(value, field.type) for value, field in values], fields)
+    return CommitEntry(entry.kind, row, entry.bucket, entry.total_buckets, entry.file)

@@ -1,0 +1,116 @@
+"""pypaimon's row objects: values in column order, which the changes of single rows take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Protocol, cast, runtime_checkable
+
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.types import DataField
+
+
+class RowKind(Enum):
+    """What a row does, as the format numbers it."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def to_string(self) -> str:
+        """Return the kind as changelogs write it: +I, -U, +U or -D."""
+        return ("+I", "-U", "+U", "-D")[self.value]
+
+    def is_add(self) -> bool:
+        """Say whether the row is there afterwards."""
+        return self in {RowKind.INSERT, RowKind.UPDATE_AFTER}
+
+    @staticmethod
+    def from_string(kind_str: str) -> RowKind:
+        """Return the kind that a changelog writes so."""
+        for kind in RowKind:
+            if kind.to_string() == kind_str:
+                return kind
+        raise InvalidInputError(f"there is no row kind {kind_str!r}; there are +I, -U, +U and -D")
+
+
+@runtime_checkable
+class InternalRow(Protocol):
+    """Anything that answers for its values by position."""
+
+    def get_field(self, pos: int) -> object:
+        """Return the value at a position."""
+
+    def __len__(self) -> int: ...
+
+
+class GenericRow:
+    """Values in the order of their fields.
+
+    >>> from lakewright.spec.types import AtomicType
+    >>> row = GenericRow([7], [DataField(0, "n", AtomicType("INT"))])
+    >>> row.get_field(0), row.to_dict(), row.get_row_kind().to_string()
+    (7, {'n': 7}, '+I')
+    """
+
+    def __init__(
+        self, values: Sequence[object], fields: Sequence[DataField] | None = None, row_kind: RowKind = RowKind.INSERT
+    ) -> None:
+        self.values = list(values)
+        self.fields = None if fields is None else list(fields)
+        self.row_kind = row_kind
+
+    def get_field(self, pos: int) -> object:
+        """Return the value at a position."""
+        return self.values[pos]
+
+    def get_row_kind(self) -> RowKind:
+        """Return what the row does."""
+        return self.row_kind
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the values by the names of their fields."""
+        return dict(zip((field.name for field in self.fields or ()), self.values, strict=False))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GenericRow):
+            return NotImplemented
+        return (self.values, self.row_kind) == (other.values, other.row_kind)
+
+    def __hash__(self) -> int:
+        return hash((tuple(map(str, self.values)), self.row_kind))
+
+    def __repr__(self) -> str:
+        return f"GenericRow({self.values!r}, {self.row_kind.name})"
+
+
+def to_table(rows: Iterable[InternalRow], fields: Sequence[DataField]) -> pa.Table:
+    """Return rows as a table of those columns that they have; rows without fields have all columns of the table."""
+    named = [_by_name(row, fields) for row in rows]
+    if not named:
+        raise InvalidInputError("rows must not be empty")
+    known = {field.name: field for field in fields}
+    names = list(named[0])
+    for row in named:
+        if list(row) != names or not set(names) <= set(known):
+            raise InvalidInputError(f"the rows have other columns than {', '.join(known)}, or not all the same: {row}")
+    return pa.table({name: pa.array([row[name] for row in named], to_arrow_type(known[name].type)) for name in names})
+
+
+def _by_name(row: InternalRow, fields: Sequence[DataField]) -> dict[str, object]:
+    if not isinstance(row, InternalRow):
+        raise InvalidInputError(f"a row has values by position, such as GenericRow(values, fields), and not {row!r}")
+    own = cast("Sequence[DataField] | None", getattr(row, "fields", None))
+    if own is None and len(row) != len(fields):
+        raise InvalidInputError(f"a row without fields has one value for each of {len(fields)} columns, not {len(row)}")
+    return {field.name: row.get_field(at) for at, field in enumerate(own or fields)}

@@ -1,0 +1,303 @@
+"""pypaimon's row changes: its calls in, commit messages out.
+
+Each call plans on the newest snapshot, as in the core; what differs is the shape of arguments, and the casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from lakewright.commit.files import delete_written, files_of
+from lakewright.commit.message.message import CommitMessage
+from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.pypaimon.casts import cast_column, cast_table
+from lakewright.pypaimon.merge import On, prepare_merge
+from lakewright.pypaimon.rows import InternalRow, to_table
+from lakewright.read.projection import ROW_ID
+from lakewright.spec import arguments
+from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.snapshot import MAX_LONG
+from lakewright.table import update_builder as core
+from lakewright.update.row_ids import RowIds
+from lakewright.write.input.frames import ArrowData
+
+if TYPE_CHECKING:
+    from lakewright.pypaimon.table import FileStoreTable
+
+Rows: TypeAlias = InternalRow | Iterable[InternalRow]
+_ALL = "true"  # the filter that every row fulfils
+
+
+class TableUpdate(core.TableUpdate):
+    """Changes rows of a table; made by the `new_update()` of a write builder, or by a table and a commit user."""
+
+    def __init__(self, table: FileStoreTable, commit_user: str = "") -> None:
+        super().__init__(table.refreshed().store)
+        self.table = table
+        self.commit_user = commit_user
+
+    @property
+    def update_cols(self) -> list[str] | None:
+        """The columns of `with_update_type`; None: all of them."""
+        chosen = self._update_cols
+        return None if chosen is None or len(chosen) == len(self._store.schema.fields) else list(chosen)
+
+    @property
+    def projection(self) -> list[str] | None:
+        """The columns of `with_read_projection`."""
+        return None if self._projection is None else list(self._projection)
+
+    def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
+        return super()._delete(_ALL if predicate is None else predicate)
+
+    def _update(
+        self, predicate: Filter | None, assignments: Mapping[str, object], read: str | Sequence[str] | None
+    ) -> list[CommitMessage]:
+        given = arguments.mapping("assignments", assignments)
+        self._check_assignments(given, () if read is None else arguments.names("read_columns", read))
+        fields = {field.name: field for field in self._store.schema.fields}
+        cast = {
+            name: cast_column(value, fields[name], self._store.name)
+            if isinstance(value, pa.Array | pa.ChunkedArray)
+            else self._casting(value, name)
+            for name, value in given.items()
+        }
+        return super()._update(predicate, cast, read)
+
+    def _update_ids(self, data: ArrowData) -> list[CommitMessage]:
+        return super()._update_ids(self._cast(data))
+
+    def _upsert(self, data: ArrowData, keys: str | Sequence[str]) -> list[CommitMessage]:
+        return super()._upsert(self._cast(data), keys)
+
+    def _upsert_rows(self, rows: Rows, keys: str | Sequence[str]) -> list[CommitMessage]:
+        return super()._upsert(_rows_table(rows, self.table), keys)
+
+    def _merge(
+        self,
+        source: ArrowData,
+        on: On,
+        matched: core.WhenMatched | Sequence[core.WhenMatched],
+        not_matched: core.WhenNotMatched | Sequence[core.WhenNotMatched],
+    ) -> list[CommitMessage]:
+        updates = (matched,) if isinstance(matched, core.WhenMatched) else matched
+        inserts = (not_matched,) if isinstance(not_matched, core.WhenNotMatched) else not_matched
+        merge = prepare_merge(self._store, source, on, updates, inserts)
+        return super()._merge(merge.source, merge.on, merge.matched, merge.not_matched)
+
+    def _cast(self, data: ArrowData) -> ArrowData:
+        return cast_table(data, self._store.schema.fields, self._store.name) if isinstance(data, pa.Table) else data
+
+    def _casting(self, value: object, name: str) -> object:
+        """Return a function whose result is cast as pypaimon casts it; anything else as it is."""
+        if not callable(value):
+            return value
+        field = next(field for field in self._store.schema.fields if field.name == name)
+
+        def cast(rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+            made = value(rows)
+            if not isinstance(made, pa.Array | pa.ChunkedArray):
+                raise InvalidInputError(
+                    f"the function for the column {name!r} must return a pyarrow.Array or pyarrow.ChunkedArray, not "
+                    f"{type(made).__name__}"
+                )
+            return cast_column(made, field, self._store.name)
+
+        return cast
+
+    def _check_assignments(self, given: Mapping[str, object], read: Sequence[str]) -> None:
+        """Refuse what pypaimon refuses: functions need `read_columns`, and only they do."""
+        table, known = self._store.name, self._store.schema.field_names
+        if not given:
+            raise InvalidInputError(f"table {table}: assignments must not be empty")
+        functions = [name for name, value in given.items() if callable(value)]
+        arrays = [name for name, value in given.items() if isinstance(value, pa.Array | pa.ChunkedArray)]
+        if bool(read) != bool(functions):
+            raise InvalidInputError(
+                f"table {table}: callable assignments require read_columns, and read_columns requires a callable "
+                "assignment: name the columns that the functions get"
+            )
+        if functions and arrays:
+            raise InvalidInputError(
+                f"table {table}: callable assignments cannot be combined with arrays; the array for {arrays[0]!r} has "
+                f"one value for each row, and {functions[0]!r} a function of them"
+            )
+        for name in (*read, *given):
+            if name not in known and name != ROW_ID.name:
+                raise ColumnNotExistException(
+                    f"table {table}: the column {name!r} is not in table schema: it has {', '.join(known)}",
+                    table=table,
+                    column=name,
+                )
+
+
+class BatchTableUpdate(TableUpdate, core.BatchTableUpdate):
+    """Changes of a batch write builder; commit the messages with its `new_commit()`."""
+
+    def new_update_by_row_id(self) -> TableUpdateByRowId:
+        """Return what gives columns of rows new values, in several calls and one commit."""
+        return TableUpdateByRowId(self.table, self.commit_user)
+
+    def update_by_arrow_batches_with_row_id(self, tables: Iterable[pa.Table]) -> list[CommitMessage]:
+        """Give rows new values: each table has `_ROW_ID` and the columns to change."""
+        return self._update_ids(_joined(tables, self._store.name))
+
+    def upsert_by_key(self, rows: Rows, upsert_keys: str | Sequence[str]) -> list[CommitMessage]:
+        """Upsert rows such as `GenericRow(values, fields)`, as `upsert_by_arrow_with_key` does."""
+        return self._upsert_rows(rows, upsert_keys)
+
+
+class StreamTableUpdate(TableUpdate, core.StreamTableUpdate):
+    """Changes of a stream write builder; commit the messages with its `new_commit()` under the same identifier."""
+
+    def new_update_by_row_id(self, commit_identifier: int) -> TableUpdateByRowId:
+        """Return what gives columns of rows new values, in several calls and one commit."""
+        return TableUpdateByRowId(self.table, self.commit_user, commit_identifier)
+
+    def upsert_by_key(
+        self, rows: Rows, upsert_keys: str | Sequence[str], commit_identifier: int
+    ) -> list[CommitMessage]:
+        """Upsert rows such as `GenericRow(values, fields)`, as `upsert_by_arrow_with_key` does."""
+        self._begin(commit_identifier)
+        return self._upsert_rows(rows, upsert_keys)
+
+
+class TableUpdateByRowId:
+    """New values for columns of rows by their ids; `commit_messages` are those of all calls so far."""
+
+    def __init__(self, table: FileStoreTable, commit_user: str = "", commit_identifier: int = MAX_LONG) -> None:
+        self.table = table
+        self.commit_user = commit_user
+        self.commit_identifier = commit_identifier
+        snapshot = table.store.snapshots.latest()
+        self.snapshot_id = -1 if snapshot is None else snapshot.id
+        self.commit_messages: list[CommitMessage] = []
+
+    def update_columns(self, data: pa.Table, column_names: Sequence[str]) -> list[CommitMessage]:
+        """Give rows new values in the named columns: `data` has `_ROW_ID` and these columns."""
+        update = BatchTableUpdate(self.table, self.commit_user)
+        made = update.with_update_type(list(dict.fromkeys(column_names))).update_by_arrow_with_row_id(data)
+        written = {place for message in self.commit_messages for place in _places(message)}
+        twice = sorted(place for message in made for place in _places(message) if place in written)
+        if twice:
+            delete_written(self.table.store, files_of(self.table.store, made))
+            first, name = twice[0]
+            raise InvalidInputError(
+                f"table {self.table.name}: the batches overlap: the column {name!r} of the rows from {first} on was "
+                "given values already; give all of them in one call",
+                column=name,
+            )
+        self.commit_messages += made
+        return self.commit_messages
+
+    def update_row_columns(
+        self, row: InternalRow, row_ids: Sequence[int], column_names: Sequence[str]
+    ) -> list[CommitMessage]:
+        """Give all rows with these ids the values of one row."""
+        return self.update_rows_columns([row], [row_ids], column_names)
+
+    def update_rows_columns(
+        self, rows: Sequence[InternalRow], row_ids_by_row: Sequence[Sequence[int]], column_names: Sequence[str]
+    ) -> list[CommitMessage]:
+        """Give the rows with the ids of each list the values of one row."""
+        if len(rows) != len(row_ids_by_row):
+            raise InvalidInputError(f"{len(rows)} rows need as many lists of row ids, not {len(row_ids_by_row)}")
+        ids = [row_id for listed in row_ids_by_row for row_id in listed]
+        if not ids:
+            return []
+        numbers = [at for at, listed in enumerate(row_ids_by_row) for _ in listed]
+        values = to_table(rows, self.table.store.schema.fields).take(pa.array(numbers))
+        return self.update_columns(values.append_column(ROW_ID.name, pa.array(ids, pa.int64())), column_names)
+
+
+class TableUpsertByKey:
+    """Upserts by columns that the caller names."""
+
+    def __init__(self, table: FileStoreTable, commit_user: str = "", commit_identifier: int = MAX_LONG) -> None:
+        self.table = table
+        self.commit_user = commit_user
+        self.commit_identifier = commit_identifier
+
+    def upsert(
+        self, data: pa.Table, upsert_keys: Sequence[str], update_cols: Sequence[str] | None = None
+    ) -> list[CommitMessage]:
+        """Update the rows that have the keys of the data, and insert the rest of it."""
+        return self._update(update_cols).upsert_by_arrow_with_key(data, upsert_keys)
+
+    def upsert_rows(
+        self, rows: Rows, upsert_keys: Sequence[str], update_cols: Sequence[str] | None = None
+    ) -> list[CommitMessage]:
+        """Upsert rows such as `GenericRow(values, fields)`."""
+        return self._update(update_cols).upsert_by_key(rows, upsert_keys)
+
+    def _update(self, columns: Sequence[str] | None) -> BatchTableUpdate:
+        update = BatchTableUpdate(self.table, self.commit_user)
+        return update if columns is None else update.with_update_type(columns)
+
+
+class TableDeleteByRowId:
+    """Deletes rows by their ids."""
+
+    def __init__(self, table: FileStoreTable) -> None:
+        self.table = table
+
+    def delete(self, row_ids: RowIds) -> list[CommitMessage]:
+        """Delete the rows with these ids."""
+        return BatchTableUpdate(self.table).delete_by_row_id(row_ids)
+
+
+class ShardTableUpdator(core.ShardTableUpdator):
+    """Reads the rows of a share of a table and takes new values for them."""
+
+    def __init__(
+        self,
+        table: FileStoreTable,
+        projection: Sequence[str] | None,
+        write_cols: Sequence[str] | None,
+        commit_user: str = "",
+        *shard: int,
+    ) -> None:
+        index, count = shard or (0, 1)
+        super().__init__(table.refreshed().store, (index, count), read=projection, update=write_cols)
+        self.table = table
+        self.commit_user = commit_user
+
+
+def merge_into(  # noqa: PLR0913 - pypaimon's signature
+    target_table: FileStoreTable,
+    source: ArrowData,
+    *,
+    on: On,
+    when_matched: Sequence[core.WhenMatched] = (),
+    when_not_matched: Sequence[core.WhenNotMatched] = (),
+    commit_user: str,
+    commit_identifier: int = MAX_LONG,
+) -> list[CommitMessage]:
+    """Merge a source into a table and return the messages, which a commit of that table publishes."""
+    arguments.whole("commit_identifier", commit_identifier)
+    update = BatchTableUpdate(target_table, commit_user)
+    return update.merge_into(source, on=on, when_matched=when_matched, when_not_matched=when_not_matched)
+
+
+def _places(message: CommitMessage) -> Iterable[tuple[int, str]]:
+    """Return the groups of rows and the columns that the files of a message hold."""
+    return ((file.first_row_id or 0, name) for file in message.new_files for name in file.write_cols or ())
+
+
+def _rows_table(rows: Rows, table: FileStoreTable) -> pa.Table:
+    listed = [rows] if isinstance(rows, InternalRow) and not isinstance(rows, list | tuple) else rows
+    return to_table(listed, table.store.schema.fields)
+
+
+def _joined(tables: Iterable[pa.Table], table: str) -> pa.Table:
+    listed = list(tables)
+    if not all(isinstance(each, pa.Table) for each in listed):
+        raise InvalidInputError(f"table {table}: give tables of pyarrow, each with {ROW_ID.name}")
+    return (
+        pa.concat_tables(listed, promote_options="permissive")
+        if listed
+        else pa.table({ROW_ID.name: pa.array([], pa.int64())})
+    )

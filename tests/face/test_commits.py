@@ -1,0 +1,91 @@
+"""Commits of the face: once for a batch, callbacks with pypaimon's context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright.pypaimon as face
+
+COLUMNS = pa.schema({"part": pa.string(), "n": pa.int32()})
+
+
+class Listener(face.CommitCallback):
+    def __init__(self) -> None:
+        self.heard: list[face.CommitCallbackContext] = []
+        self.closed = False
+
+    def call(self, context: face.CommitCallbackContext) -> None:
+        self.heard.append(context)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Broken(face.CommitCallback):
+    def call(self, context: face.CommitCallbackContext) -> None:
+        raise ArithmeticError(str(context.snapshot.id))
+
+
+def _table(tmp_path: Path) -> face.FileStoreTable:
+    catalog = face.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", face.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["part"]))
+    return catalog.get_table("d.t")
+
+
+def _messages(builder: face.BatchWriteBuilder, part: str) -> list[face.CommitMessage]:
+    with builder.new_write() as write:
+        write.write_arrow(pa.table({"part": [part], "n": pa.array([1], pa.int32())}))
+        return write.prepare_commit()
+
+
+def test_callbacks_get_the_entries_of_the_commit_and_are_closed(tmp_path: Path) -> None:
+    table, listener = _table(tmp_path), Listener()
+    builder = table.new_batch_write_builder()
+    with builder.new_commit() as commit:
+        assert (commit.table, commit.commit_user, commit.overwrite_partition) == (table, builder.commit_user, None)
+        commit.add_commit_callback(listener)  # type: ignore[arg-type]
+        commit.commit(_messages(builder, "a"))
+    (context,) = listener.heard
+    (entry,) = context.commit_entries
+    assert (context.snapshot.id, context.identifier, entry.kind, entry.file.row_count) == (1, 2**63 - 1, 0, 1)
+    assert (entry.partition.values, entry.partition.to_dict()) == (["a"], {"part": "a"})
+    assert listener.closed
+
+
+def test_a_callback_that_fails_raises_after_the_snapshot_is_published(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    builder = table.new_batch_write_builder()
+    commit = builder.new_commit()
+    commit.add_commit_callback(Broken())  # type: ignore[arg-type]
+    with pytest.raises(ArithmeticError, match="1"):
+        commit.commit(_messages(builder, "a"))
+    assert table.snapshot() is not None
+
+
+def test_a_batch_commit_commits_once_and_a_builder_makes_several(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    builder = table.new_batch_write_builder()
+    for part in ("a", "b"):
+        commit = builder.new_commit()
+        commit.commit(_messages(builder, part))
+    again = _messages(builder, "c")
+    with pytest.raises(RuntimeError, match="one-time committing"):
+        commit.commit(again)
+    with pytest.raises(RuntimeError, match="one-time committing"):
+        commit.truncate_table()
+    with pytest.raises(RuntimeError, match="one-time committing"):
+        commit.truncate_partitions([{"part": "a"}])
+    newest = table.snapshot()
+    assert newest is not None
+    assert newest.id == 2
+
+
+def test_builders_of_streams_and_their_changes_have_the_shapes_of_pypaimon(tmp_path: Path) -> None:
+    builder = _table(tmp_path).new_stream_write_builder()
+    assert isinstance(builder.new_commit(), face.StreamTableCommit)
+    assert isinstance(builder.new_update(), face.StreamTableUpdate)
+    assert builder.new_commit().commit_user == builder.commit_user

@@ -61,6 +61,7 @@ from lakewright.read.splits.split import DataSplit, DeletionFile, Row
 from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
 from lakewright.spec.datafile import DataFile, SimpleStats
 from lakewright.spec.identifier import Identifier
+from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter
@@ -148,6 +149,7 @@ __all__ = [
     "LakewrightError",
     "LakewrightWarning",
     "LiteralValue",
+    "ManifestEntry",
     "MapType",
     "MergeBuilder",
     "MergeEngine",

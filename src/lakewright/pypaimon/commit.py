@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from lakewright.commit import table_commit as core
 from lakewright.commit.committer import PartitionSpec
@@ -20,9 +20,7 @@ from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
-
-if TYPE_CHECKING:
-    from lakewright.pypaimon.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 
 class CommittedOnceError(InvalidInputError, RuntimeError):

@@ -29,8 +29,8 @@ def install() -> None:
     >>> import lakewright.pypaimon
     >>> lakewright.pypaimon.install()
     >>> from pypaimon.schema.data_types import AtomicType
-    >>> AtomicType("INT")
-    AtomicType('INT')
+    >>> str(AtomicType("INT"))
+    'INT'
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return

@@ -6,7 +6,7 @@ Each call plans on the newest snapshot, as in the core; what differs is the shap
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -21,11 +21,9 @@ from lakewright.spec import arguments
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.snapshot import MAX_LONG
 from lakewright.table import update_builder as core
+from lakewright.table.table import FileStoreTable
 from lakewright.update.row_ids import RowIds
 from lakewright.write.input.frames import ArrowData
-
-if TYPE_CHECKING:
-    from lakewright.pypaimon.table import FileStoreTable
 
 Rows: TypeAlias = InternalRow | Iterable[InternalRow]
 _ALL = "true"  # the filter that every row fulfils

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit
 from lakewright.pypaimon.update import BatchTableUpdate, StreamTableUpdate
 from lakewright.table import write_builder as core
-
-if TYPE_CHECKING:
-    from lakewright.pypaimon.table import FileStoreTable
+from lakewright.table.table import FileStoreTable
 
 
 class BatchWriteBuilder(core.BatchWriteBuilder):

@@ -40,7 +40,7 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli"}
 
-MODULES_MAX = 300  # the first guess was 70 for the whole house: see design/0001
+MODULES_MAX = 340  # it grew by the compatible face of pypaimon, whose module paths and shapes are many
 FOLDER_MODULES_MAX = 15
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 200

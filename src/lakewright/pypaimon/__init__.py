@@ -72,6 +72,7 @@ from lakewright.pypaimon.values.json_util import (
     json_ignore_field,
     optional_json_field,
 )
+from lakewright.pypaimon.values.predicate import Predicate, PredicateBuilder
 from lakewright.pypaimon.values.schema import Schema
 from lakewright.pypaimon.values.types import (
     SYSTEM_FIELD_ID_START,
@@ -104,8 +105,6 @@ from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.explain import ExplainResult, PruningStat
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.table.update_builder import WhenNotMatched

@@ -191,7 +191,7 @@ def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
 
 def _bind(p: Predicate, builder: PredicateBuilder) -> Predicate:
     if p.children:
-        return replace(p, children=tuple(_bind(child, builder) for child in p.children))
+        return Predicate(p.method, children=tuple(_bind(child, builder) for child in p.children))
     if p.field is None:
         return p
     path, dtype = builder.resolve(p.field)

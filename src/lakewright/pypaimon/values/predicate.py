@@ -1,0 +1,300 @@
+"""pypaimon's predicates: a method, the position and name of a column, and literals as they were given.
+
+Lakewright checks the literals and binds the predicate to the columns of a table when a read or a change takes it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import InvalidInputError
+from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spec.predicate import builder as core_builder
+from lakewright.spec.predicate import predicate as core
+from lakewright.spec.types import DataField
+
+_JOINS: dict[str, tuple[Callable[[Iterable[bool]], bool], Callable[[Any, Any], Any]]] = {
+    "and": (all, operator.and_),
+    "or": (any, operator.or_),
+}
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": operator.eq,
+    "notEqual": operator.ne,
+    "lessThan": operator.lt,
+    "lessOrEqual": operator.le,
+    "greaterThan": operator.gt,
+    "greaterOrEqual": operator.ge,
+}
+_PATTERNS: dict[str, tuple[Callable[[str, str], bool], Callable[[Any, str], Any]]] = {
+    "startsWith": (str.startswith, pc.starts_with),
+    "endsWith": (str.endswith, pc.ends_with),
+    "contains": (str.__contains__, pc.match_substring),
+    "like": (lambda text, pattern: re.fullmatch(_like(pattern), text) is not None, pc.match_like),
+}
+METHODS = ("in", "notIn", "between", "notBetween", "isNull", "isNotNull", *_JOINS, *_COMPARED, *_PATTERNS)
+
+
+class Row(Protocol):
+    """A row whose values are read by position."""
+
+    def get_field(self, pos: int) -> object:
+        """Return a value."""
+
+
+class Stats(Protocol):
+    """The bounds and null counts of the columns of a file."""
+
+    min_values: Any
+    max_values: Any
+    null_counts: Any
+
+
+class Predicate(core.Predicate):
+    """A condition on rows, as pypaimon has it; `and` and `or` hold their parts as literals.
+
+    >>> Predicate(method="equal", index=0, field="id", literals=[1])
+    Predicate(method='equal', index=0, field='id', literals=[1])
+    """
+
+    index: int | None
+    literals: list[Any] | None  # type: ignore[assignment]
+
+    def __init__(
+        self, method: str, index: int | None = None, field: str | None = None, literals: Sequence[Any] | None = None
+    ) -> None:
+        parts = tuple(literals or ()) if method in _JOINS else ()
+        super().__init__(method, field, literals, parts)  # type: ignore[arg-type]
+        object.__setattr__(self, "index", index)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def new_index(self, index: int) -> Predicate:
+        """Return it on the column at another position."""
+        return Predicate(self.method, index, self.field, self.literals)
+
+    def new_literals(self, literals: list[Any]) -> Predicate:
+        """Return it with other literals."""
+        return Predicate(self.method, self.index, self.field, literals)
+
+    def test(self, record: Row) -> bool:
+        """Say whether a row fulfils it."""
+        if self.method in _JOINS:
+            return _JOINS[self.method][0](part.test(record) for part in self.literals or ())
+        if self.index is None:
+            raise InvalidInputError(f"{self} names no position of a column")
+        return _matches(self.method, record.get_field(self.index), self.literals or [])
+
+    def test_by_simple_stats(self, stat: Stats, row_count: int) -> bool:
+        """Say whether a file with these statistics may hold a row that fulfils it."""
+        if self.method in _JOINS:
+            return _JOINS[self.method][0](part.test_by_simple_stats(stat, row_count) for part in self.literals or ())
+        at = self.index
+        if at is None or at < 0:
+            return True
+        nulls = stat.null_counts[at] if stat.null_counts is not None and at < len(stat.null_counts) else None
+        if self.method == "isNull":
+            return nulls is None or nulls > 0
+        if self.method == "isNotNull":
+            return nulls is None or row_count is None or nulls < row_count
+        if at >= len(stat.min_values) or at >= len(stat.max_values):
+            return True
+        low, high = stat.min_values.get_field(at), stat.max_values.get_field(at)
+        if low is None or high is None or (nulls is not None and nulls == row_count):
+            return True
+        return _may_match(self.method, low, high, self.literals or [])
+
+    def to_arrow(self, schema: pa.Schema | None = None) -> pc.Expression:
+        """Return it as an Arrow expression; with a schema, literals have the types of its columns."""
+        if schema is not None:
+            return core_builder.bind(self, from_arrow_schema(schema)).to_arrow(schema)
+        if self.method in _JOINS:
+            parts: list[Any] = [part.to_arrow() for part in self.literals or ()]
+            joined: pc.Expression = reduce(_JOINS[self.method][1], parts)
+            return joined
+        return _expression(self.method, pc.field(self.field or ""), self.literals or [])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Predicate):
+            return NotImplemented
+        return self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def _facts(self) -> tuple[object, ...]:
+        return self.method, self.index, self.field, self.literals
+
+    def __repr__(self) -> str:
+        return "Predicate(method={!r}, index={!r}, field={!r}, literals={!r})".format(*self._facts())
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Predicate, self._facts()
+
+
+class PredicateBuilder(core_builder.PredicateBuilder):
+    """Makes predicates on columns by their names; `aliases` are more names, of fields inside a ROW.
+
+    >>> from lakewright.spec.types import AtomicType
+    >>> PredicateBuilder([DataField(0, "id", AtomicType("INT"))]).is_in("id", [1, 2])
+    Predicate(method='in', index=0, field='id', literals=[1, 2])
+    """
+
+    def __init__(
+        self, row_field: Sequence[DataField], zone: str = "UTC", aliases: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(row_field, zone)
+        self.field_names = [field.name for field in row_field]
+        self._aliases = aliases or {}
+
+    def _made(self, method: str, field: str, literals: list[Any] | None = None) -> Predicate:
+        name = self._aliases.get(field, field)
+        if name not in self.field_names and name == field and "." not in field:
+            raise InvalidInputError(f"The field {field} is not in field list {self.field_names}.", column=field)
+        self.resolve(name)
+        index = self.field_names.index(name) if name in self.field_names else None
+        return Predicate(method, index, name, literals)
+
+    def _compare(self, method: str, field: str, literal: object) -> Predicate:
+        return self._made(method, field, [literal])
+
+    def _pattern(self, method: str, field: str, pattern: object) -> Predicate:
+        return self._made(method, field, [pattern])
+
+    def is_null(self, field: str) -> Predicate:
+        """Keep rows whose value is null."""
+        return self._made("isNull", field)
+
+    def is_not_null(self, field: str) -> Predicate:
+        """Keep rows whose value is not null."""
+        return self._made("isNotNull", field)
+
+    def is_in(self, field: str, literals: Iterable[object]) -> Predicate:
+        """Keep rows whose value is one of the literals."""
+        return self._made("in", field, list(literals))
+
+    def is_not_in(self, field: str, literals: Iterable[object]) -> Predicate:
+        """Keep rows whose value is not null and none of the literals."""
+        return self._made("notIn", field, list(literals))
+
+    def between(self, field: str, included_lower_bound: object, included_upper_bound: object) -> Predicate:
+        """Keep rows whose value lies between the bounds, both included."""
+        return self._made("between", field, [included_lower_bound, included_upper_bound])
+
+    def not_between(self, field: str, included_lower_bound: object, included_upper_bound: object) -> Predicate:
+        """Keep rows whose value lies below or above the bounds."""
+        return self._made("notBetween", field, [included_lower_bound, included_upper_bound])
+
+    @staticmethod
+    def and_predicates(predicates: Iterable[core.Predicate]) -> Predicate | None:  # type: ignore[override] # pypaimon's
+        """Join predicates: all must hold. None joins nothing."""
+        return _joined("and", list(predicates))
+
+    @staticmethod
+    def or_predicates(predicates: Iterable[core.Predicate]) -> Predicate | None:  # type: ignore[override] # pypaimon's
+        """Join predicates: one must hold. None joins nothing."""
+        return _joined("or", list(predicates))
+
+
+def _joined(method: str, predicates: list[Any]) -> Predicate | None:
+    if len(predicates) <= 1:
+        return predicates[0] if predicates else None
+    return Predicate(method, literals=predicates)
+
+
+def _matches(method: str, value: Any, literals: list[Any]) -> bool:  # noqa: ANN401 - a value of any column
+    """Say whether a value fulfils a comparison; a null fulfils only `isNull`."""
+    if method in {"isNull", "isNotNull"}:
+        return (value is None) == (method == "isNull")
+    if method not in METHODS:
+        raise InvalidInputError(f"Unsupported predicate method: {method}")
+    if value is None or (not literals and method != "notIn"):
+        return False
+    match method:
+        case "in":
+            return value in literals
+        case "notIn":
+            return None not in literals and value not in literals
+        case "between":
+            return bool(literals[0] <= value <= literals[1])
+        case "notBetween":
+            return bool(value < literals[0] or value > literals[1])
+        case pattern if pattern in _PATTERNS:
+            return isinstance(value, str) and _PATTERNS[pattern][0](value, literals[0])
+        case _:
+            return bool(_COMPARED[method](value, literals[0]))
+
+
+def _may_match(method: str, low: Any, high: Any, literals: list[Any]) -> bool:  # noqa: ANN401 - values of any column
+    """Say whether a value between two bounds may fulfil a comparison."""
+    match method:
+        case "equal" | "in":
+            return any(low <= one <= high for one in literals if one is not None)
+        case "notEqual" | "notIn":
+            return None not in literals and not any(low == one == high for one in literals)
+        case "lessThan" | "lessOrEqual":
+            return bool(_COMPARED[method](low, literals[0]))
+        case "greaterThan" | "greaterOrEqual":
+            return bool(_COMPARED[method](high, literals[0]))
+        case "between":
+            return bool(literals[0] <= high and literals[1] >= low)
+        case "notBetween":
+            return bool(literals[0] > low or literals[1] < high)
+        case "startsWith":
+            prefix = literals[0]
+            return bool((low.startswith(prefix) or low < prefix) and (high.startswith(prefix) or high > prefix))
+        case known if known in METHODS:
+            return True
+        case _:
+            raise InvalidInputError(f"Unsupported predicate method: {method}")
+
+
+def _expression(method: str, column: Any, literals: list[Any]) -> pc.Expression:  # noqa: ANN401 - an expression
+    never = column.is_valid() & column.is_null()
+    match method:
+        case "isNull":
+            out = column.is_null()
+        case "isNotNull":
+            out = column.is_valid()
+        case "in":
+            known = [one for one in literals if one is not None]
+            out = column.isin(known) & column.is_valid() if known else never
+        case "notIn":
+            out = never if None in literals else ~column.isin(literals) & column.is_valid()
+        case "between":
+            out = (column >= literals[0]) & (column <= literals[1])
+        case "notBetween":
+            out = (column < literals[0]) | (column > literals[1])
+        case pattern if pattern in _PATTERNS:
+            out = _PATTERNS[pattern][1](column.cast(pa.string()), literals[0])
+        case compared if compared in _COMPARED:
+            out = _COMPARED[compared](column, literals[0])
+        case _:
+            raise InvalidInputError(f"Unsupported predicate method: {method}")
+    made: pc.Expression = out
+    return made
+
+
+def _like(pattern: str) -> str:
+    r"""Return the regular expression of a LIKE pattern: `%` is any text, `_` one character, `\` quotes the next one."""
+    out, at = "", 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+            if pattern[at : at + 1] not in {"_", "%", "\\"}:
+                raise InvalidInputError(f"Invalid escape sequence '{pattern}' at position {at - 1}")
+            out += re.escape(pattern[at])
+        else:
+            out += {"_": ".", "%": "(?s:.*)"}.get(char, re.escape(char))
+        at += 1
+    return out

@@ -4,6 +4,19 @@ from lakewright.commit.table_commit import WriteResult
 from lakewright.ray.calls import write_table
 from lakewright.ray.read import read_table
 from lakewright.ray.rows.merge import merge, upsert
+from lakewright.ray.rows.row_ids import delete_by_row_id, read_by_row_id, update_by_row_id
 from lakewright.ray.rows.verbs import compact, delete, update
 
-__all__ = ["WriteResult", "compact", "delete", "merge", "read_table", "update", "upsert", "write_table"]
+__all__ = [
+    "WriteResult",
+    "compact",
+    "delete",
+    "delete_by_row_id",
+    "merge",
+    "read_by_row_id",
+    "read_table",
+    "update",
+    "update_by_row_id",
+    "upsert",
+    "write_table",
+]

@@ -199,7 +199,13 @@ def check_live(store: TableStore, part: DataSplit, positions: Positions, ids: Id
     """Raise InvalidInputError if one of the rows is deleted."""
     deleted = vectors.deleted_positions(store, part)
     if deleted is not None and (hit := np.isin(positions, deleted)).any():
-        _refuse(store, ids[hit], "is deleted", "are deleted", "update rows that are there")
+        refuse_deleted(store, ids[hit])
+
+
+def refuse_deleted(store: TableStore, ids: Ids) -> None:
+    """Raise InvalidInputError for ids of deleted rows, if there are any."""
+    if len(ids):
+        _refuse(store, ids, "is deleted", "are deleted", "update rows that are there")
 
 
 def _deleted_ids(store: TableStore, located: Sequence[GroupRows], count: int) -> NDArray[np.bool_]:

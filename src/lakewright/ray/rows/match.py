@@ -27,6 +27,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.ray.datasets import runs
 from lakewright.ray.rows.source import Source, read_pieces
 from lakewright.ray.tasks import Piece, Tasks
+from lakewright.read.projection import ROW_ID
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
@@ -60,12 +61,23 @@ class Matching:
     plan: MergePlan
     source: pa.Schema  # the columns of the source that the plan needs
     newest: bool = False  # only the newest, or last, source row of each key counts
+    alone: bool = False  # source rows without a match are needed too
     predicate: Predicate = TRUE  # rows of the table are read by it
 
     @classmethod
     def of(cls, store: TableStore, plan: MergePlan, source: pa.Schema, *, newest: bool = False) -> Matching:
         """Return the match of a plan."""
-        return cls(store, plan, pa.schema([source.field(name) for name in plan.source_columns]), newest)
+        columns = pa.schema([source.field(name) for name in plan.source_columns])
+        return cls(store, plan, columns, newest, alone=bool(plan.not_matched))
+
+    @classmethod
+    def by_id(
+        cls, store: TableStore, source: pa.Schema, columns: Sequence[str] = (), *, newest: bool = False
+    ) -> Matching:
+        """Return the match of row ids, with some more columns of the source."""
+        plan = MergePlan(store.name, store.schema.fields, ((ROW_ID, ROW_ID.name),), None, TRUE)
+        names = [ROW_ID.name, *columns]
+        return cls(store, plan, pa.schema([source.field(name) for name in names]), newest, alone=True)
 
     def counted(self, source: pa.Table) -> pa.Table:
         """Return the source rows that count."""
@@ -176,7 +188,7 @@ def _match_small(
         for some, (rows, _), count in zip([some for some in groups if some], sent, counts, strict=True)
         if count or matching.plan.by_source
     ]
-    if not matching.plan.not_matched:
+    if not matching.alone:
         return tuple(made)
     inserting = max(1, min(len(groups), -(-source.bytes // _INSERT_BYTES)))
     left = tasks.send(LEAVE, inserting, [flags for _, flags in sent], gathered, inserting)
@@ -285,7 +297,7 @@ def join(
     groups, positions = (target.column(name).to_numpy()[pairs.target] for name in (GROUP, POSITION))
     matched = _placed(source.take(pa.array(pairs.source)), groups, positions)
     out = _scattered(matched, task_of[groups], inserts[1])
-    if matching.plan.not_matched:
+    if matching.alone:
         alone = np.setdiff1d(np.arange(source.num_rows), pairs.source)
         more = _to_one(_placed(source.take(pa.array(alone))), *inserts)
         out = [pa.concat_tables(both) for both in zip(out, more, strict=True)]

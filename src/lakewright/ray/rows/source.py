@@ -17,6 +17,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.ray.datasets import arrow_schema_of, pieces_of, runs
 from lakewright.ray.tasks import Piece, fetched, our_errors, rows_of
 from lakewright.update.merge.clauses import read_source
+from lakewright.write.input.frames import from_pandas
 
 _SCHEMA_BYTES = 64 << 20  # of blocks that one task looks at for their columns
 
@@ -54,7 +55,8 @@ class Source:
 
 def schema_of(pieces: Sequence[Piece], table: str) -> pa.Schema:
     """Return the columns of pieces, on a worker."""
-    schemas = [rows.schema.remove_metadata() for rows in rows_of(fetched(pieces), table)]
+    blocks = (block if isinstance(block, pa.Table) else from_pandas(block, table) for block in fetched(pieces))
+    schemas = [block.schema.remove_metadata() for block in blocks]
     return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
 
 

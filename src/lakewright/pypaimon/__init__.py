@@ -27,9 +27,20 @@ from lakewright.pypaimon.commit import (
     TableCommit,
 )
 from lakewright.pypaimon.errors import IllegalArgumentError, IllegalStateError
+from lakewright.pypaimon.file_io import FileIO, FileStatus, LocalFileIO
 from lakewright.pypaimon.installer import install
 from lakewright.pypaimon.merge import WhenMatched
+from lakewright.pypaimon.read import (
+    AsyncStreamingTableScan,
+    ExplainResult,
+    PruningStat,
+    ReadBuilder,
+    StreamReadBuilder,
+    TableRead,
+    TableScan,
+)
 from lakewright.pypaimon.rows import GenericRow, InternalRow, RowKind
+from lakewright.pypaimon.splits import DataFileMeta, DataSplit, Plan, Range, SimpleStats, Timestamp
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.update import (
     BatchTableUpdate,
@@ -100,10 +111,8 @@ from lakewright.pypaimon.values.types import (
     reassign_field_id,
 )
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
-from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
-from lakewright.read.changes.stream import StreamReadBuilder
-from lakewright.read.explain import ExplainResult, PruningStat
-from lakewright.read.splits.split import DataSplit
+from lakewright.read.explain import ExplainSplitInfo
+from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
@@ -116,6 +125,9 @@ from lakewright.table.write_builder import (
 )
 from lakewright.update.values import lit, source_col, target_col
 
+OffsetRow = GenericRow  # rows of all kinds are read the same way
+Split = DataSplit
+
 __all__ = [
     "DEFAULT_MAIN_BRANCH",
     "JSON",
@@ -126,6 +138,7 @@ __all__ = [
     "Actions",
     "AddColumn",
     "ArrayType",
+    "AsyncStreamingTableScan",
     "AtomicInteger",
     "AtomicType",
     "BatchTableCommit",
@@ -145,14 +158,19 @@ __all__ = [
     "ConfigOption",
     "CoreOptions",
     "DataField",
+    "DataFileMeta",
     "DataSplit",
     "DataType",
     "DataTypeParser",
     "Database",
     "DatabaseAlreadyExistException",
     "DatabaseNotExistException",
+    "DeletionFile",
     "DropColumn",
     "ExplainResult",
+    "ExplainSplitInfo",
+    "FileIO",
+    "FileStatus",
     "FileStoreTable",
     "FileSystemCatalog",
     "GenericRow",
@@ -161,11 +179,13 @@ __all__ = [
     "IllegalStateError",
     "InternalRow",
     "Keyword",
+    "LocalFileIO",
     "MapType",
     "MergeEngine",
     "Move",
     "MoveType",
     "MultisetType",
+    "OffsetRow",
     "Plan",
     "PostponeFixedBucketBatchTableWrite",
     "PostponeFixedBucketWriteBuilder",
@@ -173,6 +193,7 @@ __all__ = [
     "PredicateBuilder",
     "PruningStat",
     "PyarrowFieldParser",
+    "Range",
     "ReadBuilder",
     "RemoveOption",
     "RenameColumn",
@@ -182,7 +203,9 @@ __all__ = [
     "SchemaChange",
     "SetOption",
     "ShardTableUpdator",
+    "SimpleStats",
     "Snapshot",
+    "Split",
     "StreamReadBuilder",
     "StreamTableCommit",
     "StreamTableUpdate",
@@ -202,6 +225,7 @@ __all__ = [
     "Tag",
     "TagAlreadyExistException",
     "TagNotExistException",
+    "Timestamp",
     "UpdateColumnComment",
     "UpdateColumnDefaultValue",
     "UpdateColumnNullability",

@@ -17,6 +17,7 @@ catalog.catalog_exception             BranchAlreadyExistException BranchNotExist
 catalog.catalog_factory               CatalogFactory
 catalog.database                      Database
 catalog.filesystem_catalog            FileSystemCatalog
+common.file_io                        FileIO
 common.identifier                     DEFAULT_MAIN_BRANCH Identifier SYSTEM_BRANCH_PREFIX SYSTEM_TABLE_SPLITTER
                                       UNKNOWN_DATABASE
 common.json_util                      JSON json_field json_field_with_codec json_ignore_field optional_json_field
@@ -24,11 +25,16 @@ common.options.config_option          ConfigOption
 common.options.core_options           CoreOptions MergeEngine
 common.predicate                      Predicate
 common.predicate_builder              PredicateBuilder
-read.explain                          ExplainResult PruningStat
+data.timestamp                        Timestamp
+filesystem.local_file_io              LocalFileIO
+manifest.schema.data_file_meta        DataFileMeta
+manifest.schema.simple_stats          SimpleStats
+read.explain                          ExplainResult ExplainSplitInfo PruningStat
 read.plan                             Plan
 read.read_builder                     ReadBuilder
-read.split                            DataSplit
+read.split                            DataSplit Split
 read.stream_read_builder              StreamReadBuilder
+read.streaming_table_scan             AsyncStreamingTableScan
 read.table_read                       TableRead
 read.table_scan                       TableScan
 schema.data_types                     ArrayType AtomicInteger AtomicType DataField DataType DataTypeParser Keyword
@@ -45,9 +51,12 @@ snapshot.snapshot                     Snapshot
 table.data_evolution_merge_into       WhenMatched WhenNotMatched lit merge_into source_col target_col
 table.file_store_table                FileStoreTable
 table.row.generic_row                 GenericRow
-table.row.internal_row                InternalRow
+table.row.internal_row                InternalRow RowKind
+table.row.offset_row                  OffsetRow
 table.row.row_kind                    RowKind
+table.source.deletion_file            DeletionFile
 tag.tag                               Tag
+utils.range                           Range
 write.commit_callback                 CommitCallback CommitCallbackContext
 write.commit_message                  CommitMessage
 write.table_commit                    BatchTableCommit StreamTableCommit TableCommit

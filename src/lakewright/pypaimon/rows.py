@@ -66,6 +66,8 @@ class GenericRow:
 
     def get_field(self, pos: int) -> object:
         """Return the value at a position."""
+        if not -len(self) <= pos < len(self):
+            raise IndexError(f"Position {pos} is out of bounds for row arity {len(self)}")
         return self.values[pos]
 
     def get_row_kind(self) -> RowKind:
@@ -89,6 +91,10 @@ class GenericRow:
 
     def __hash__(self) -> int:
         return hash((tuple(map(str, self.values)), self.row_kind))
+
+    def __str__(self) -> str:
+        values = "".join(f", {name}={value!r}" for name, value in self.to_dict().items())
+        return f"GenericRow(row_kind={self.row_kind.name}{values})"
 
     def __repr__(self) -> str:
         return f"GenericRow({self.values!r}, {self.row_kind.name})"

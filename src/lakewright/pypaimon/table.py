@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from lakewright.pypaimon.file_io import FileIO
+from lakewright.pypaimon.read import ReadBuilder, StreamReadBuilder
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
+from lakewright.read import builder
+from lakewright.read.changes import stream
 from lakewright.table import table as core
 
 
@@ -10,6 +16,8 @@ class FileStoreTable(core.FileStoreTable):
     """A table with pypaimon's shapes."""
 
     __slots__ = ()
+    _read_builder_class: ClassVar[type[builder.ReadBuilder]] = ReadBuilder
+    _stream_read_builder_class: ClassVar[type[stream.StreamReadBuilder]] = StreamReadBuilder
 
     def new_batch_write_builder(self) -> BatchWriteBuilder:
         """Start a batch write: one writer (or many), one commit."""
@@ -26,3 +34,8 @@ class FileStoreTable(core.FileStoreTable):
     def new_postpone_fixed_bucket_write_builder(self) -> PostponeFixedBucketWriteBuilder:
         """Start a batch write straight into real buckets of a table that postpones them (`bucket` = -2)."""
         return PostponeFixedBucketWriteBuilder(self)
+
+    @property
+    def file_io(self) -> FileIO:
+        """The files of the storage in which the table lies."""
+        return FileIO(self.store.storage)

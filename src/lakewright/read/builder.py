@@ -470,7 +470,7 @@ class ReadBuilder:
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature
         """Plan the read and say what it would do."""
         listed = arguments.flag("verbose", verbose)
-        plan = self.new_scan().plan()
+        plan = self.new_read().new_plan()
         result = explain(self._store, plan.snapshot, plan.funnel, plan.splits(), self._predicate)
         names = None if self._columns is None else [f.name for f in self._projection().fields]
         splits = [split_info(split, self._store.schema.partition_keys) for split in plan.splits()] if listed else None

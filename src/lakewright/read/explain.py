@@ -114,9 +114,9 @@ class ExplainResult:
     def _pruning(self) -> list[str]:
         return [
             f"Manifests:          {self.manifests}",
-            f"Partition pruning:  {self.partition_pruning or 'n/a'}",
-            f"Bucket pruning:     {self.bucket_pruning or 'n/a'}",
-            f"File skipping:      {self.file_skipping or 'n/a'}",
+            f"Partition pruning:  {_pruned(self.partition_pruning)}",
+            f"Bucket pruning:     {_pruned(self.bucket_pruning)}",
+            f"File skipping:      {_pruned(self.file_skipping)}",
         ]
 
     def _shape(self) -> list[str]:
@@ -221,6 +221,10 @@ def split_info(split: DataSplit, partition_keys: Sequence[str]) -> ExplainSplitI
         data_files=list(split.files),
         branch=split.branch,
     )
+
+
+def _pruned(stat: PruningStat | None) -> str:
+    return "n/a" if stat is None else stat.format()
 
 
 def _histogram(files: Iterable[DataFile]) -> dict[int, int]:

@@ -87,7 +87,7 @@ release: $(VENV)/.made
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m pytest -s tests/release
 
-# The tables of rooms and modules in design/, from the floors of tests/test_layers.py and the docstrings.
+# The tables of rooms and modules in design/, from the floors of tests/test_layers.py and the docstrings; docs/options.md.
 house: $(VENV)/.made
 	cd tests && $(abspath $(BIN))/python -m support.house
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import lakewright as lw
 from support.house import FLOORS_PAGE, MODULES_PAGE, modules_page, with_floors_table
+from support.options_page import PAGE, options_page
 from test_layers import FLOOR, SOURCE, calls_of
 
 REMEDY = "the page is older than the sources: run `make house`"
@@ -27,6 +28,10 @@ def test_the_page_of_modules_lists_every_module() -> None:
     assert page == modules_page(), REMEDY
     described = re.findall(r"^\| `(\w+)` \| \S", page, re.MULTILINE)
     assert sorted(described) == sorted(p.stem for p in SOURCE.glob("**/*.py") if _listed(p.relative_to(SOURCE).parts))
+
+
+def test_the_page_of_options_is_that_of_the_table() -> None:
+    assert PAGE.read_text() == options_page(), REMEDY
 
 
 def _listed(parts: tuple[str, ...]) -> bool:

@@ -122,7 +122,7 @@ def test_columns_of_a_newer_schema_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_not_compacted(tmp_path: Path) -> None:
-    for number, options in enumerate(({"record-level.expire-time": "1 d", "record-level.time-field": "v"},)):
+    for number, options in enumerate(({"record-level.expire-time": "1 d", "write-only": True},)):
         store = keyed_store(tmp_path / f"t{number}", options)
         commit_rows(store, [(INSERT, 1, 1, "a")])
         with pytest.raises(UnsupportedError, match="expire-time"):

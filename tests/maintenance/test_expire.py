@@ -311,7 +311,7 @@ def test_consumers_keep_what_they_have_to_read(tmp_path: Path) -> None:
 
 
 def test_silent_consumers_are_forgotten(tmp_path: Path) -> None:
-    store = new_store(tmp_path, options={"consumer.expiration-time": "1 h"})
+    store = new_store(tmp_path, options={"consumer.expiration-time": "1 h", "write-only": "true"})
     for name in "abcd":
         append(store, name)
     consumers = Consumers(store.storage, store.layout)
@@ -339,7 +339,9 @@ def test_changelogs_go_with_their_snapshots(tmp_path: Path) -> None:
 
 
 def test_changelogs_may_outlive_their_snapshots(tmp_path: Path) -> None:
-    store = new_store(tmp_path, options={"changelog.num-retained.min": "3", "changelog.num-retained.max": "3"})
+    store = new_store(
+        tmp_path, options={"changelog.num-retained.min": "3", "changelog.num-retained.max": "3", "write-only": "true"}
+    )
     for name in "abcde":
         logged(store, name)
     assert expire(store, count_max=1).changelog_files == 0

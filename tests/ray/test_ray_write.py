@@ -19,9 +19,10 @@ from lakewright.distributed import compaction
 from lakewright.errors import (
     InvalidInputError,
     LakewrightError,
+    LakewrightWarning,
     UnsupportedError,
 )
-from lakewright.ray import WriteResult, write, write_table
+from lakewright.ray import WriteResult, read_table, write, write_table
 from lakewright.ray.tasks import error_of_ours
 from lakewright.spec.snapshot import CommitKind
 from support.peers import PYTHON, Peers
@@ -312,3 +313,19 @@ def test_an_upsert_never_takes_away_columns_that_the_dataset_lacks(tmp_path: Pat
         write_table(_dataset(pa.table({"id": [3], "_row_kind": ["-D"]})), table, "upsert")
     assert write_table(ray.data.from_items([]), table, "upsert").rows == 0
     assert table.store.snapshots.latest_id() == 2
+
+
+def test_options_that_cannot_be_ignored_are_refused_or_said_once(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    options = {"tag.automatic-creation": "process-time"}
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"id": pa.int64()}), options=options))
+    table, rows = catalog.get_table("d.t"), ray.data.from_arrow(pa.table({"id": [1]}))
+    with pytest.warns(LakewrightWarning, match="a commit does nothing about 'tag.automatic-creation'"):
+        write_table(rows, table)
+    write_table(rows, table)
+    schema = table.schema.with_options({"query-auth.enabled": "true"})
+    other = lw.FileStoreTable(table.identifier, table.store.with_schema(schema))
+    for use in (lambda: read_table(other), lambda: write_table(rows, other)):
+        with pytest.raises(UnsupportedError, match=r"'query-auth.enabled' = 'true' is not supported"):
+            use()

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from support import options_page
 from test_layers import FLOORS, SOURCE
 
 DESIGN = SOURCE.parent.parent / "design"
@@ -90,9 +91,10 @@ def _shown(place: Path) -> str:
 
 
 def main() -> None:
-    """Write both tables anew."""
+    """Write both tables, and the page of options, anew."""
     FLOORS_PAGE.write_text(with_floors_table(FLOORS_PAGE.read_text()))
     MODULES_PAGE.write_text(modules_page())
+    options_page.main()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ TRAVEL = [
     {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"},
     {"incremental-between": "1,2"},
     {"incremental-between-timestamp": "1,99999999999999"},
-    {"scan.bucket": "0"},
     {"scan.file-creation-time-millis": "1"},
 ]
 

@@ -40,6 +40,7 @@ from lakewright.spec.arguments import Age
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.option_keys import TABLE_DEFAULT, check_catalog_options, warn_of_unknown
 from lakewright.spec.snapshot import Tag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
@@ -47,7 +48,6 @@ from lakewright.storage.open import open_storage
 from lakewright.table.table import FileStoreTable, Partitions
 
 _DB_SUFFIX = ".db"
-_TABLE_DEFAULT = "table-default."
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +170,7 @@ class FileSystemCatalog:
         with naming(name.get_full_name()):
             new_schema = new_table_schema(self._with_defaults(declared), time_millis=_now())
             check_merging(new_schema)
+        warn_of_unknown(f"table {name.get_full_name()}", layout.root, new_schema.options)
         if not Schemas(self.storage, layout).create(new_schema):
             if ignore_if_exists:
                 return
@@ -350,7 +351,7 @@ class FileSystemCatalog:
         return name
 
     def _with_defaults(self, schema: Schema) -> Schema:
-        given = {k.removeprefix(_TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(_TABLE_DEFAULT)}
+        given = {k.removeprefix(TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(TABLE_DEFAULT)}
         options = given | dict(schema.options)
         return Schema(schema.fields, schema.partition_keys, schema.primary_keys, options, schema.comment)
 
@@ -413,6 +414,7 @@ class CatalogFactory:
         if not options.get("warehouse", "").strip():
             raise InvalidInputError("the catalog option 'warehouse' is missing: give the directory of the databases")
         storage, warehouse = open_storage(options["warehouse"], options)
+        check_catalog_options(warehouse, options)
         return FileSystemCatalog(storage, warehouse.rstrip("/") or "/", options)
 
 

@@ -16,6 +16,15 @@ from lakewright.spec import arguments
 from lakewright.spec.arguments import Path
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.option_keys import (
+    OPENING,
+    TABLE_DEFAULT,
+    Scope,
+    check_catalog_options,
+    is_of_storage,
+    rule_of,
+    warn_of_unknown,
+)
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.storage.open import open_storage
@@ -23,7 +32,9 @@ from lakewright.table.table import FileStoreTable
 
 
 def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileStoreTable:
-    """Open the table at a path, without a catalog. `options` are storage options and dynamic table options.
+    """Open the table at a path, without a catalog.
+
+    `options` are those of the storage, and those of the table as for `copy`.
 
     >>> import tempfile, lakewright
     >>> catalog = lakewright.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -37,7 +48,18 @@ def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileS
     parts = location.rstrip("/").split("/")
     database = parts[-2].removesuffix(".db") if len(parts) > 1 and parts[-2].endswith(".db") else "default"
     branch = given.get(CoreOptions.BRANCH.key())
-    return open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
+    table = open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
+    own = {key: value for key, value in given.items() if _is_of_tables(key)}
+    check_catalog_options(location, {key: value for key, value in given.items() if key not in own})
+    return table.copy(own) if own else table
+
+
+def _is_of_tables(key: str) -> bool:
+    """Say whether a key among options of all kinds is for the table: known as such, or not known at all."""
+    rule = rule_of(key)
+    if rule is None:
+        return not is_of_storage(key) and not key.startswith(TABLE_DEFAULT)
+    return rule.scope is Scope.TABLE and key not in OPENING
 
 
 def opened(table: FileStoreTable | Path) -> FileStoreTable:
@@ -84,4 +106,5 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
             identifier=identifier,
         )
     schema, origin = opened_schema
+    warn_of_unknown(f"table {name}", layout.root, schema.options)
     return FileStoreTable(identifier, TableStore(name, storage, placed(layout, schema), schema, origin))

@@ -61,7 +61,7 @@ from lakewright.errors import (
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.supported import check_supported_for_write, doubtful_keys
+from lakewright.spec.schema.supported import check_supported_for_write, doubtful_keys, unkept_options
 from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 
@@ -261,7 +261,7 @@ class Committer:
     def _check(self, messages: Sequence[CommitMessage]) -> None:
         with naming(self.store.name):
             check_supported_for_write(self.store.schema)
-        for doubt in doubtful_keys(self.store.schema):
+        for doubt in (*doubtful_keys(self.store.schema), *unkept_options(self.store.schema, self.store.layout.root)):
             warnings.warn(f"table {self.store.name}: {doubt}", LakewrightWarning, stacklevel=2)
         check_messages(messages, self._target(messages))
 

@@ -18,6 +18,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.fit import check_values_fit
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.evolution import apply_changes, without_lossy
+from lakewright.spec.schema.option_keys import warn_of_unknown
 from lakewright.spec.schema.table_schema import TableSchema
 
 _ROUNDS_MAX = 3
@@ -33,6 +34,7 @@ def alter(store: TableStore, changes: Sequence[SchemaChange] | PlanChanges, *, t
 
     def check(old: TableSchema, new: TableSchema) -> None:
         check_merging_kept(old, new)
+        warn_of_unknown(f"table {store.name}", store.layout.root, new.options.keys() - old.options.keys())
         asked = without_lossy(changes(old) if callable(changes) else changes)
         new_schema = apply_changes(old, asked, has_snapshot=has_snapshot, time_millis=time_millis)
         old_store = store.with_schema(old)

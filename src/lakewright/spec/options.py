@@ -174,7 +174,11 @@ def _stats_mode(text: str) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    # Java takes no notice of commas at the end, so stored options may have them.
+    names = tuple(name.strip() for name in text.rstrip(",").split(",")) if text.strip(" ,") else ()
+    if not all(names):
+        raise ValueError(text)
+    return names
 
 
 def _per_level(text: str) -> Mapping[int, str]:
@@ -203,7 +207,7 @@ _TEXT = Kind("a text", str)
 _WORD = Kind("a word", _lower)
 _ZONE = Kind("a time zone such as UTC, Europe/Berlin or +02:00", _zone)
 _STATS = Kind("none, counts, full or truncate(n)", _stats_mode)
-_NAMES = Kind("a list of names separated by commas", _names)
+_NAMES = Kind("names with commas between them, none of them blank", _names)
 _LEVELS = Kind("a list such as 0:avro,5:parquet", _per_level)
 _BUCKET = Kind("a number of buckets of at least 1, or -1 (dynamic), or -2 (postpone)", _buckets)
 _NO_NAMES: tuple[str, ...] = ()

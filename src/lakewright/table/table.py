@@ -26,6 +26,7 @@ from lakewright.spec.arguments import Moment
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.option_changes import check_option_change
+from lakewright.spec.schema.option_keys import warn_of_unknown
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType
 from lakewright.table.history import TableHistory
@@ -174,6 +175,7 @@ class FileStoreTable(TableHistory):
                     check_option_change(self.schema.options, key, value, has_snapshot=True)
             schema = self.schema.with_options(given)
             schema.core_options.check()
+        warn_of_unknown(f"table {self.name}", self.table_path, given)
         return replace(self, store=self.store.with_schema(schema))
 
     def refreshed(self) -> FileStoreTable:

@@ -17,7 +17,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 import lakewright as lw
 from lakewright.distributed.job import TaskId
 from lakewright.distributed.messages import pack
-from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightError, LakewrightWarning, UnsupportedError
+from lakewright.spark import read_table
 from lakewright.spark.datasource.format import LakewrightSource
 from lakewright.spark.datasource.options import READ, SourceOptions
 from lakewright.spark.datasource.sink import TaskWritten
@@ -419,3 +420,44 @@ def test_tasks_that_fail_leave_nothing_behind(
             write.save(table.table_path)
         assert table.snapshot() is None
         assert _files(table) == set()
+
+
+# ---- options of other implementations --------------------------------------------------------------------------------
+
+WORDS = frozenset({"columns", "mergeschema", "maxfilespertrigger"})
+
+
+def test_keys_of_java_are_found_in_lower_case() -> None:
+    given = {
+        "variant.infershreddingschema": "true",
+        "write.merge-schema": "true",
+        "Read.Stream.MaxFilesPerTrigger": "3",
+    }
+    options = SourceOptions.of({**given, "cache-enabled": "false", "S3.Endpoint": "e"}, WORDS)
+    assert options.table == {"variant.inferShreddingSchema": "true"}
+    assert options.words == {"mergeschema": "true", "maxfilespertrigger": "3"}
+    assert options.storage == {"cache-enabled": "false", "s3.endpoint": "e"}
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_options_are_checked_like_those_of_copy(catalog: lw.FileSystemCatalog, *, by_name: bool) -> None:
+    path = _pairs(catalog).table_path
+    place = {"warehouse": catalog.warehouse, "table": "d.t"} if by_name else {"path": path}
+    fine = {"read.stream.maxtriggerdelayms": "1", "scan.mode": "latest", "lakewright.durable": "false"}
+    assert SourceOptions.of({**place, **fine}, WORDS).open().schema.options["scan.mode"] == "latest"
+    for key, value in (("read.allow.fullscan", "false"), ("query-auth.enabled", "true"), ("case-sensitive", "false")):
+        with pytest.raises(UnsupportedError, match=rf"(?i)'{key}' = '{value}' is not supported"):
+            SourceOptions.of({**place, key: value}, WORDS).open()
+
+
+def test_spark_hears_of_options_that_cannot_be_ignored(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+    table = _pairs(catalog, **{"tag.automatic-creation": "process-time"})
+    frame = spark.createDataFrame([(1, 2)], "id long, n long")
+    with pytest.warns(LakewrightWarning, match="'tag.automatic-creation' = 'process-time'"):
+        lw.write_table(frame, table)
+    lw.write_table(frame, table)
+    with pytest.raises(PySparkException, match=r"'query-auth.enabled' = 'true' is not supported"):
+        spark.read.format(DOOR).option("query-auth.enabled", "true").load(table.table_path).collect()
+    asks = lw.FileStoreTable(table.identifier, table.store.with_schema(table.schema.with_options({"scan.bucket": 1})))
+    with pytest.raises(UnsupportedError, match=r"'scan.bucket' = '1' is not supported"):
+        read_table(spark, asks)

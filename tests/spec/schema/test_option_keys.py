@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from lakewright.errors import UnsupportedError
 from lakewright.spec.options import ConfigOption, CoreOptions
 from lakewright.spec.schema import option_keys
 from lakewright.spec.schema.option_keys import REFUSED, RULES, Handling, check_not_refused, nearest, rule_of, spelled
+from support.options_page import KEYS
 
 TESTS = Path(__file__).parents[2]
 SOURCE = TESTS.parent / "src" / "lakewright"
-KEYS = {row["key"]: row for row in csv.DictReader((TESTS / "golden" / "option-keys.csv").read_text().splitlines())}
 NAMES = {option.key(): name for name, option in vars(CoreOptions).items() if isinstance(option, ConfigOption)}
 # These say only what may be set, not what is done about it.
 ABOUT_VALUES = ("spec/schema/option_keys.py", "spec/schema/option_changes.py")

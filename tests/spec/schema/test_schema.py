@@ -427,8 +427,8 @@ def test_unusual_names_are_fine() -> None:
         created(columns(INT, AtomicType("GEOMETRY(OGC:CRS84)"))),
         created(columns(INT, VectorType(nullable=True, element=AtomicType("FLOAT"), length=2))),
         created(columns(INT, RowType(nullable=True, fields=[DataField(0, "x", AtomicType("VARIANT"))]))),
-        created(type="format-table"),
-        created(chain_table__enabled=True),
+        created().with_options({"type": "format-table"}),
+        created().with_options({"chain-table.enabled": True}),
     ],
     ids=lambda schema: f"{schema.fields[-1].type} {dict(schema.options)}",
 )
@@ -491,7 +491,7 @@ def test_fixed_buckets_without_a_key_as_others_create_them() -> None:
 
 def test_clustered_primary_key_tables_cannot_be_read() -> None:
     with pytest.raises(UnsupportedError, match="pk-clustering-override"):
-        check_supported_for_read(created(key="a", pk_clustering_override=True))
+        check_supported_for_read(created(key="a").with_options({"pk-clustering-override": True}))
 
 
 @pytest.mark.parametrize(

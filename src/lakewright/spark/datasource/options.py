@@ -19,7 +19,8 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.request import ReadRequest
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.options import ConfigOption, CoreOptions
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.option_keys import OPENING, RULES, Scope, is_of_storage, rule_of, spelled
 from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
@@ -29,14 +30,10 @@ READ = frozenset(
     {"snapshot_id", "tag", "timestamp", "incremental", "incremental_mode", "row_kinds", "columns", "filter"}
 )
 READ_TASKS = "num_partitions"
-_TABLE_OPTIONS = frozenset(
-    name
-    for option in vars(CoreOptions).values()
-    if isinstance(option, ConfigOption)
-    for name in (option.key(), *option.old_names)
-)
-_TABLE_PREFIXES = ("fields.", "lakewright.")
-_STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.")
+# Words of ours that Java's connector spells as options of the table.
+_JAVA_WORDS = {"write.merge-schema": "mergeschema"} | {
+    f"read.stream.{word}": word for word in ("maxfilespertrigger", "maxrowspertrigger", "maxbytespertrigger")
+}
 _SWITCH = {"true": True, "false": False}
 # Keys of Paimon that ask for something else than the newest state: a view with them cannot be written.
 _TRAVEL_PREFIXES = ("scan.", "incremental-")
@@ -49,12 +46,12 @@ class SourceOptions:
     place: Mapping[str, str]
     words: Mapping[str, str]  # ours: `columns`, `filter`, `snapshot_id` and others
     table: Mapping[str, str]  # options of the table, for this read or write only
-    storage: Mapping[str, str] = field(repr=False)  # may hold secrets
+    storage: Mapping[str, str] = field(repr=False)  # and of the catalog; may hold secrets
 
     @classmethod
     def of(cls, options: Mapping[str, str], words: Collection[str]) -> SourceOptions:
         """Sort the options of a call that accepts some words; refuse keys that mean nothing."""
-        given = {str(key).lower(): str(value) for key, value in options.items()}
+        given = {_spelled(str(key).lower(), words): str(value) for key, value in options.items()}
         sorts: dict[str, dict[str, str]] = {"place": {}, "words": {}, "table": {}, "storage": {}}
         for key, value in given.items():
             sorts[_sort(key, words)][key] = value
@@ -69,7 +66,8 @@ class SourceOptions:
 
     def open_any(self) -> ReadableTable:
         """Open the table, or the system table such as `db.t$snapshots`, that the options name."""
-        table = _open(self.place, {**self.storage, **self.table})
+        opening = {key: value for key, value in self.table.items() if key in OPENING}
+        table = _open(self.place, {**self.storage, **opening})
         kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
         if isinstance(table, SystemTable):
             if kept:
@@ -150,11 +148,14 @@ def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return those options of a catalog that are settings of its storage."""
-    return {key: value for key, value in options.items() if _is_storage(key.lower())}
+    return {key: value for key, value in options.items() if is_of_storage(key)}
 
 
-def _is_storage(key: str) -> bool:
-    return key in setting_names() or key.startswith(_STORAGE_PREFIXES)
+def _spelled(key: str, words: Collection[str]) -> str:
+    """Return a key, which Spark has turned into lower case, as the call or the table spells it."""
+    if (word := _JAVA_WORDS.get(key, key)) in words:
+        return word
+    return spelled(key)
 
 
 def _sort(key: str, words: Collection[str]) -> str:
@@ -162,11 +163,12 @@ def _sort(key: str, words: Collection[str]) -> str:
         return "words"
     if key in PLACE:
         return "place"
-    if key in _TABLE_OPTIONS or key.startswith(_TABLE_PREFIXES):
+    rule = rule_of(key)
+    if rule is not None and rule.scope is Scope.TABLE:
         return "table"
-    if _is_storage(key):
+    if rule is not None or is_of_storage(key):
         return "storage"
-    known = sorted({*words, *PLACE, *_TABLE_OPTIONS, *setting_names()} - {"paths"})
+    known = sorted({*words, *PLACE, *RULES, *setting_names()} - {"paths"})
     near = get_close_matches(key, known, n=1) or get_close_matches(key.replace("-", "_"), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"here are {', '.join(sorted({*words, *PLACE} - {'paths'}))}"
     raise InvalidInputError(

@@ -167,7 +167,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     source_options |= _start(target, from_snapshot, from_timestamp, latest=latest)
     spark.dataSource.register(LakewrightSource)
     reader = spark.readStream.format(FORMAT).schema(spark_schema(read.projection.fields))
-    return reader.options(**_carried(target), **(options or {}), **source_options).load(target.table_path)
+    return reader.options(**{**_carried(target), **(options or {}), **source_options}).load(target.table_path)
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:

@@ -13,7 +13,7 @@ from typing import get_args
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arguments import IncrementalMode
 from lakewright.spec.options import KNOWN_OPTIONS, ChangelogProducer, ConfigOption, CoreOptions, MergeEngine
-from lakewright.spec.schema.option_keys import FIELD_OPTION
+from lakewright.spec.schema.option_keys import FIELD_OPTION, check_not_refused
 
 _NEVER = {
     CoreOptions.PATH.key(): "a table's place is not an option",
@@ -83,14 +83,16 @@ _INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<w
 
 
 def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
-    """Raise InvalidInputError for a value that an option cannot have, when it is set; stored options are not checked.
+    """Raise an error for a value that an option cannot have, when it is set; stored options are not checked here.
 
-    `options` are those of the table, with this one.
+    `options` are those of the table, with this one. InvalidInputError is about the value, UnsupportedError about an
+    option that lakewright could only ignore.
 
     >>> check_new_value({}, "file.format", "parqet")
     Traceback (most recent call last):
     lakewright.errors.InvalidInputError: the option 'file.format' cannot be 'parqet': it takes parquet, orc, avro
     """
+    check_not_refused(key, value)
     words = _WORDS.get(key, ())
     given = {value.strip().lower()} if words else set()
     if key in _PER_LEVEL:

@@ -424,7 +424,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], str, Rule], ...] = (
 )
 TABLE_DEFAULT = "table-default."  # before an option in those of a catalog: new tables get it
 STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.", "aws_", "google_", "azure_", "client.")
-_OF_BOTH = frozenset({"lakewright.durable", "branch"})  # options of tables that opening a storage or a table takes
+OPENING = frozenset({"lakewright.durable", "branch"})  # options of tables that say how to open them
 _STORAGE_WORDS = frozenset({"allow_http", "account_name", "account_key", "sas_token"})
 # Others do this where a table is compacted: a `write-only` table is left to the job that compacts it.
 _BY_COMPACTORS = ("snapshot.", "changelog.", "consumer.", "partition.expiration", "tag.auto", "record-level.")
@@ -515,20 +515,21 @@ def nearest(key: str) -> str:
 
 def check_catalog_options(place: str, options: Mapping[str, str]) -> None:
     """Raise UnsupportedError for options that a catalog cannot ignore, and warn of those that do nothing."""
-    for key, value in options.items():
-        rule = rule_of(key.removeprefix(TABLE_DEFAULT))
-        if key.startswith(TABLE_DEFAULT) or rule is None:
+    own = {key: value for key, value in options.items() if not key.startswith(TABLE_DEFAULT)}  # others are for tables
+    warn_of_unknown(f"catalog at {place}", place, own)
+    for key, value in own.items():
+        rule = rule_of(key)
+        if rule is None:
             continue
         if rule.scope is Scope.CATALOG:
             check_not_refused(key, value)
             if rule.handling is Handling.WARNED and not rule.asks_nothing(value) and first_time(place, key):
                 _warn(f"catalog at {place}: the option {key!r} = {value!r} does nothing: {rule.reason}")
-        elif rule.handling is not Handling.HARMLESS and key not in _OF_BOTH and first_time(place, key):
+        elif rule.handling is not Handling.HARMLESS and key not in OPENING and first_time(place, key):
             _warn(
                 f"catalog at {place}: {key!r} is an option of tables, which a catalog does not pass on: give it as "
                 f"'{TABLE_DEFAULT}{key}' for new tables, or to table.copy"
             )
-    warn_of_unknown(f"catalog at {place}", place, (key.removeprefix(TABLE_DEFAULT) for key in options))
 
 
 def first_time(place: str, key: str) -> bool:

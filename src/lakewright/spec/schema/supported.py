@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from lakewright.errors import UnsupportedError
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.schema.option_keys import REFUSED, WARNED, check_not_refused, first_time
 from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
 
@@ -21,7 +22,7 @@ COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zs
 def check_supported_for_write(schema: TableSchema) -> None:
     """Raise UnsupportedError for a table that lakewright would write differently from other implementations."""
     options = schema.core_options
-    _check_table_type(schema)
+    _check_options(schema, writing=True)
     _check_types(schema.fields, "written")
     check_partition_types(schema)
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
@@ -66,17 +67,27 @@ def doubtful_keys(schema: TableSchema) -> list[str]:
     return warnings
 
 
+def unkept_options(schema: TableSchema, place: str) -> list[str]:
+    """Return warnings about options that ask others to do something at a commit, and lakewright does not do it.
+
+    Each is returned once per process for the table at a place; options with one reason are in one warning.
+    """
+    said: dict[str, list[str]] = {}
+    write_only = schema.core_options.get(CoreOptions.WRITE_ONLY)
+    for key in sorted(schema.options.keys() & WARNED.keys()):
+        rule = WARNED[key]
+        quiet = (write_only and rule.by_compactors) or rule.asks_nothing(schema.options[key])
+        if not quiet and first_time(place, key):
+            said.setdefault(rule.reason, []).append(f"{key!r} = {schema.options[key]!r}")
+    return [f"a commit does nothing about {', '.join(options)}: {reason}" for reason, options in said.items()]
+
+
 def _check_keyed_write(options: CoreOptions) -> None:
     """Raise UnsupportedError for options of primary-key tables that change rows, files or their order."""
     changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
     _refuse_others("changelog file format", changelog, FILE_FORMATS)
     codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
     _refuse_others("changelog file compression", codecs, COMPRESSIONS)
-    if options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
-        raise UnsupportedError(
-            "tables with 'pk-clustering-override' cannot be written: their files are not sorted by key; use another "
-            "engine for them"
-        )
     if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
         raise UnsupportedError(
             "'sequence.snapshot-ordering' orders rows by commits, and a writer that compacts would mix them: set "
@@ -91,12 +102,9 @@ def _check_keyed_write(options: CoreOptions) -> None:
 
 def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
     """Raise UnsupportedError for a table whose rows would be read wrongly; `columns` are those to read, None: all."""
-    _check_table_type(schema)
+    _check_options(schema, writing=False)
     check_partition_types(schema)
     _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
-    clustered = schema.core_options.get(CoreOptions.PK_CLUSTERING_OVERRIDE)
-    if clustered and schema.primary_keys:
-        raise UnsupportedError("tables with 'pk-clustering-override' cannot be read: their files are not sorted by key")
 
 
 def check_partition_types(schema: TableSchema) -> None:
@@ -111,12 +119,9 @@ def check_partition_types(schema: TableSchema) -> None:
             )
 
 
-def _check_table_type(schema: TableSchema) -> None:
-    kind = schema.core_options.get(CoreOptions.TYPE)
-    if kind not in {"table", "materialized-table"}:
-        raise UnsupportedError(f"tables of the type {kind!r} are not supported", type=kind)
-    if schema.options.get("chain-table.enabled", "false").lower() == "true":
-        raise UnsupportedError("chain tables are not supported")
+def _check_options(schema: TableSchema, *, writing: bool) -> None:
+    for key in schema.options.keys() & REFUSED.keys():
+        check_not_refused(key, schema.options[key], writing=writing)
 
 
 def _check_types(fields: Iterable[DataField], verb: str) -> None:

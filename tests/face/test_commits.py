@@ -89,3 +89,31 @@ def test_builders_of_streams_and_their_changes_have_the_shapes_of_pypaimon(tmp_p
     assert isinstance(builder.new_commit(), face.StreamTableCommit)
     assert isinstance(builder.new_update(), face.StreamTableUpdate)
     assert builder.new_commit().commit_user == builder.commit_user
+
+
+def test_a_stream_commit_without_messages_makes_no_snapshot(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    with table.new_stream_write_builder().new_commit() as commit:
+        commit.commit([], 1)
+    assert table.snapshot() is None
+
+
+def test_messages_go_through_the_bytes_that_implementations_exchange(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    builder = table.new_batch_write_builder()
+    fields = table.store.schema.partition_fields
+    data = [face.serialize_commit_message(message, fields) for message in _messages(builder, "a")]
+    read = [face.deserialize_commit_message(each, fields) for each in data]
+    assert [message.partition for message in read] == [("a",)]
+    with builder.new_commit() as commit:
+        assert commit.commit(read).snapshot_id == 1
+
+
+def test_rows_are_written_as_bytes_and_read_back(tmp_path: Path) -> None:
+    fields = _table(tmp_path).store.schema.fields
+    row = face.GenericRow(["a", 7], fields, face.RowKind.from_string("-D"))
+    again = face.GenericRowDeserializer.from_bytes(face.GenericRowSerializer.to_bytes(row), fields)
+    assert (again.values, again.to_dict()) == (["a", 7], {"part": "a", "n": 7})
+    assert (row.get_row_kind(), row.get_row_kind().is_add(), len(row)) == (face.RowKind.DELETE, False, 2)
+    with pytest.raises(ValueError, match=r"\+X"):
+        face.RowKind.from_string("+X")

@@ -18,7 +18,9 @@ from support.peers import PYTHON, ROOT
 pytestmark = pytest.mark.peers
 
 SNIPPETS = Path(__file__).parent / "snippets"
-WAITING = frozenset("batch_writes branches catalogs consumers filters stream_writes system_tables time_travel".split())
+WAITING = frozenset(
+    "batch_writes branches catalogs commits consumers filters stream_writes system_tables time_travel".split()
+)
 _RUN_INSTALLED = """
 import runpy, sys
 import lakewright.pypaimon

@@ -25,6 +25,8 @@ from lakewright.pypaimon.commit import (
     CommitCallbackContext,
     StreamTableCommit,
     TableCommit,
+    deserialize_commit_message,
+    serialize_commit_message,
 )
 from lakewright.pypaimon.errors import IllegalArgumentError, IllegalStateError
 from lakewright.pypaimon.file_io import FileIO, FileStatus, LocalFileIO
@@ -39,7 +41,7 @@ from lakewright.pypaimon.read import (
     TableRead,
     TableScan,
 )
-from lakewright.pypaimon.rows import GenericRow, InternalRow, RowKind
+from lakewright.pypaimon.rows import GenericRow, GenericRowDeserializer, GenericRowSerializer, InternalRow, RowKind
 from lakewright.pypaimon.splits import DataFileMeta, DataSplit, Plan, Range, SimpleStats, Timestamp
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.update import (
@@ -115,6 +117,7 @@ from lakewright.read.explain import ExplainSplitInfo
 from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
 from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.table.update_builder import WhenNotMatched
 from lakewright.table.write_builder import (
@@ -129,6 +132,7 @@ OffsetRow = GenericRow  # rows of all kinds are read the same way
 Split = DataSplit
 
 __all__ = [
+    "BATCH_COMMIT_IDENTIFIER",
     "DEFAULT_MAIN_BRANCH",
     "JSON",
     "SYSTEM_BRANCH_PREFIX",
@@ -174,6 +178,8 @@ __all__ = [
     "FileStoreTable",
     "FileSystemCatalog",
     "GenericRow",
+    "GenericRowDeserializer",
+    "GenericRowSerializer",
     "Identifier",
     "IllegalArgumentError",
     "IllegalStateError",
@@ -237,6 +243,7 @@ __all__ = [
     "WhenNotMatched",
     "collect_field_ids",
     "current_highest_field_id",
+    "deserialize_commit_message",
     "install",
     "is_array_blob_type",
     "is_blob_file_field",
@@ -252,6 +259,7 @@ __all__ = [
     "merge_into",
     "optional_json_field",
     "reassign_field_id",
+    "serialize_commit_message",
     "source_col",
     "target_col",
 ]

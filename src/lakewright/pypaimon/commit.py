@@ -19,6 +19,7 @@ from lakewright.pypaimon.rows import GenericRow
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import DataField
 from lakewright.spec.values import to_python
 from lakewright.table.table import FileStoreTable
 
@@ -108,7 +109,29 @@ class BatchTableCommit(TableCommit, core.BatchTableCommit):
 
 
 class StreamTableCommit(TableCommit, core.StreamTableCommit):
-    """Commits the messages of one stream under growing identifiers."""
+    """Commits the messages of one stream under growing identifiers; a commit without messages makes no snapshot."""
+
+    def _ignore_empty(self, *, default: bool) -> bool:
+        del default
+        return super()._ignore_empty(default=True)
+
+
+def serialize_commit_message(message: CommitMessage, partition_fields: Sequence[DataField]) -> bytes:
+    """Return a message as the bytes that all implementations exchange."""
+    del partition_fields  # the message has its partition as bytes
+    return message.to_java()
+
+
+def deserialize_commit_message(
+    data: bytes,
+    partition_fields: Sequence[DataField],
+    key_fields: Sequence[DataField] | None = None,
+    version: int = 14,
+) -> CommitMessage:
+    """Read a message from the bytes that all implementations exchange."""
+    del key_fields  # keys stay bytes
+    types = tuple(str(field.type) for field in partition_fields)
+    return CommitMessage.from_java(data, version, partition_types=types)
 
 
 def _entry(store: TableStore, entry: ManifestEntry) -> CommitEntry:

@@ -47,10 +47,11 @@ schema.schema_change                  Actions AddColumn DropColumn Move MoveType
                                       SchemaChange SetOption UpdateColumnComment UpdateColumnDefaultValue
                                       UpdateColumnNullability UpdateColumnPosition UpdateColumnType UpdateComment
 schema.table_schema                   TableSchema
-snapshot.snapshot                     Snapshot
-table.data_evolution_merge_into       WhenMatched WhenNotMatched lit merge_into source_col target_col
+snapshot.snapshot                     BATCH_COMMIT_IDENTIFIER Snapshot
+table.data_evolution_merge_into       BATCH_COMMIT_IDENTIFIER WhenMatched WhenNotMatched lit merge_into source_col
+                                      target_col
 table.file_store_table                FileStoreTable
-table.row.generic_row                 GenericRow
+table.row.generic_row                 GenericRow GenericRowDeserializer GenericRowSerializer
 table.row.internal_row                InternalRow RowKind
 table.row.offset_row                  OffsetRow
 table.row.row_kind                    RowKind
@@ -59,6 +60,7 @@ tag.tag                               Tag
 utils.range                           Range
 write.commit_callback                 CommitCallback CommitCallbackContext
 write.commit_message                  CommitMessage
+write.commit_message_serializer       deserialize_commit_message serialize_commit_message
 write.table_commit                    BatchTableCommit StreamTableCommit TableCommit
 write.table_delete                    TableDeleteByRowId
 write.table_update                    BatchTableUpdate ShardTableUpdator StreamTableUpdate TableUpdate

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.rows.binary_row import decode_row, encode_row
 from lakewright.spec.types import DataField
+from lakewright.spec.values import to_python, to_value
 
 
 class RowKind(Enum):
@@ -98,6 +100,27 @@ class GenericRow:
 
     def __repr__(self) -> str:
         return f"GenericRow({self.values!r}, {self.row_kind.name})"
+
+
+class GenericRowSerializer:
+    """Rows as the bytes of manifests."""
+
+    @classmethod
+    def to_bytes(cls, row: GenericRow) -> bytes:
+        """Return a row with fields as bytes."""
+        types = [field.type for field in row.fields or ()]
+        return encode_row([to_value(value, kind) for value, kind in zip(row.values, types, strict=True)], types)
+
+
+class GenericRowDeserializer:
+    """Rows from the bytes of manifests."""
+
+    @classmethod
+    def from_bytes(cls, bytes_data: bytes, data_fields: Sequence[DataField]) -> GenericRow:
+        """Read a row whose columns are these fields."""
+        types = [field.type for field in data_fields]
+        values = zip(decode_row(bytes_data, types), types, strict=True)
+        return GenericRow([to_python(value, kind) for value, kind in values], data_fields)
 
 
 def to_table(rows: Iterable[InternalRow], fields: Sequence[DataField]) -> pa.Table:

@@ -166,6 +166,8 @@ class StreamTableUpdate(TableUpdate, core.StreamTableUpdate):
 class TableUpdateByRowId:
     """New values for columns of rows by their ids; `commit_messages` are those of all calls so far."""
 
+    FIRST_ROW_ID_COLUMN = "_FIRST_ROW_ID"
+
     def __init__(self, table: FileStoreTable, commit_user: str = "", commit_identifier: int = MAX_LONG) -> None:
         self.table = table
         self.commit_user = commit_user

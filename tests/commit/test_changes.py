@@ -143,7 +143,7 @@ def test_what_row_tracking_cannot_number_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="BLOB"):
         check_messages([made("a.blob")], tracking)
     with pytest.raises(UnsupportedError, match="outside the table"):
-        check_messages([made(new_files=(data_file("a", external_path="/x/a"),))], RECEIVER)
+        check_messages([made(new_index_files=(IndexFile(HASH, "a", 1, 1, external_path="/x/a"),))], RECEIVER)
 
 
 def test_row_ids_follow_the_order_of_the_files() -> None:

@@ -68,6 +68,20 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.usefixtures("shared_out")
+def test_files_go_to_external_paths(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    options = {
+        "data-file.external-paths": f"file://{outside}/one,file://{outside}/two",
+        "data-file.external-paths.strategy": "round-robin",
+    }
+    table = new_table(tmp_path / "w", keys=["id"], options={"bucket": "3", **options})
+    write_table(_dataset(), table)
+    assert lw.read_table(table).num_rows == 40
+    assert not list((tmp_path / "w").rglob("data-*"))
+    assert len(list(outside.rglob("data-*"))) == len(table.new_read_builder().explain(verbose=True).splits or ())
+
+
 def test_a_few_rows_go_to_one_writer(tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "3"})
     result = write_table(_dataset(), table)

@@ -33,6 +33,7 @@ from lakewright.errors import (
 )
 from lakewright.lsm.merge import check_merging
 from lakewright.maintenance.alter import alter
+from lakewright.maintenance.orphans import external_files
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import spec_name
 from lakewright.spec import arguments
@@ -204,7 +205,10 @@ class FileSystemCatalog:
                 return
             raise self._no_table(name)
         self._check_own(name)
+        outside = external_files(self.storage, layout)
         self._remove(layout)
+        for path in outside:
+            self.storage.delete(path)
 
     def rename_table(
         self,

@@ -369,11 +369,10 @@ def _check_files(message: CommitMessage, target: CommitTarget) -> None:
             )
     for index in written_index_files(message):
         _check_name(index.file_name, target)
-    outside = [f.file_name for f in written_files(message) if f.external_path]
-    outside += [f.file_name for f in written_index_files(message) if f.external_path]
+    outside = [f.file_name for f in written_index_files(message) if f.external_path]
     if outside:
         raise UnsupportedError(
-            f"{target.table}: {outside[0]} lies outside the table; external paths cannot be committed",
+            f"{target.table}: the index file {outside[0]} lies outside the table, which cannot be committed",
             table=target.table,
             files=tuple(outside),
         )

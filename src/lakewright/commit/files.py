@@ -64,6 +64,15 @@ def _files(store: TableStore, message: CommitMessage) -> Iterator[WrittenFile]:
     layout = store.layout
     partition = store.partition_directory(message.partition_bytes)
     for file in written_files(message):
+        if file.external_path is not None and not layout.is_external_file(
+            partition, message.bucket, file.external_path
+        ):
+            raise InvalidMessageError(
+                f"{store.name}: a commit message places {file.file_name} at {file.external_path}, where the option "
+                "'data-file.external-paths' has no directory for its bucket; write the data again",
+                table=store.name,
+                files=(file.file_name,),
+            )
         yield WrittenFile(file.file_name, layout.data_file(partition, message.bucket, file), file.file_size)
         for name in file.extra_files:
             yield WrittenFile(name, layout.extra_file(partition, message.bucket, file, name), None)

@@ -32,7 +32,7 @@ from lakewright.formats.open import open_reader, open_writer
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore
 from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.datafile import DataFile
+from lakewright.spec.datafile import DataFile, renamed
 from lakewright.spec.keyed_rows import KEYED_FIELDS, SEQUENCE_NUMBER
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.schema.table_schema import KEY_PREFIX, POSTPONE, TableSchema
@@ -180,7 +180,7 @@ class Renumbering:
         replaced = [e for e in (*change.entries, *change.changelog) if e.file.file_name in self._made]
         self._delete([name for name in self._made if name not in named])
         for entry in replaced:
-            original = replace(entry.file, file_name=origin_name(entry.file.file_name))
+            original = renamed(entry.file, origin_name(entry.file.file_name))
             with suppress(OSError):
                 self.store.storage.delete(self._path(entry, original))
 
@@ -205,11 +205,11 @@ class Renumbering:
         def copied(original: tuple[ManifestEntry, bool]) -> DataFile:
             entry, is_changelog = original
             name = copy_name(entry.file.file_name, unique)
-            path = self._path(entry, replace(entry.file, file_name=name))
+            path = self._path(entry, renamed(entry.file, name))
             self._made[name] = path  # before it exists: deleting a file that is missing does no harm
             source = self._path(entry, entry.file)
             size = _copy(self.store, entry.file, (source, path), shift=shift, changelog=is_changelog)
-            return _shifted(replace(entry.file, file_name=name, file_size=size), shift)
+            return _shifted(replace(renamed(entry.file, name), file_size=size), shift)
 
         if sum(entry.file.file_size for entry, _ in originals) < _CHUNK_BYTES:
             copies = [copied(original) for original in originals]

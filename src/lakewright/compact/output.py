@@ -28,7 +28,9 @@ class BucketOutput:
         clock_ms: Callable[[], int] = wall_clock_ms,
         new_uuid: Callable[[], uuid.UUID | str] = uuid.uuid4,
     ) -> None:
+        store.check_new_files()
         self._store = store
+        self._place = place
         self.directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
         self._clock_ms = clock_ms
         self.stem = str(new_uuid())
@@ -60,9 +62,10 @@ class BucketOutput:
                 self._store.storage.delete(path)
 
     def _new_file(self, plan: FilePlan) -> NewFile:
-        name = check_file_name(plan.file_name(f"{self.stem}-{next(self._counter)}"))
-        path = f"{self.directory}/{name}"
-        return NewFile(name, path, self._store.storage.open_output(path))
+        number = next(self._counter)
+        name = check_file_name(plan.file_name(f"{self.stem}-{number}"))
+        path, external = self._store.new_data_file(self._place, name, number)
+        return NewFile(name, path, self._store.storage.open_output(path), external)
 
 
 class GroupedRows:

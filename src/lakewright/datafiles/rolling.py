@@ -60,6 +60,7 @@ class NewFile:
     name: str
     path: str
     output: Output
+    external_path: str | None = None  # the same path, if it lies outside the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ class RollingFile:
         if file is None or file.writer is None or file.new is None:
             return
         written = file.writer.close()
-        self.files.append(FinishedFile(file.new.path, self._facts(file, file.new.name, written)))
+        self.files.append(FinishedFile(file.new.path, self._facts(file, file.new, written)))
         self._forget(file)
 
     def discard(self) -> None:
@@ -271,7 +272,7 @@ class RollingFile:
         expected = file.bytes + file.expected_bytes
         return file.rows >= self._plan.file_rows_max or expected >= self._plan.file_bytes_max * _NEARLY_FULL
 
-    def _facts(self, file: _File, name: str, written: WrittenFile) -> DataFile:
+    def _facts(self, file: _File, new: NewFile, written: WrittenFile) -> DataFile:
         plan, keys = self._plan, file.keys
         if plan.columns is None:
             key_stats = EMPTY_STATS
@@ -283,7 +284,7 @@ class RollingFile:
         min_key, max_key = (EMPTY_ROW, EMPTY_ROW) if keys is None else keys.bounds()
         first, last = self._sequence_range(written)
         return DataFile(
-            file_name=name,
+            file_name=new.name,
             file_size=written.size,
             row_count=written.row_count,
             min_key=min_key,
@@ -300,7 +301,7 @@ class RollingFile:
             embedded_file_index=None,
             file_source=plan.source,
             value_stats_cols=stats_cols,
-            external_path=None,
+            external_path=new.external_path,
             first_row_id=None,
             write_cols=plan.write_cols,
         )

@@ -409,10 +409,10 @@ class _FilesToDelete:
             self.metadata[self.store.layout.manifest_file(name)] = name
 
     def _paths(self, entry: ManifestEntry) -> Iterator[str]:
-        """Yield the paths of a data file and its extra files; files outside the table are never deleted."""
-        if entry.file.external_path is not None:
+        """Yield the paths of a data file and its extra files; a file at a place that is not the table's is left out."""
+        place, external = self.store.partition_directory(entry.partition), entry.file.external_path
+        if external is not None and not self.store.layout.is_external_file(place, entry.bucket, external):
             return
-        place = self.store.partition_directory(entry.partition)
         yield self.store.layout.data_file(place, entry.bucket, entry.file)
         for name in entry.file.extra_files:
             yield self.store.layout.extra_file(place, entry.bucket, entry.file, name)

@@ -2,25 +2,28 @@
 
 A file is in use if a snapshot, tag or kept changelog of any branch names it, because branches share manifests and data.
 Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only files inside the
-table are deleted, found by listing the table's own directories without following links; and only files older than a
-limit, because the files of a running writer look like orphans until it commits.
+table are deleted, found by listing the table's own directories without following links, and files of buckets below its
+external paths if no other table of the warehouse has these; and only files older than a limit, because the files of a
+running writer look like orphans until it commits.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightWarning, NotFoundError
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags, branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.store import TableStore, placed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.snapshot import Snapshot, snapshot_from_json
-from lakewright.storage.base import FileInfo
-from lakewright.storage.layout import MAIN_BRANCH, Layout, numbered
+from lakewright.storage.base import FileInfo, Storage
+from lakewright.storage.layout import MAIN_BRANCH, Layout, numbered, plain_location
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 _HINTS = frozenset({"LATEST", "EARLIEST"})
@@ -84,6 +87,68 @@ def _candidates(store: TableStore) -> Iterator[FileInfo]:
         yield from store.storage.walk(directory)
     if is_own(store, layout.data_root):
         yield from _data_files(store, layout.data_root, len(store.schema.partition_keys))
+    inner = layout.data_root[len(layout.root) :]
+    for outside in _own_external_directories(store):
+        yield from _data_files(store, f"{outside}{inner}", len(store.schema.partition_keys), outside=True)
+
+
+def _own_external_directories(store: TableStore) -> Iterator[str]:
+    """Yield the external directories of the table, except those that another table of the warehouse has too."""
+    if not store.layout.reachable_directories:
+        return
+    taken = {path: name for name, paths in _external_paths_of_others(store) for path in paths}
+    for directory in store.layout.reachable_directories:
+        path = plain_location(directory).rstrip("/")
+        sharer = next((name for other, name in taken.items() if f"{path}/".startswith(f"{other}/")), None)
+        sharer = sharer or next((name for other, name in taken.items() if f"{other}/".startswith(f"{path}/")), None)
+        if sharer is None:
+            yield directory.rstrip("/")
+        else:
+            text = f"{store.name}: orphans in {directory} are left alone, as the table at {sharer} has files there too"
+            warnings.warn(text, LakewrightWarning, stacklevel=5)
+
+
+def _external_paths_of_others(store: TableStore) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place of each other table of the warehouse and its external directories."""
+    root = store.layout.root.rstrip("/")
+    warehouse = root.rpartition("/")[0].rpartition("/")[0]
+    for database in store.storage.list_directories(warehouse) if warehouse else ():
+        for place in store.storage.list_directories(database):
+            schema = None if place.rstrip("/") == root else Schemas(store.storage, Layout(place.rstrip("/"))).latest()
+            if schema is not None:
+                outside = placed(Layout(place), schema).external_directories
+                yield place, [plain_location(path).rstrip("/") for path in outside]
+
+
+def external_files(storage: Storage, layout: Layout) -> tuple[str, ...]:
+    """Return the data files outside a table that its snapshots, tags and changelogs name, for a drop of the table.
+
+    Files that an unreadable snapshot or manifest names are left out: the table is dropped all the same.
+    """
+    schema = None
+    with suppress(CorruptTableError, NotFoundError, OSError):
+        schema = Schemas(storage, layout).latest()
+    if schema is None or not placed(layout, schema).reachable_directories:
+        return ()
+    store = TableStore(layout.root, storage, placed(layout, schema), schema)
+    lists: set[str | None] = set()
+    for branch in branch_layouts(store):
+        with suppress(CorruptTableError, NotFoundError, OSError):
+            for one in (*_snapshots(store, branch), *_kept_changelogs(store, branch)):
+                lists |= {one.base_manifest_list, one.delta_manifest_list, one.changelog_manifest_list}
+    manifests: dict[str, ManifestFile] = {}
+    for name in filter(None, lists):
+        with suppress(CorruptTableError, NotFoundError, OSError):
+            manifests |= {manifest.file_name: manifest for manifest in store.manifests.read_list(name)}
+    return tuple({path: None for manifest in manifests.values() for path in _external_paths(store, manifest)})
+
+
+def _external_paths(store: TableStore, manifest: ManifestFile) -> Iterator[str]:
+    with suppress(CorruptTableError, NotFoundError, OSError):
+        for entry in store.manifests.read(manifest):
+            place, external = store.partition_directory(entry.partition), entry.file.external_path
+            if external is not None and store.layout.is_external_file(place, entry.bucket, external):
+                yield external
 
 
 def _hidden_branches(store: TableStore) -> list[str]:
@@ -100,6 +165,8 @@ def _list(store: TableStore, directory: str) -> Iterator[FileInfo]:
 def is_own(store: TableStore, directory: str) -> bool:
     """Return whether a directory is reached from the table's without a link: listings show real directories only."""
     root = store.layout.root.rstrip("/")
+    if not f"{directory}/".startswith(f"{root}/"):
+        return store.layout.may_lie_at(f"{directory}/")  # below an external path
     while directory.rstrip("/") != root:
         parent = directory.rstrip("/").rpartition("/")[0]
         if directory.rstrip("/") not in {path.rstrip("/") for path in store.storage.list_directories(parent)}:
@@ -108,15 +175,18 @@ def is_own(store: TableStore, directory: str) -> bool:
     return True
 
 
-def _data_files(store: TableStore, directory: str, levels: int) -> Iterator[FileInfo]:
-    """Yield the files in the bucket directories that lie below as many partition directories as there are keys."""
+def _data_files(store: TableStore, directory: str, levels: int, *, outside: bool = False) -> Iterator[FileInfo]:
+    """Yield the files in the bucket directories that lie below as many partition directories as there are keys.
+
+    Outside the table the directory of a bucket may have further ones, made from the hashes of file names.
+    """
     for inner in store.storage.list_directories(directory):
         name = _name(inner)
         if levels:
             if "=" in name:  # directories of metadata lie beside those of partitions, and have no '='
-                yield from _data_files(store, inner, levels - 1)
+                yield from _data_files(store, inner, levels - 1, outside=outside)
         elif name.startswith("bucket-"):
-            yield from store.storage.list(inner)
+            yield from store.storage.walk(inner) if outside else store.storage.list(inner)
 
 
 def _is_stray(name: str, prefix: str) -> bool:
@@ -198,9 +268,8 @@ def _names_of(entry: ManifestEntry) -> tuple[str, ...]:
 
 
 def check_inside(store: TableStore, path: str) -> None:
-    """Raise CorruptTableError if a file does not lie in the table's own directory."""
-    root = store.layout.root.rstrip("/") + "/"
-    if not path.startswith(root) or ".." in path.split("/"):
+    """Raise CorruptTableError if a file lies neither in the table's own directory nor below its external paths."""
+    if not store.layout.may_lie_at(path) or ".." in path.split("/"):
         raise CorruptTableError(f"{store.name}: {path} lies outside the table; nothing was deleted", path=path)
 
 

@@ -24,6 +24,7 @@ from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.schema.external_paths import external_paths
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataType, Value
 from lakewright.spec.values import to_text
@@ -211,6 +212,25 @@ class TableStore:
             default_name=options.get(CoreOptions.PARTITION_DEFAULT_NAME),
             legacy=options.get(CoreOptions.PARTITION_LEGACY_NAME),
         )
+
+    def new_data_file(self, place: tuple[bytes, int], name: str, number: int) -> tuple[str, str | None]:
+        """Return the path of a new data file, and the same as its external path if it lies outside the table.
+
+        `number` counts the files of one writer.
+        """
+        directory = self.partition_directory(place[0])
+        outside = external_paths(self.options) if self.layout.external_directories else None
+        if outside is None:
+            return f"{self.layout.bucket_directory(directory, place[1])}/{name}", None
+        path = self.layout.external_file(directory, place[1], name, number, outside)
+        return path, path
+
+    def check_new_files(self) -> None:
+        """Raise InvalidInputError or UnsupportedError if the options place new data files where they cannot go."""
+        with naming(self.name):
+            outside = external_paths(self.options)
+        if outside is not None:
+            self.layout.check_reachable(outside)
 
     def with_schema(self, schema: TableSchema) -> TableStore:
         """Return the same table with another schema."""

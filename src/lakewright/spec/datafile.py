@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 EMPTY_ROW = bytes(12)  # the serialised BinaryRow of arity 0
 APPEND = 0  # _FILE_SOURCE of files written by users
@@ -50,6 +50,13 @@ class DataFile:
     first_row_id: int | None
     write_cols: tuple[str, ...] | None  # None: all columns of the schema
     write_cols_sequences: tuple[int, ...] | None = None
+
+
+def renamed(file: DataFile, name: str) -> DataFile:
+    """Return a file with another name; one outside the table stays in its directory."""
+    external = file.external_path
+    path = None if external is None else f"{external.rpartition('/')[0]}/{name}"
+    return replace(file, file_name=name, external_path=path)
 
 
 def is_side_file(file: DataFile) -> bool:

@@ -58,6 +58,16 @@ class NativeScan(StrEnum):
     NEVER = "never"
 
 
+class ExternalPathStrategy(StrEnum):
+    """Which of the external paths a new data file goes to."""
+
+    NONE = "none"  # it stays inside the table
+    SPECIFIC_FS = "specific-fs"
+    ROUND_ROBIN = "round-robin"
+    ENTROPY_INJECT = "entropy-inject"
+    WEIGHT_ROBIN = "weight-robin"
+
+
 class SortOrder(StrEnum):
     """Which end of the sequence fields is the newest."""
 
@@ -181,6 +191,10 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _weights(text: str) -> tuple[int, ...]:
+    return tuple(map(_WholeNumber(1, MAX_INT), text.rstrip(",").split(",")))
+
+
 def _per_level(text: str) -> Mapping[int, str]:
     pairs = (part.split(":", 1) for part in text.split(",") if part.strip())
     return MappingProxyType({int(pair[0]): pair[1].strip().lower() for pair in pairs if _is_pair(pair)})
@@ -209,6 +223,7 @@ _ZONE = Kind("a time zone such as UTC, Europe/Berlin or +02:00", _zone)
 _STATS = Kind("none, counts, full or truncate(n)", _stats_mode)
 _NAMES = Kind("names with commas between them, none of them blank", _names)
 _LEVELS = Kind("a list such as 0:avro,5:parquet", _per_level)
+_WEIGHTS = Kind("a list of whole numbers of at least 1, separated by commas", _weights)
 _BUCKET = Kind("a number of buckets of at least 1, or -1 (dynamic), or -2 (postpone)", _buckets)
 _NO_NAMES: tuple[str, ...] = ()
 _NO_LEVELS: Mapping[int, str] = MappingProxyType({})
@@ -269,7 +284,11 @@ class CoreOptions:
     DATA_FILE_THIN_MODE = ConfigOption("data-file.thin-mode", _BOOL, default=False)
     DATA_FILE_PATH_DIRECTORY = _unset("data-file.path-directory", _TEXT)
     DATA_FILE_EXTERNAL_PATHS = _unset("data-file.external-paths", _TEXT)
-    DATA_FILE_EXTERNAL_PATHS_STRATEGY = ConfigOption("data-file.external-paths.strategy", _WORD, "none")
+    DATA_FILE_EXTERNAL_PATHS_STRATEGY = ConfigOption(
+        "data-file.external-paths.strategy", _one_of(ExternalPathStrategy), ExternalPathStrategy.NONE
+    )
+    DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS = _unset("data-file.external-paths.specific-fs", _WORD)
+    DATA_FILE_EXTERNAL_PATHS_WEIGHTS = _unset("data-file.external-paths.weights", _WEIGHTS)
     CHANGELOG_FILE_PREFIX = ConfigOption("changelog-file.prefix", _TEXT, "changelog-")
     CHANGELOG_FILE_FORMAT = _unset("changelog-file.format", _WORD)
     CHANGELOG_FILE_COMPRESSION = _unset("changelog-file.compression", _WORD)

@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.spec.datafile import DataFile, IndexFile
+from lakewright.spec.schema.external_paths import ExternalPaths
 from lakewright.spec.schema.table_schema import POSTPONE
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.spec.values import clock_text, date_text, to_text
@@ -245,7 +246,7 @@ class Layout:
         '/t/index/index-1'
         """
         name = path.rpartition("/")[2]
-        outside = self.external_directories and not path.startswith(f"{self.root}/") and self._may_lie_at(path)
+        outside = self.external_directories and not path.startswith(f"{self.root}/") and self.may_lie_at(path)
         return self._external(path, name) if outside else self.index_file(name, bucket_directory)
 
     def bucket_directory(self, partition: str, bucket: int) -> str:
@@ -263,6 +264,39 @@ class Layout:
         name = check_file_name(file.file_name, origin=self.manifest_directory)
         return f"{self.bucket_directory(partition, bucket)}/{name}"
 
+    def external_file(self, partition: str, bucket: int, name: str, number: int, paths: ExternalPaths) -> str:
+        """Return where a new data file lies that goes outside the table; `number` counts the files of its writer."""
+        inside = self.bucket_directory(partition, bucket)
+        return paths.path_of(inside[len(self.root) + 1 :], check_file_name(name), number)
+
+    def check_reachable(self, paths: ExternalPaths) -> None:
+        """Raise UnsupportedError for external paths on another file system, or in another bucket, than the table."""
+        for path in paths.directories:
+            if not self._shares_storage(path):
+                raise UnsupportedError(
+                    f"new data files would go to {path}, which is on another file system or in another bucket than the "
+                    f"table at {self.root}; choose 'data-file.external-paths' beside it, or write with Java",
+                    path=path,
+                )
+
+    @property
+    def reachable_directories(self) -> tuple[str, ...]:
+        """The external directories that are on the file system, or in the bucket, of the table."""
+        return tuple(filter(self._shares_storage, self.external_directories))
+
+    def is_external_file(self, partition: str, bucket: int, path: str) -> bool:
+        """Say whether a path lies in the directory of a bucket below one of the external directories."""
+        inner = self.bucket_directory(partition, bucket)[len(self.root) + 1 :]
+        return any(
+            plain_location(path).startswith(f"{plain_location(directory).rstrip('/')}/{inner}/")
+            for directory in self.external_directories
+        )
+
+    def _shares_storage(self, path: str) -> bool:
+        if path.startswith(("file:", "/")):
+            return self.root.startswith("/")
+        return _container(path) == _container(self.root)
+
     def extra_file(self, partition: str, bucket: int, file: DataFile, name: str) -> str:
         """Return the path of a side file, which lies beside its data file."""
         directory = self.data_file(partition, bucket, file).rpartition("/")[0]
@@ -270,11 +304,11 @@ class Layout:
 
     def _external(self, path: str, name: str) -> str:
         """Return the path that a manifest gives for a file, after a check that the table may have files there."""
-        if not _is_path_to(path, name):
+        if not is_path_to(path, name):
             raise CorruptTableError(
                 f"a manifest places the file {name!r} at {path!r}, which is no path to it", path=path, name=name
             )
-        if not self._may_lie_at(path):
+        if not self.may_lie_at(path):
             raise CorruptTableError(
                 f"a manifest places the file {name!r} at {path!r}, outside the table; if it belongs there, let the "
                 "table option 'data-file.external-paths' name the directory",
@@ -283,9 +317,10 @@ class Layout:
             )
         return path
 
-    def _may_lie_at(self, path: str) -> bool:
-        allowed = (_location(directory).rstrip("/") for directory in (self.root, *self.external_directories))
-        return any(directory and _location(path).startswith(f"{directory}/") for directory in allowed)
+    def may_lie_at(self, path: str) -> bool:
+        """Say whether a file at a path is inside the table, or below one of its external directories."""
+        allowed = (plain_location(directory).rstrip("/") for directory in (self.root, *self.external_directories))
+        return any(directory and plain_location(path).startswith(f"{directory}/") for directory in allowed)
 
 
 def escape(text: str) -> str:
@@ -322,7 +357,7 @@ def _bucket_directory(data_root: str, partition: str, bucket: int) -> str:
     return f"{data_root}/{partition}/{name}" if partition else f"{data_root}/{name}"
 
 
-def _is_path_to(path: str, name: str) -> bool:
+def is_path_to(path: str, name: str) -> bool:
     """Say whether a path is absolute, without `..`, and ends in the file's name."""
     scheme, _, rest = path.rpartition("://")
     directory, _, last = rest.rpartition("/")
@@ -331,9 +366,17 @@ def _is_path_to(path: str, name: str) -> bool:
     return absolute and last == name and not _objection(name) and not any(map(_objection, parts))
 
 
-def _location(path: str) -> str:
-    """Return a path; a local one without `file:`."""
-    return "/" + path[5:].lstrip("/") if path.startswith("file:") else path
+def _container(location: str) -> str:
+    """Return the scheme and the bucket of a location in an object store; `s3a` and `s3n` are other names of `s3`."""
+    scheme, _, rest = plain_location(location).partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def plain_location(path: str) -> str:
+    """Return a path in one spelling: a local one without `file:`, `s3a` and `s3n` as `s3`."""
+    if path.startswith("file:"):
+        return "/" + path[5:].lstrip("/")
+    return f"s3{path[3:]}" if path.startswith(("s3a://", "s3n://")) else path
 
 
 def _objection(name: str) -> str | None:

@@ -176,7 +176,7 @@ class FileStoreTable(TableHistory):
             schema = self.schema.with_options(given)
             schema.core_options.check()
         warn_of_unknown(f"table {self.name}", self.table_path, given)
-        return replace(self, store=self.store.with_schema(schema))
+        return replace(self, store=replace(self.store, schema=schema, layout=placed(self.store.layout, schema)))
 
     def refreshed(self) -> FileStoreTable:
         """Return the table with its newest schema, and the options of this handle: others may have changed it.

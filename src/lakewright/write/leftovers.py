@@ -1,9 +1,9 @@
 """Files of one write that nothing names: of attempts that failed, that were killed, or that another attempt overtook.
 
 Such attempts send no messages that would list their files; but the id of the write is part of the name of every file
-that its tasks make. Always holds: only files inside the table with that id in their name are removed, and none that a
-snapshot names, not even one that an earlier attempt to commit has published. A caller whose commit may still be
-published, because its outcome is unknown, must not call this.
+that its tasks make. Always holds: only files of the table, and below its external paths, with that id in their name are
+removed, and none that a snapshot names, not even one that an earlier attempt to commit has published. A caller whose
+commit may still be published, because its outcome is unknown, must not call this.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ def remove_leftovers(
 def _files(store: TableStore, places: Collection[Place] | None) -> Iterator[FileInfo]:
     layout = store.layout
     if places is None:
-        yield from store.storage.walk(layout.data_root)
+        for directory in (layout.data_root, *layout.reachable_directories):
+            yield from store.storage.walk(directory)
     else:
         for directory in {layout.bucket_directory(store.partition_directory(p), bucket) for p, bucket in places}:
             yield from store.storage.list(directory)
+            for outside in layout.reachable_directories:
+                yield from store.storage.walk(f"{outside.rstrip('/')}/{directory[len(layout.root) + 1 :]}")
     yield from store.storage.list(layout.index_directory)
 
 

@@ -49,6 +49,8 @@ class FileNames:
 
     def __init__(self, task: WriteTask, *plans: FilePlan) -> None:
         """Check that files of these plans can be named before any row is taken in."""
+        if task.store.layout.external_directories:
+            task.store.check_new_files()
         for plan in plans:
             check_file_name(plan.file_name(task.stem))
         self._task = task
@@ -57,7 +59,7 @@ class FileNames:
     def new_file(self, place: Place, plan: FilePlan) -> NewFile:
         """Open the next file of a bucket."""
         store = self._task.store
-        name = check_file_name(plan.file_name(f"{self._task.stem}-{next(self._counter)}"))
-        directory = store.layout.bucket_directory(store.partition_directory(place[0]), place[1])
-        path = f"{directory}/{name}"
-        return NewFile(name, path, store.storage.open_output(path))
+        number = next(self._counter)
+        name = check_file_name(plan.file_name(f"{self._task.stem}-{number}"))
+        path, external = store.new_data_file(place, name, number)
+        return NewFile(name, path, store.storage.open_output(path), external)

@@ -282,8 +282,11 @@ def test_a_file_that_goes_away_may_lie_outside_the_table() -> None:
     outside = replace(data_file(), external_path="s3://bucket/data-0.parquet")
     message = replace(PLAIN, new_files=(), deleted_files=(outside,))
     assert CommitMessage.deserialize(message.serialize()) == message
-    with pytest.raises(InvalidMessageError, match="outside the table"):
-        CommitMessage.deserialize(replace(PLAIN, new_files=(outside,)).serialize())
+    added = replace(PLAIN, new_files=(outside,))  # the committer checks that the table has files there
+    assert CommitMessage.deserialize(added.serialize()) == added
+    for path in ("s3://bucket/other.parquet", "data-0.parquet", "s3://bucket/../data-0.parquet"):
+        with pytest.raises(InvalidMessageError, match="no path to it"):
+            CommitMessage.deserialize(replace(PLAIN, new_files=(replace(outside, external_path=path),)).serialize())
 
 
 @pytest.mark.parametrize("path", sorted(PEER_MESSAGES.glob("*.hex")), ids=lambda path: path.stem)

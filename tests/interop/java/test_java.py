@@ -240,3 +240,36 @@ def test_java_reads_and_appends_to_append_tables_that_we_compacted(
     if "deletion-vectors.enabled" in options:
         table.delete("k in (7, 60)")
     _assert_java_reads(java, catalog, lw.read_table(table), table.fields)
+
+
+@pytest.mark.parametrize("strategy", ["round-robin", "specific-fs", "entropy-inject", "weight-robin"])
+@pytest.mark.parametrize("keys", [None, ["id"]], ids=["append", "keyed"])
+def test_java_and_we_share_external_paths(
+    java: Java, catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str, keys: list[str] | None
+) -> None:
+    options = {
+        "data-file.external-paths": f"file://{tmp_path}/one,file://{tmp_path}/two",
+        "data-file.external-paths.strategy": strategy,
+        "data-file.external-paths.specific-fs": "file",
+        "data-file.external-paths.weights": "2,1",
+        "bucket": "1",
+        **({} if keys else {"bucket-key": "id"}),
+    }
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    for name in ("d.t", "d.source"):
+        catalog.create_table(name, lw.Schema.from_pyarrow_schema(columns, primary_keys=keys, options=options))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"id": range(30, 50), "v": ["java"] * 20}, columns), catalog.get_table("d.source"))
+    for n in range(3):
+        rows = pa.table({"id": range(n, n + 20), "v": [str(n)] * 20}, columns)
+        lw.write_table(rows, table)
+        java.copy(Path(catalog.warehouse), "d.source", "d.t")
+    _assert_java_reads(java, catalog, lw.read_table(table), table.fields)
+    table.compact(full=True)
+    _assert_java_reads(java, catalog, lw.read_table(table), table.fields)
+    java.compact(Path(catalog.warehouse), "d.t")
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    want = lw.read_table(table)
+    assert want.num_rows == (42 if keys else 120)
+    _assert_java_reads(java, catalog, want, table.fields)
+    assert not [path for path in Path(table.table_path).rglob("*.parquet") if "bucket-" in str(path)]

@@ -21,7 +21,7 @@ from lakewright.errors import (
 from lakewright.spark import read_table, write_table
 from lakewright.spark.jobs import workers
 from lakewright.spark.write.frame import write_micro_batch
-from support.spark_writes import COLUMNS, assert_tidy, new_table, rows_of
+from support.spark_writes import COLUMNS, assert_tidy, new_table, rows_of, sorted_rows
 
 _ROWS = [(i % 40, f"2026-01-0{i % 3 + 1}", i, f"row {i}") for i in range(120)]  # every key three times
 _MORE = [(i % 50, f"2026-01-0{i % 3 + 1}", 1000 + i, None) for i in range(50)]
@@ -44,6 +44,24 @@ def test_rows_of_a_range_keep_their_order(spark: SparkSession, tmp_path: Path) -
     frame = spark.range(0, 4000, numPartitions=4).selectExpr("id", "'d' AS day", "id AS n", "'x' AS text")
     assert write_table(frame, table).tasks == 4
     assert lw.read_table(table)["n"].to_pylist() == list(range(4000))
+
+
+@pytest.mark.parametrize("keys", [[], ["id"]], ids=["append", "keyed"])
+def test_files_go_to_external_paths(spark: SparkSession, tmp_path: Path, keys: list[str]) -> None:
+    outside = tmp_path / "outside"
+    options = {
+        "data-file.external-paths": f"file://{outside}/one,file://{outside}/two",
+        "data-file.external-paths.strategy": "entropy-inject",
+        **({"bucket": "2"} if keys else {}),
+    }
+    table = new_table(tmp_path / "w", keys=keys, options=options)
+    write_table(_frame(spark, _ROWS), table)
+    assert sorted_rows(read_table(spark, table).toArrow()) == rows_of(table)
+    assert len(rows_of(table)) == (40 if keys else 120)
+    assert not list((tmp_path / "w").rglob("data-*"))
+    named = {path.name for path in outside.rglob("data-*")}
+    splits = table.new_read_builder().explain(verbose=True).splits or ()
+    assert {file.file_name for split in splits for file in split.files} == named
 
 
 def test_the_result_tells_what_came_into_the_table(spark: SparkSession, tmp_path: Path) -> None:

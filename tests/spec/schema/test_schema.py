@@ -452,7 +452,6 @@ def test_other_columns_of_such_a_table_can_be_read() -> None:
         {"file__format": "csv"},
         {"file__compression": "rot13"},
         {"bucket": 1, "bucket_key": "a", "bucket_function__type": "latest"},
-        {"data_file__external_paths": "s3://x", "data_file__external_paths__strategy": "round-robin"},
         {"key": "a", "bucket": 1, "changelog_file__format": "csv"},
     ],
     ids=str,

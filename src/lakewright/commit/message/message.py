@@ -25,6 +25,7 @@ from lakewright.spec.rows.binary_row import canonical_row, decode_row, row_arity
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataType, parse_type
 from lakewright.spec.values import to_python
+from lakewright.storage.layout import is_path_to
 
 MAGIC = b"LWCM"
 VERSION = 3
@@ -205,13 +206,22 @@ def _checked(message: CommitMessage) -> CommitMessage:
     for index in _index_files(message):
         for name in (index.file_name, *(place.data_file for place in index.deletion_ranges or ())):
             _check_name(name)
-    added_files: tuple[DataFile | IndexFile, ...] = (*_added_files(message), *_added_index_files(message))
-    for added in added_files:
-        # Removed files may have an external path, as the table records it; new ones lie where the layout puts them.
-        if added.external_path is not None:
-            raise InvalidMessageError(f"the commit message places {added.file_name} outside the table; {_REMEDY}")
+    _check_places(message)
     _check_partition(message)
     return message
+
+
+def _check_places(message: CommitMessage) -> None:
+    for index in _added_index_files(message):
+        # Removed files may have an external path, as the table records it; new index files lie inside the table.
+        if index.external_path is not None:
+            raise InvalidMessageError(f"the commit message places {index.file_name} outside the table; {_REMEDY}")
+    for added in _added_files(message):
+        if added.external_path is not None and not is_path_to(added.external_path, added.file_name):
+            raise InvalidMessageError(
+                f"the commit message places {added.file_name} at {added.external_path!r}, which is no path to it; "
+                f"{_REMEDY}"
+            )
 
 
 def _check_name(name: str) -> None:

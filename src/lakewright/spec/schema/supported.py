@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from lakewright.errors import UnsupportedError
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
+from lakewright.spec.schema.external_paths import external_paths
 from lakewright.spec.schema.option_keys import REFUSED, WARNED, check_not_refused, first_time
 from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
@@ -33,10 +34,8 @@ def check_supported_for_write(schema: TableSchema) -> None:
         _refuse_others("bucket function", {options.get(CoreOptions.BUCKET_FUNCTION_TYPE)}, BUCKET_FUNCTIONS)
         if not schema.bucket_keys and options.get(CoreOptions.BUCKET_FUNCTION_TYPE) != "default":
             raise UnsupportedError("a 'bucket-function.type' needs a 'bucket-key': make the table again with one")
-    if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) and (
-        options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY) != "none"
-    ):
-        raise UnsupportedError("tables with 'data-file.external-paths' cannot be written")
+    if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS):
+        external_paths(options)
     if schema.primary_keys:
         _check_keyed_write(options)
     moves = schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.merge_engine() is MergeEngine.DEDUPLICATE

@@ -17,6 +17,7 @@ from lakewright.compact.rounds import CompactResult
 from lakewright.errors import NotFoundError, naming
 from lakewright.maintenance.expire import ExpireResult, Retention, expire_snapshots
 from lakewright.maintenance.orphans import OrphanResult, remove_orphans
+from lakewright.metadata.store import placed
 from lakewright.read.branches import other_branch
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder

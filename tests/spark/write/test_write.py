@@ -60,7 +60,7 @@ def test_files_go_to_external_paths(spark: SparkSession, tmp_path: Path, keys: l
     assert len(rows_of(table)) == (40 if keys else 120)
     assert not list((tmp_path / "w").rglob("data-*"))
     named = {path.name for path in outside.rglob("data-*")}
-    splits = table.new_read_builder().explain(verbose=True).splits or ()
+    splits = table.new_read_builder().new_scan().plan().splits()
     assert {file.file_name for split in splits for file in split.files} == named
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakewright.commit.plan import select_partitions
 from lakewright.errors import UnsupportedError
+from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.table import FileStoreTable
@@ -48,8 +49,13 @@ def new_job(table: FileStoreTable, mode: str, *, partitions: Mapping[str, object
     return WriteJob.new(target.store, overwrite=mode == "overwrite", keys_only=mode == "delete")
 
 
-def job_of_builder(write: TableWrite, *, overwrite: bool, instead: str) -> tuple[WriteJob, Publication]:
-    """Return what a builder has chosen, for an engine that writes and commits; a stream should use `instead`."""
+def job_of_builder(
+    write: TableWrite, *, overwrite: bool, instead: str, static_partition: Mapping[str, object] | None = None
+) -> tuple[WriteJob, Publication]:
+    """Return what a builder has chosen, for an engine that writes and commits; a stream should use `instead`.
+
+    A static partition is replaced, whatever the builder says.
+    """
     store = write.job.store
     if not isinstance(write, BatchTableWrite):
         raise UnsupportedError(
@@ -57,6 +63,8 @@ def job_of_builder(write: TableWrite, *, overwrite: bool, instead: str) -> tuple
             table=store.name,
         )
     replaced = write.commit_settings.static_partition
+    if static_partition is not None:
+        replaced = arguments.mapping("static_partition", static_partition)
     if replaced:
         select_partitions(store, [replaced])
     if overwrite and replaced is None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -27,8 +28,8 @@ import ray
 from ray.data import Dataset, Datasink
 from ray.data.dataset import MaterializedDataset
 
+from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import WriteResult
-from lakewright.distributed.call import check_concurrency
 from lakewright.distributed.write import write_once
 from lakewright.distributed.write_job import (
     Publication,
@@ -53,6 +54,7 @@ from lakewright.ray.tasks import (
     new_attempt,
     rows_of,
 )
+from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions, WriteDistribution
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.write_builder import TableWrite
@@ -66,19 +68,46 @@ _SEND_BYTES = 32 << 20  # of blocks that are taken apart together
 _TASK_BYTES_MIN = 8 << 20  # of blocks that a task gets at least, where the dataset is small
 
 
+# How rows reach fixed buckets, as distributions of the table; None: as the table says.
+_PRECLUSTER = {"auto": None, "off": WriteDistribution.NONE, "map_groups": WriteDistribution.AUTO}
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """What a dataset replaces, and how its rows reach fixed buckets, as `TableWrite.write_ray` takes it."""
+
+    overwrite: bool = False
+    static_partition: Mapping[str, object] | None = None
+    hash_fixed_precluster: str = "auto"
+
+    def job(self, write: TableWrite) -> tuple[WriteJob, Publication]:
+        """Return the write that a builder has chosen, with what this says instead."""
+        flag = arguments.flag("overwrite", self.overwrite)
+        job, publication = job_of_builder(write, overwrite=flag, static_partition=self.static_partition, instead="")
+        return self.routed(job), publication
+
+    def routed(self, job: WriteJob) -> WriteJob:
+        """Return a write whose rows reach their buckets as it is asked for."""
+        way = _PRECLUSTER[arguments.one_of("hash_fixed_precluster", self.hash_fixed_precluster, _PRECLUSTER)]
+        if way is None or job.store.schema.bucket_mode is not BucketMode.HASH_FIXED:
+            return job
+        options = {CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION.key(): way.value}
+        return replace(job, store=job.store.with_schema(job.store.schema.with_options(options)))
+
+
 def write_ray(
     write: TableWrite,
     dataset: Dataset,
+    routed: Routed,
     *,
-    overwrite: bool = False,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> WriteResult:
     """Write a dataset in the way that a builder has chosen, and commit it: what `TableWrite.write_ray` does."""
     check_dataset(dataset)
-    check_concurrency(concurrency)
-    job, publication = job_of_builder(write, overwrite=overwrite, instead="")
-    return write_dataset(dataset, job, publication, WriteSettings(concurrency, ray_remote_args))
+    settings = WriteSettings.of(concurrency, ray_remote_args)
+    job, publication = routed.job(write)
+    return write_dataset(dataset, job, publication, settings)
 
 
 # ---- one write -------------------------------------------------------------------------------------------------------
@@ -135,10 +164,7 @@ class TableSink(Datasink[TaskAnswer]):
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> TaskAnswer:  # noqa: ANN401 - Ray's own types
         """Write the blocks of one task."""
-        with self._job.open_writer(ctx.task_idx, new_attempt()) as writer:
-            for rows in rows_of(blocks, self._job.store.name):
-                writer.write(rows)
-            return answer_of(ctx.task_idx, writer.prepare())
+        return answer_of(ctx.task_idx, write_blocks(self._job, ctx.task_idx, blocks))
 
     def on_write_complete(self, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
         """Keep the answers of the tasks."""
@@ -147,6 +173,14 @@ class TableSink(Datasink[TaskAnswer]):
     def get_name(self) -> str:
         """Return the name under which Ray shows the write."""
         return "lakewright"
+
+
+def write_blocks(job: WriteJob, number: int, blocks: Iterable[Any]) -> list[CommitMessage]:
+    """Write the blocks of one attempt at a task, on a worker."""
+    with job.open_writer(number, new_attempt()) as writer:
+        for rows in rows_of(blocks, job.store.name):
+            writer.write(rows)
+        return writer.prepare()
 
 
 def _by_sink(dataset: Dataset, job: WriteJob, settings: WriteSettings, report: ProgressReport) -> list[TaskAnswer]:

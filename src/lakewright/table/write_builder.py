@@ -160,11 +160,20 @@ class TableWrite:
         overwrite: bool = False,  # noqa: FBT001, FBT002 - a flag of one call, as its peers have it
         concurrency: int | None = None,
         ray_remote_args: Mapping[str, object] | None = None,
+        hash_fixed_precluster: str = "auto",
+        static_partition: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Write a Ray dataset with Ray's workers, commit it in one snapshot and return what was written."""
-        from lakewright.ray.write import write_ray  # noqa: PLC0415 - a door
+        """Write a Ray dataset with Ray's workers, commit it in one snapshot and return what was written.
 
-        return write_ray(self, dataset, overwrite=overwrite, concurrency=concurrency, ray_remote_args=ray_remote_args)
+        `static_partition` names a partition that the dataset replaces, whatever the builder says. Of a table with a
+        fixed number of buckets `hash_fixed_precluster` says how rows reach their buckets: "map_groups" brings the rows
+        of a bucket to one task, "off" lets each task add files to each bucket, "auto" follows the table's
+        `lakewright.write-distribution`.
+        """
+        from lakewright.ray.write import Routed, write_ray  # noqa: PLC0415 - a door
+
+        routed = Routed(overwrite, static_partition, hash_fixed_precluster)
+        return write_ray(self, dataset, routed, concurrency=concurrency, ray_remote_args=ray_remote_args)
 
     def close(self) -> None:
         """Release memory and remove files that no message of `prepare_commit` names."""

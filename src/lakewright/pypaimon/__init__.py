@@ -85,6 +85,18 @@ from lakewright.pypaimon.values.json_util import (
     json_ignore_field,
     optional_json_field,
 )
+from lakewright.pypaimon.values.options import (
+    ConfigOption,
+    ConfigOptions,
+    CoreOptions,
+    Description,
+    ExternalPathStrategy,
+    MergeEngine,
+    NestedKeyNullStrategy,
+    Options,
+    OptionsUtils,
+    StartupMode,
+)
 from lakewright.pypaimon.values.predicate import Predicate, PredicateBuilder
 from lakewright.pypaimon.values.schema import Schema
 from lakewright.pypaimon.values.types import (
@@ -112,10 +124,11 @@ from lakewright.pypaimon.values.types import (
     is_variant_struct,
     reassign_field_id,
 )
+from lakewright.pypaimon.values.units import MemorySize, parse_duration
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.read.explain import ExplainSplitInfo
 from lakewright.read.splits.split import DeletionFile
-from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
+from lakewright.spec.options import ChangelogProducer, SortOrder
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
 from lakewright.spec.snapshot import Snapshot, Tag
@@ -154,12 +167,14 @@ __all__ = [
     "Catalog",
     "CatalogException",
     "CatalogFactory",
+    "ChangelogProducer",
     "ColumnAlreadyExistException",
     "ColumnNotExistException",
     "CommitCallback",
     "CommitCallbackContext",
     "CommitMessage",
     "ConfigOption",
+    "ConfigOptions",
     "CoreOptions",
     "DataField",
     "DataFileMeta",
@@ -170,9 +185,11 @@ __all__ = [
     "DatabaseAlreadyExistException",
     "DatabaseNotExistException",
     "DeletionFile",
+    "Description",
     "DropColumn",
     "ExplainResult",
     "ExplainSplitInfo",
+    "ExternalPathStrategy",
     "FileIO",
     "FileStatus",
     "FileStoreTable",
@@ -187,11 +204,15 @@ __all__ = [
     "Keyword",
     "LocalFileIO",
     "MapType",
+    "MemorySize",
     "MergeEngine",
     "Move",
     "MoveType",
     "MultisetType",
+    "NestedKeyNullStrategy",
     "OffsetRow",
+    "Options",
+    "OptionsUtils",
     "Plan",
     "PostponeFixedBucketBatchTableWrite",
     "PostponeFixedBucketWriteBuilder",
@@ -211,7 +232,9 @@ __all__ = [
     "ShardTableUpdator",
     "SimpleStats",
     "Snapshot",
+    "SortOrder",
     "Split",
+    "StartupMode",
     "StreamReadBuilder",
     "StreamTableCommit",
     "StreamTableUpdate",
@@ -258,6 +281,7 @@ __all__ = [
     "lit",
     "merge_into",
     "optional_json_field",
+    "parse_duration",
     "reassign_field_id",
     "serialize_commit_message",
     "source_col",

@@ -21,10 +21,17 @@ common.file_io                        FileIO
 common.identifier                     DEFAULT_MAIN_BRANCH Identifier SYSTEM_BRANCH_PREFIX SYSTEM_TABLE_SPLITTER
                                       UNKNOWN_DATABASE
 common.json_util                      JSON json_field json_field_with_codec json_ignore_field optional_json_field
-common.options.config_option          ConfigOption
-common.options.core_options           CoreOptions MergeEngine
+common.memory_size                    MemorySize
+common.options                        ConfigOption ConfigOptions CoreOptions Description Options
+common.options.config_option          ConfigOption Description
+common.options.config_options         ConfigOptions
+common.options.core_options           ChangelogProducer CoreOptions ExternalPathStrategy MergeEngine
+                                      NestedKeyNullStrategy SortOrder StartupMode
+common.options.options                Options
+common.options.options_utils          OptionsUtils
 common.predicate                      Predicate
 common.predicate_builder              PredicateBuilder
+common.time_utils                     parse_duration
 data.timestamp                        Timestamp
 filesystem.local_file_io              LocalFileIO
 manifest.schema.data_file_meta        DataFileMeta

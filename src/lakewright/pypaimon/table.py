@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from lakewright.pypaimon.file_io import FileIO
 from lakewright.pypaimon.read import ReadBuilder, StreamReadBuilder
+from lakewright.pypaimon.values.options import CoreOptions
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.read import builder
 from lakewright.read.changes import stream
@@ -34,6 +35,11 @@ class FileStoreTable(core.FileStoreTable):
     def new_postpone_fixed_bucket_write_builder(self) -> PostponeFixedBucketWriteBuilder:
         """Start a batch write straight into real buckets of a table that postpones them (`bucket` = -2)."""
         return PostponeFixedBucketWriteBuilder(self)
+
+    @property
+    def options(self) -> CoreOptions:
+        """The effective options."""
+        return CoreOptions(self.store.options.to_map())
 
     @property
     def file_io(self) -> FileIO:

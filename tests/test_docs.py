@@ -37,6 +37,8 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     if name.startswith("lakewright.ray"):
         pytest.importorskip("ray.data", reason="Ray has no wheel for this Python or platform")
+    if name == "lakewright.torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     failures, _ = doctest.testmod(importlib.import_module(name), raise_on_error=False)
     assert failures == 0
 

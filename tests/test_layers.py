@@ -33,12 +33,12 @@ FLOORS = [
     "calls",
     "distributed",
     "ingestion",
-    "spark ray",
+    "spark ray torch",
     "cli pypaimon",
     "__main__ testing",
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
-OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli"}
+OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch"}
 
 MODULES_MAX = 340  # it grew by the compatible face of pypaimon, whose module paths and shapes are many
 FOLDER_MODULES_MAX = 15
@@ -57,6 +57,7 @@ PARSED = {path: ast.parse(path.read_text()) for path in MODULES}
 DOORS = {
     ("read.builder", "spark.read.frame"),
     ("read.builder", "ray.read"),
+    ("read.builder", "torch"),
     ("write.input.frames", "spark"),
     ("write.input.frames", "ray"),
     ("table.write_builder", "spark.write.frame"),

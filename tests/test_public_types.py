@@ -26,6 +26,7 @@ _FRAME = type("DataFrame", (), {})
 _OPTIONAL = {
     "DataFrame": _FRAME,
     "Dataset": type("Dataset", (), {}),
+    "TorchDataset": list,
     "duckdb": SimpleNamespace(DuckDBPyConnection=type("DuckDBPyConnection", (), {})),
     "JSON": object,
     "pd": SimpleNamespace(DataFrame=_FRAME),

@@ -313,7 +313,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
 }
 
 # These start an engine once their arguments are right: the tests of the engines call them.
-ENGINES = frozenset({"to_ray", "to_spark", "write_ray", "write_spark"})
+ENGINES = frozenset({"to_ray", "to_spark", "to_torch", "write_ray", "write_spark"})
 
 
 # Public for other rooms, not for users: what comes in is checked by those that call them.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
     from ray.data import Dataset
+    from torch.utils.data import Dataset as TorchDataset
 
 _BUCKET_MODES = {
     BucketMode.UNAWARE: "BUCKET_UNAWARE",
@@ -190,6 +191,16 @@ class TableRead(core.TableRead):
             override_num_blocks,
             **read_args,  # type: ignore[arg-type] # Ray's own arguments
         )
+
+    def to_torch(  # type: ignore[override] # splits in pypaimon's form
+        self,
+        splits: Sequence[DataSplit] | None = None,
+        streaming: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        prefetch_concurrency: int = 1,
+        **settings: object,
+    ) -> TorchDataset[object]:
+        """Return a PyTorch dataset of splits."""
+        return super().to_torch(plain_splits(splits), streaming, prefetch_concurrency, **settings)  # type: ignore[arg-type]
 
     def _with_kinds(self) -> TableRead:
         return TableRead(self._store, self._projection.with_kinds(ROW_KIND), self._predicate, self._limit, self._scan)

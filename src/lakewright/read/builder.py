@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
     from ray.data import Dataset
+    from torch.utils.data import Dataset as TorchDataset
 
 _THREADS_MAX = 1024
 _AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
@@ -321,6 +322,23 @@ class TableRead:
             per_task_row_limit=per_task_row_limit,
             **read_args,
         )
+
+    def to_torch(
+        self,
+        splits: Sequence[DataSplit] | None = None,
+        streaming: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        prefetch_concurrency: int = 1,
+        **settings: object,
+    ) -> TorchDataset[object]:
+        """Return a PyTorch dataset of splits: rows by number, or with `streaming` a share for each rank and worker.
+
+        `settings` of streams: `batch_format` ("row", "pyarrow" or "torch"), `batch_size`, `to_tensor_fn`, `shuffle`,
+        `seed`, `buffer_size`, `max_buffer_input_splits`, `auto_detect_rank`, `sharding_rank`, `sharding_world_size`.
+        """
+        _optional("torch")
+        from lakewright.torch import to_torch  # noqa: PLC0415 - a door
+
+        return to_torch(self, splits, settings, streaming=streaming, threads=prefetch_concurrency)
 
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:

@@ -1,0 +1,197 @@
+"""PyTorch datasets over splits. Where PyTorch is not installed a small stand-in gives the few names that are used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright import pypaimon
+
+COLUMNS = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+INSTALLED = importlib.util.find_spec("torch") is not None
+
+
+def _stand_in() -> dict[str, ModuleType]:
+    """Return modules with the names of PyTorch that the datasets use."""
+    data = ModuleType("torch.utils.data")
+    vars(data).update(
+        Dataset=type("Dataset", (), {}), IterableDataset=type("IterableDataset", (), {}), get_worker_info=lambda: None
+    )
+    torch, utils = ModuleType("torch"), ModuleType("torch.utils")
+    distributed = SimpleNamespace(is_available=lambda: False, is_initialized=lambda: False)
+    vars(torch).update(utils=utils, from_numpy=lambda array: array, distributed=distributed)
+    vars(utils).update(data=data)
+    return {"torch": torch, "torch.utils": utils, "torch.utils.data": data}
+
+
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    if not INSTALLED:
+        for name, module in _stand_in().items():
+            monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "lakewright.torch", raising=False)
+    yield importlib.import_module("lakewright.torch")
+    sys.modules.pop("lakewright.torch", None)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lw.FileStoreTable:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", COLUMNS)
+    made = catalog.get_table("d.t")
+    for first in (0, 40, 70):
+        ids = list(range(first, min(first + 40, 100) if first != 40 else 70))
+        lw.write_table(pa.table({"id": ids, "x": [n / 2 for n in ids], "s": [f"s{n}" for n in ids]}), made)
+    return made
+
+
+def _as_worker(monkeypatch: pytest.MonkeyPatch, room: ModuleType, number: int, count: int) -> None:
+    monkeypatch.setattr(room, "get_worker_info", lambda: SimpleNamespace(id=number, num_workers=count))
+
+
+def _ids(dataset: Any) -> list[int]:  # noqa: ANN401 - a dataset of PyTorch
+    return [row["id"] for row in dataset]
+
+
+def test_rows_by_number(table: lw.FileStoreTable) -> None:
+    builder = table.new_read_builder().with_filter("id < 5").with_projection(["id", "s"])
+    dataset: Any = builder.new_read().to_torch(builder.new_scan().plan().splits())
+    assert len(dataset) == 5
+    assert dataset[3] == {"id": 3, "s": "s3"}
+    assert dataset[-1] == {"id": 4, "s": "s4"}
+    assert dataset.__getitems__([2, 0]) == [{"id": 2, "s": "s2"}, {"id": 0, "s": "s0"}]
+    with pytest.raises(IndexError, match="no row 5"):
+        dataset[5]
+
+
+def test_a_stream_without_ranks_and_workers_reads_all(table: lw.FileStoreTable) -> None:
+    dataset = table.new_read_builder().new_read().to_torch(streaming=True, prefetch_concurrency=3)
+    assert _ids(dataset) == list(range(100))
+    assert _ids(dataset) == list(range(100))
+    assert _ids(pickle.loads(pickle.dumps(dataset))) == list(range(100))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_shares_of_ranks_and_workers_are_disjoint_and_complete(
+    table: lw.FileStoreTable, room: ModuleType, monkeypatch: pytest.MonkeyPatch, *, shuffle: bool
+) -> None:
+    read, seen, sizes = table.new_read_builder().new_read(), [], []
+    for rank in range(2):
+        dataset = read.to_torch(streaming=True, shuffle=shuffle, sharding_rank=rank, sharding_world_size=2)
+        for worker in range(3):
+            _as_worker(monkeypatch, room, worker, 3)
+            share = _ids(dataset)
+            seen += share
+            sizes.append(len(share))
+    assert sorted(seen) == list(range(100))
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_rows_are_shuffled_by_seed_and_epoch(table: lw.FileStoreTable) -> None:
+    read = table.new_read_builder().new_read()
+    dataset: Any = read.to_torch(streaming=True, shuffle=True, seed=7, buffer_size=32, max_buffer_input_splits=2)
+    first = _ids(dataset)
+    assert sorted(first) == list(range(100))
+    assert first != list(range(100))
+    assert _ids(dataset) == first
+    dataset.set_epoch(1)
+    assert _ids(dataset) != first
+    assert sorted(_ids(dataset)) == list(range(100))
+
+
+def test_batches_and_tensors(table: lw.FileStoreTable) -> None:
+    read = table.new_read_builder().with_projection(["id", "x"]).new_read()
+    batches = list(read.to_torch(streaming=True, batch_format="pyarrow", batch_size=30))
+    assert [batch.num_rows for batch in batches] == [30, 30, 30, 10]
+    assert pa.Table.from_batches(batches)["id"].to_pylist() == list(range(100))
+    tensors: Any = next(iter(read.to_torch(streaming=True, batch_format="torch", batch_size=4)))
+    assert np.array(tensors["x"]).tolist() == [0.0, 0.5, 1.0, 1.5]
+    made: Any = read.to_torch(
+        streaming=True, batch_format="torch", batch_size=50, to_tensor_fn=lambda batch: batch.num_rows
+    )
+    assert list(made) == [50, 50]
+    with pytest.raises(lw.InvalidInputError, match="the column 's' has values of the type string"):
+        next(iter(table.new_read_builder().new_read().to_torch(streaming=True, batch_format="torch")))
+
+
+def test_a_limit_counts_over_all_workers(
+    table: lw.FileStoreTable, room: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shuffle in (False, True):
+        dataset = table.new_read_builder().with_limit(7).new_read().to_torch(streaming=True, shuffle=shuffle)
+        rows = 0
+        for worker in range(3):
+            _as_worker(monkeypatch, room, worker, 3)
+            rows += len(_ids(dataset))
+        assert rows == 7
+
+
+def test_the_rank_is_found(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = table.new_read_builder().new_read().to_torch(streaming=True, auto_detect_rank=True)
+    assert len(_ids(dataset)) == 100
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(lw.InvalidInputError, match="must be set together"):
+        _ids(dataset)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert _ids(dataset) == list(range(25, 50))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"streaming": True, "batch_format": "csv"}, "batch_format must be one of"),
+        ({"streaming": True, "batch_size": 0, "batch_format": "torch"}, "batch_size must be a positive int"),
+        ({"streaming": True, "batch_size": 5}, "batch_size requires batch_format"),
+        ({"streaming": True, "to_tensor_fn": len}, "to_tensor_fn requires batch_format='torch'"),
+        ({"batch_format": "torch"}, "requires streaming=True"),
+        ({"shuffle": True}, "shuffle=True only supports streaming=True"),
+        ({"sharding_rank": 0, "sharding_world_size": 2}, "distributed sharding requires streaming=True"),
+        ({"streaming": True, "sharding_rank": 0}, "must be set together"),
+        ({"streaming": True, "sharding_rank": 2, "sharding_world_size": 2}, "0 <= rank < world_size"),
+        ({"streaming": True, "shuffle": True, "prefetch_concurrency": 2}, "does not support prefetch_concurrency"),
+        ({"streaming": True, "batchsize": 5}, "no argument 'batchsize'; did you mean 'batch_size'"),
+        ({"streaming": "yes"}, "streaming"),
+    ],
+)
+def test_wrong_settings_are_named(table: lw.FileStoreTable, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        table.new_read_builder().new_read().to_torch(**settings)
+
+
+def test_pypaimon_s_splits_are_taken(tmp_path: Path) -> None:
+    catalog = pypaimon.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d", True)  # noqa: FBT003 - pypaimon's signature
+    catalog.create_table("d.t", pypaimon.Schema.from_pyarrow_schema(COLUMNS))
+    table: Any = catalog.get_table("d.t")
+    lw.write_table(pa.table({"id": [1, 2], "x": [0.5, 1.5], "s": ["a", "b"]}), table)
+    builder = table.new_read_builder()
+    splits, read = builder.new_scan().plan().splits(), builder.new_read()
+    assert _ids(read.to_torch(splits, streaming=True)) == [1, 2]
+    assert len(read.to_torch(splits)) == 2
+
+
+@pytest.mark.skipif(INSTALLED, reason="PyTorch is installed")
+def test_without_pytorch_the_remedy_is_named(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(lw.UnsupportedError, match=r"pip install 'lakewright\[torch\]'"):
+        table.new_read_builder().new_read().to_torch()
+
+
+@pytest.mark.skipif(not INSTALLED, reason="PyTorch is not installed")
+def test_a_data_loader_with_workers_reads_each_row_once(table: lw.FileStoreTable) -> None:
+    loader = importlib.import_module("torch.utils.data").DataLoader
+    dataset = table.new_read_builder().with_projection(["id"]).new_read().to_torch(streaming=True)
+    seen = [int(n) for batch in loader(dataset, batch_size=8, num_workers=2) for n in batch["id"]]
+    assert sorted(seen) == list(range(100))

@@ -34,7 +34,7 @@ def _commit(table: face.FileStoreTable, messages: list[face.CommitMessage]) -> l
         commit.commit(messages)
     builder = table.new_read_builder()
     read = builder.new_read().to_arrow(builder.new_scan().plan().splits())
-    return sorted(tuple(row.values()) for row in read.to_pylist())
+    return sorted((tuple(row.values()) for row in read.to_pylist()), key=str)
 
 
 def _update(table: face.FileStoreTable) -> face.BatchTableUpdate:
@@ -123,3 +123,29 @@ def test_clauses_have_the_attributes_of_pypaimon_and_fail_where_its_do(table: fa
         update.merge_into(source, on=["id"], when_not_matched=[face.WhenNotMatched({"name": "t.name"})])
     renamed = pa.table({"key": pa.array([1], pa.int32()), "name": ["r"], "rate": pa.array([1.0], pa.float32())})
     assert _commit(table, update.merge_into(renamed, on={"id": "key"}, when_matched=[star]))[1] == (1, "r", 1.0)
+
+
+def test_upserts_take_what_those_of_pypaimon_take(table: face.FileStoreTable) -> None:
+    new = pa.table({"id": pa.array([None, 1], pa.int32()), "name": ["first", "one"], "rate": [1.0, 1.0]})
+    _commit(table, _update(table).upsert_by_arrow_with_key(new, ["id"]))
+    again = pa.table({"id": pa.array([None, None], pa.int32()), "name": ["lost", "second"], "more": [0, 0]})
+    with pytest.warns(LakewrightWarning, match="more of the data are not in table schema"):
+        messages = _update(table).upsert_by_arrow_with_key(again, ["id"])
+    builder = table.new_read_builder()
+    with table.new_batch_write_builder().new_commit() as commit:
+        commit.commit(messages)
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
+    assert [(row["name"], row["rate"]) for row in rows if row["id"] is None] == [("second", 1.0)]
+    with pytest.raises(ValueError, match="the input data is empty"):
+        _update(table).upsert_by_arrow_with_key(new.slice(0, 0), ["id"])
+
+
+def test_literals_are_cast_as_in_pypaimon_with_a_warning(table: face.FileStoreTable) -> None:
+    with pytest.warns(LakewrightWarning, match=r"2\.7 becomes 2 \(INT\) in the column 'id'"):
+        messages = _update(table).update_by_predicate("id = 3", {"id": 2.7})
+    assert [number for number, _, _ in _commit(table, messages)] == [0, 1, 2, 2]
+    source = pa.table({"id": pa.array([0], pa.int32())})
+    with pytest.warns(LakewrightWarning, match=r"1\.5 becomes 1"):
+        _update(table).merge_into(source, on=["id"], when_matched=[face.WhenMatched.update({"id": face.lit(1.5)})])
+    with pytest.raises(ValueError, match="'id'"):
+        _update(table).update_by_predicate("id = 3", {"id": "text"})

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField
-from lakewright.update.values import without_defaults
+from lakewright.update.values import Scope, check_assignments, lit, without_defaults
 from lakewright.write.input.align import Aligner
 
 
@@ -33,6 +33,37 @@ def cast_columns(data: pa.Table, fields: Mapping[str, DataField], table: str) ->
     return data
 
 
+def cast_literal(value: object, field: DataField, table: str) -> object:
+    """Return a value for every row: itself, or, with a warning, what Arrow makes of a value that lakewright refuses."""
+    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    try:
+        check_assignments({field.name: lit(plain)}, Scope((field,)), (field,), table=table)
+    except InvalidInputError as refusal:
+        try:
+            made = pa.array([plain], to_arrow_type(field.type))[0].as_py()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return value
+        if made == plain:
+            return value
+        _warn(f"{table}: {plain!r} becomes {made!r} ({field.type}) in the column {field.name!r}", refusal)
+        return lit(made)
+    return value
+
+
+def drop_unknown(data: pa.Table, names: Sequence[str], table: str) -> pa.Table:
+    """Return data without the columns that the table lacks, which pypaimon ignores, with a warning."""
+    unknown = [name for name in data.column_names if name not in names]
+    if not unknown:
+        return data
+    warnings.warn(
+        f"{table}: the columns {', '.join(unknown)} of the data are not in table schema; they are left out, as in "
+        "pypaimon",
+        LakewrightWarning,
+        stacklevel=5,
+    )
+    return data.drop_columns(unknown)
+
+
 def cast_column(column: pa.Array | pa.ChunkedArray, field: DataField, table: str) -> pa.Array | pa.ChunkedArray:
     """Return a column that lakewright takes: itself, or what Arrow's checked cast makes of it, with a warning.
 
@@ -48,11 +79,11 @@ def cast_column(column: pa.Array | pa.ChunkedArray, field: DataField, table: str
             made = column.cast(target)
         except (pa.ArrowException, TypeError, ValueError):
             return column
-        warnings.warn(
-            f"{table}: values of {column.type} become {field.type} in the column {field.name!r}, as in pypaimon; "
-            f"without lakewright.pypaimon they are refused ({refusal.message})",
-            LakewrightWarning,
-            stacklevel=4,
-        )
+        _warn(f"{table}: values of {column.type} become {field.type} in the column {field.name!r}", refusal)
         return made
     return column
+
+
+def _warn(what: str, refusal: InvalidInputError) -> None:
+    message = f"{what}, as in pypaimon; without lakewright.pypaimon they are refused ({refusal.message})"
+    warnings.warn(message, LakewrightWarning, stacklevel=5)

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
-from lakewright.pypaimon.casts import cast_columns
+from lakewright.pypaimon.casts import cast_columns, cast_literal
 from lakewright.read.projection import ROW_ID
 from lakewright.spec import arguments
 from lakewright.spec.types import DataField
 from lakewright.table import table as tables
 from lakewright.table import update_builder as core
 from lakewright.update.merge.clauses import Clause
-from lakewright.update.values import ColumnRef, Side, source_col, target_col
+from lakewright.update.values import ColumnRef, LiteralValue, Side, source_col, target_col
 from lakewright.write.input.frames import ArrowData
 
 SetSpec: TypeAlias = str | Mapping[str, object]
@@ -100,8 +100,8 @@ def prepare_merge(
     _check_conditions("when_not_matched", [each.condition for each in inserts])
     data = _source(store, source, joined, inserts=bool(inserts))
     fields = {field.name: field for field in store.schema.fields}
-    matched = tuple(_update(each, joined, list(fields)) for each in updates)
-    not_matched = tuple(_insert(each, joined, list(fields)) for each in inserts)
+    matched = tuple(_update(each, joined, fields, store.name) for each in updates)
+    not_matched = tuple(_insert(each, joined, fields, store.name) for each in inserts)
     taken = {source_name: fields[name] for name, source_name in _from_source(matched, not_matched) if name in fields}
     return Merge(_cast(data, taken, store.name), joined, matched, not_matched)
 
@@ -145,7 +145,9 @@ def _source(store: TableStore, source: object, on: Mapping[str, str], *, inserts
     return cast("ArrowData", source)  # the core says what else it cannot be
 
 
-def _update(given: core.WhenMatched, on: Mapping[str, str], columns: Sequence[str]) -> core.WhenMatched:
+def _update(
+    given: core.WhenMatched, on: Mapping[str, str], columns: Mapping[str, DataField], table: str
+) -> core.WhenMatched:
     """Return a clause with assignments: `*` sets every column but those that are joined by, which are equal."""
     clause = given.clause
     if clause.action == "delete":
@@ -154,26 +156,29 @@ def _update(given: core.WhenMatched, on: Mapping[str, str], columns: Sequence[st
         chosen = [name for name in columns if name not in on] or list(columns)
         given_all = {name: source_col(on.get(name, name)) for name in chosen}
         return core.WhenMatched(replace(clause, assignments=given_all))
-    _check_values(clause.assignments)
-    kept = {name: value for name, value in clause.assignments.items() if value != target_col(name)}
-    return core.WhenMatched(replace(clause, assignments=kept or clause.assignments))
+    checked = _checked(clause.assignments, columns, table)
+    kept = {name: value for name, value in checked.items() if value != target_col(name)}
+    return core.WhenMatched(replace(clause, assignments=kept or checked))
 
 
-def _insert(given: core.WhenNotMatched, on: Mapping[str, str], columns: Sequence[str]) -> core.WhenNotMatched:
+def _insert(
+    given: core.WhenNotMatched, on: Mapping[str, str], columns: Mapping[str, DataField], table: str
+) -> core.WhenNotMatched:
     """Return a clause with assignments: `*` sets every column, and all of them must be in the source."""
     assignments = given.clause.assignments
     if assignments is None:
         assignments = {name: source_col(on.get(name, name)) for name in columns}
-    _check_values(assignments)
-    for name, value in assignments.items():
+    checked = _checked(assignments, columns, table)
+    for name, value in checked.items():
         if isinstance(value, ColumnRef) and value.side is Side.TARGET:
             raise InvalidInputError(
                 f"the column {name!r} of a row to insert cannot come from t.{value.name}: there is no row of the table"
             )
-    return core.WhenNotMatched(assignments, given.condition)
+    return core.WhenNotMatched(checked, given.condition)
 
 
-def _check_values(assignments: Mapping[str, object]) -> None:
+def _checked(assignments: Mapping[str, object], columns: Mapping[str, DataField], table: str) -> Mapping[str, object]:
+    """Return assignments with literals as pypaimon casts them; functions are refused."""
     if not assignments:
         raise InvalidInputError("a clause must not be empty: say which columns it sets")
     for name, value in assignments.items():
@@ -181,6 +186,13 @@ def _check_values(assignments: Mapping[str, object]) -> None:
             raise WrongTypeError(
                 f"the column {name!r} of a merge takes source_col(), target_col(), lit() or a literal, not a function"
             )
+    return {name: _literal(value, columns.get(name), table) for name, value in assignments.items()}
+
+
+def _literal(value: object, field: DataField | None, table: str) -> object:
+    if field is None or isinstance(value, ColumnRef):
+        return value
+    return cast_literal(value.value if isinstance(value, LiteralValue) else value, field, table)
 
 
 def _from_source(

@@ -13,16 +13,18 @@ import pyarrow as pa
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.pypaimon.casts import cast_column, cast_table
+from lakewright.pypaimon.casts import cast_column, cast_literal, cast_table, drop_unknown
 from lakewright.pypaimon.merge import On, prepare_merge
 from lakewright.pypaimon.rows import InternalRow, to_table
 from lakewright.read.projection import ROW_ID
 from lakewright.spec import arguments
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.snapshot import MAX_LONG
+from lakewright.spec.types import DataField
 from lakewright.table import update_builder as core
 from lakewright.table.table import FileStoreTable
 from lakewright.update.row_ids import RowIds
+from lakewright.update.values import source_col
 from lakewright.write.input.frames import ArrowData
 
 Rows: TypeAlias = InternalRow | Iterable[InternalRow]
@@ -60,7 +62,7 @@ class TableUpdate(core.TableUpdate):
         cast = {
             name: cast_column(value, fields[name], self._store.name)
             if isinstance(value, pa.Array | pa.ChunkedArray)
-            else self._casting(value, name)
+            else self._casting(value, fields[name])
             for name, value in given.items()
         }
         return super()._update(predicate, cast, read)
@@ -69,10 +71,39 @@ class TableUpdate(core.TableUpdate):
         return super()._update_ids(self._cast(data))
 
     def _upsert(self, data: ArrowData, keys: str | Sequence[str]) -> list[CommitMessage]:
-        return super()._upsert(self._cast(data), keys)
+        if not isinstance(data, pa.Table):
+            return super()._upsert(data, keys)
+        if not data.num_rows:
+            raise InvalidInputError(f"table {self._store.name}: the input data is empty: there are no rows to upsert")
+        schema, names = self._store.schema, arguments.names("upsert_keys", keys)
+        rows = cast_table(drop_unknown(data, schema.field_names, self._store.name), schema.fields, self._store.name)
+        nulls = any(rows.column(name).null_count for name in names if name in rows.column_names)
+        if nulls and not schema.primary_keys and self._store.options.row_tracking_enabled():
+            return self._upsert_by_ids(rows, names)
+        return super()._upsert(rows, keys)
+
+    def _upsert_by_ids(self, rows: pa.Table, keys: Sequence[str]) -> list[CommitMessage]:
+        """Upsert rows with null in their keys, which equals null in pypaimon; the rows are found here, by their ids."""
+        names = list(dict.fromkeys((*keys, *self._store.schema.partition_keys)))
+        builder = self.table.refreshed().new_read_builder().with_projection([*names, ROW_ID.name])
+        stored = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+        ids: dict[tuple[object, ...], list[int]] = {}
+        for row_id, key in zip(stored.column(ROW_ID.name).to_pylist(), _keys(stored, names), strict=True):
+            ids.setdefault(key, []).append(row_id)
+        last = {key: at for at, key in enumerate(_keys(rows, names))}
+        pairs = [
+            (at, row_id) for key, at in sorted(last.items(), key=lambda one: one[1]) for row_id in ids.get(key, [None])
+        ]
+        source = rows.take(pa.array([at for at, _ in pairs])).append_column(
+            ROW_ID.name, pa.array([row_id for _, row_id in pairs], pa.int64())
+        )
+        chosen = [name for name in self._update_cols or rows.column_names if name not in names]
+        inserted = core.WhenNotMatched({name: source_col(name) for name in rows.column_names})
+        updated = [core.WhenMatched.update({name: source_col(name) for name in chosen})] if chosen else []
+        return super()._merge(source, ROW_ID.name, updated, inserted)
 
     def _upsert_rows(self, rows: Rows, keys: str | Sequence[str]) -> list[CommitMessage]:
-        return super()._upsert(_rows_table(rows, self.table), keys)
+        return self._upsert(_rows_table(rows, self.table), keys)
 
     def _merge(
         self,
@@ -89,18 +120,17 @@ class TableUpdate(core.TableUpdate):
     def _cast(self, data: ArrowData) -> ArrowData:
         return cast_table(data, self._store.schema.fields, self._store.name) if isinstance(data, pa.Table) else data
 
-    def _casting(self, value: object, name: str) -> object:
-        """Return a function whose result is cast as pypaimon casts it; anything else as it is."""
+    def _casting(self, value: object, field: DataField) -> object:
+        """Return a value, or a function of the rows, whose result is cast as pypaimon casts it."""
         if not callable(value):
-            return value
-        field = next(field for field in self._store.schema.fields if field.name == name)
+            return cast_literal(value, field, self._store.name)
 
         def cast(rows: pa.Table) -> pa.Array | pa.ChunkedArray:
             made = value(rows)
             if not isinstance(made, pa.Array | pa.ChunkedArray):
                 raise InvalidInputError(
-                    f"the function for the column {name!r} must return a pyarrow.Array or pyarrow.ChunkedArray, not "
-                    f"{type(made).__name__}"
+                    f"the function for the column {field.name!r} must return a pyarrow.Array or "
+                    f"pyarrow.ChunkedArray, not {type(made).__name__}"
                 )
             return cast_column(made, field, self._store.name)
 
@@ -280,6 +310,10 @@ def merge_into(  # noqa: PLR0913 - pypaimon's signature
     arguments.whole("commit_identifier", commit_identifier)
     update = BatchTableUpdate(target_table, commit_user)
     return update.merge_into(source, on=on, when_matched=when_matched, when_not_matched=when_not_matched)
+
+
+def _keys(rows: pa.Table, names: Sequence[str]) -> Iterable[tuple[object, ...]]:
+    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
 
 def _places(message: CommitMessage) -> Iterable[tuple[int, str]]:

@@ -174,6 +174,8 @@ class TableCommit:
             warnings.warn(f"{failure}: {error!r}", LakewrightWarning, stacklevel=6)
 
     def _ignore_empty(self, *, default: bool) -> bool:
+        if self._store.options.get(CoreOptions.COMMIT_FORCE_CREATE_SNAPSHOT):
+            return False
         chosen = self._store.options.get(CoreOptions.SNAPSHOT_IGNORE_EMPTY_COMMIT)
         return default if chosen is None else chosen
 

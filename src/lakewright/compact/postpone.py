@@ -106,12 +106,8 @@ def _count(file: DataFile) -> int:
     return int(tail) if tail.isdecimal() else 0
 
 
-def _bucket_count(options: CoreOptions, files: Iterable[DataFile]) -> int:
-    given = options.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
-    if given is not None and given > 0:
-        return given
-    target = max(1, options.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
-    return max(1, -(-sum(file.file_size for file in files) // target))
+def _bucket_count(options: CoreOptions, files: Sequence[DataFile]) -> int:
+    return options.postponed_buckets(sum(file.row_count for file in files), sum(file.file_size for file in files))
 
 
 class _Distribution:

@@ -135,11 +135,13 @@ class _Rewrite:
 
     def _rules(self, *, changelog: bool, narrow: bool) -> WindowRules:
         full = self._options.producer is ChangelogProducer.FULL_COMPACTION
+        ignored = self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS)
         return WindowRules(
             output_level=self._task.output_level,
             old_level=self._task.deepest if full else None,
             changelog=changelog,
             deduplicate=self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE),
+            ignored=frozenset(ignored),
             narrow=narrow,
             alone=self._options.folds_alone,
         )

@@ -35,6 +35,7 @@ class WindowRules:
     old_level: int | None  # of the rows that the changelog calls old; None: of the nearest level that is not 0
     changelog: bool
     deduplicate: bool  # leave keys out of the changelog whose values are as they were
+    ignored: frozenset[str]  # columns that are not compared for this
     narrow: bool  # rows below the output level have nothing but their key
     alone: bool = False  # the merge function is applied to a retracting row of level 0 also if its key has no other row
 
@@ -68,7 +69,7 @@ def fold_window(rows: pa.Table, spec: MergeSpec, rules: WindowRules) -> FoldedWi
     changelog = None
     if rules.changelog:
         before = _select(plain, keys.old & touched).drop_columns([LEVEL.name])
-        changelog = changelog_rows(before, after, spec.key, deduplicate=rules.deduplicate)
+        changelog = changelog_rows(before, after, spec.key, deduplicate=rules.deduplicate, ignored=rules.ignored)
     if not (folded & ~touched).any():
         return FoldedWindow(after, changelog, outdated)
     both = pa.concat_tables([after, spec.fold(_select(plain, folded & ~touched))])

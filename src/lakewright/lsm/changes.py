@@ -46,17 +46,21 @@ def key_changes(
     return order[keep], kinds[keep]
 
 
-def changelog_rows(before: pa.Table, after: pa.Table, key: KeyOrder, *, deduplicate: bool) -> pa.Table:
+def changelog_rows(
+    before: pa.Table, after: pa.Table, key: KeyOrder, *, deduplicate: bool, ignored: frozenset[str] = frozenset()
+) -> pa.Table:
     """Return how keyed rows changed, each row with its own sequence number; a row that deletes counts as no row.
 
-    `deduplicate` leaves out keys whose values are as they were, whatever their sequence numbers.
+    `deduplicate` leaves out keys whose values are as they were, whatever their sequence numbers and
+    their values in the columns `ignored`.
     """
     before, after = drop_retracts(before), drop_retracts(after.select(before.column_names))
     rows = pa.concat_tables([before, after])
     if len(rows) == 0:
         return rows
     is_after = np.arange(len(rows)) >= len(before)
-    order, kinds = key_changes(rows, is_after, key, value_names(rows) if deduplicate else None)
+    compared = [name for name in value_names(rows) if name not in ignored]
+    order, kinds = key_changes(rows, is_after, key, compared if deduplicate else None)
     out = rows.take(pa.array(order))
     place = out.schema.get_field_index(VALUE_KIND.name)
     return out.set_column(place, VALUE_KIND.name, pa.array(kinds))

@@ -28,7 +28,7 @@ from lakewright.read.explain import ExplainResult, explain, split_info
 from lakewright.read.lanes import in_order
 from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns
 from lakewright.read.reader import SplitReader
-from lakewright.read.scan import FileSchemas, Funnel, ScanResult, check_readable, pick_snapshot
+from lakewright.read.scan import FileSchemas, Funnel, ScanResult, check_readable, created_since, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
 from lakewright.read.splits.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced, with_row_ids
 from lakewright.read.splits.split import DataSplit, Row
@@ -133,7 +133,7 @@ class TableScan:
         if snapshot is None:
             self._store.check_same_table()
             return Plan(None, ())
-        result = scan_snapshot(self._store, snapshot, self._predicate)
+        result = created_since(self._store, scan_snapshot(self._store, snapshot, self._predicate))
         return self._plan(snapshot, self._splits(self._store, snapshot, result), result.funnel)
 
     def _splits(self, store: TableStore, snapshot: Snapshot, result: ScanResult) -> list[DataSplit]:
@@ -156,7 +156,7 @@ class TableScan:
             funnel += result.funnel
             is_own = store is self._store
             shown = snapshot if is_own else shown
-            found = self._splits(store, snapshot, result)
+            found = self._splits(store, snapshot, created_since(store, result))
             splits += found if is_own else [replace(split, branch=other.name) for split in found]
         return self._plan(shown, splits, funnel)
 
@@ -342,7 +342,7 @@ class TableRead:
 
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:
-            return self._store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
+            return self._store.options.read_threads()
         return arguments.whole("parallelism", parallelism, 1, _THREADS_MAX)
 
     def _readers(self, splits: Sequence[DataSplit]) -> dict[str | None, SplitReader]:

@@ -8,8 +8,8 @@ are pruned or neither is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from datetime import datetime
+from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
 
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.metadata.store import TableStore
@@ -23,6 +23,8 @@ from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
 
+_FILE_CREATION, _CREATION = CoreOptions.SCAN_FILE_CREATION_TIME_MILLIS, CoreOptions.SCAN_CREATION_TIME_MILLIS
+CREATION_MODES = {"from-file-creation-time": _FILE_CREATION.key(), "from-creation-timestamp": _CREATION.key()}
 _SNAPSHOT_MODES = frozenset({"from-snapshot", "from-snapshot-full"})
 
 
@@ -53,16 +55,18 @@ class ScanResult:
 def pick_snapshot(store: TableStore) -> Snapshot | None:
     """Return the snapshot that the `scan.` options name, the newest without them; None: the table was never written."""
     options = store.options
-    given = [key for key in TRAVEL if key in options.values]
+    given = [key for key in (*TRAVEL, _FILE_CREATION.key(), _CREATION.key()) if key in options.values]
     if len(given) > 1:
         raise InvalidInputError(
             f"{store.name}: at most one option may name a snapshot, not {' and '.join(given)}", table=store.name
         )
     mode = options.get(CoreOptions.SCAN_MODE)
     _check_mode(store.name, mode, given[0] if given else None)
-    if given:
+    if given and given[0] in TRAVEL:
         with store.naming_replaced():
             return _travel(store)
+    if given == [_CREATION.key()]:
+        return first_since_creation(store) or store.snapshots.latest()
     return _last_compacted(store) if mode == "compacted-full" else store.snapshots.latest()
 
 
@@ -80,10 +84,42 @@ def with_travelled_schema(store: TableStore) -> TableStore | None:
     return store.with_schema(stored.with_options(store.schema.options))
 
 
+def first_since_creation(store: TableStore) -> Snapshot | None:
+    """Return the snapshot after the last one from before `scan.creation-time-millis`; None if one of the two is not."""
+    millis = store.options.get(_CREATION)
+    try:
+        before = store.snapshots.at_timestamp((millis or 0) - 1)
+    except NotFoundError:
+        return None
+    return store.snapshots.find(before.id + 1)
+
+
+def created_since(store: TableStore, result: ScanResult) -> ScanResult:
+    """Return only files that were made at or after the time that `scan.file-creation-time-millis` gives.
+
+    `scan.creation-time-millis` means the same if no snapshot is known to have been the first after that time.
+    """
+    millis = store.options.get(_FILE_CREATION)
+    if millis is None and _CREATION.key() in store.options.values and first_since_creation(store) is None:
+        millis = store.options.get(_CREATION)
+    if millis is None:
+        return result
+    kept = tuple(entry for entry in result.entries if _creation_millis(entry) >= millis)
+    return replace(result, entries=kept, funnel=replace(result.funnel, files_after_stats=len(kept)))
+
+
+def _creation_millis(entry: ManifestEntry) -> int:
+    """Return when a file was made, in epoch milliseconds; files record the clock of the local zone."""
+    clock = datetime.fromtimestamp((entry.file.creation_time or 0) / 1000, UTC).replace(tzinfo=None)
+    return round(clock.timestamp() * 1000)
+
+
 def _check_mode(table: str, mode: str, given: str | None) -> None:
     expected: set[str] | None
     if mode in _SNAPSHOT_MODES:
         expected = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
+    elif mode in CREATION_MODES:
+        expected = {CREATION_MODES[mode]}
     elif mode == "from-timestamp":
         expected = {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()}
     elif mode in LATEST_MODES or mode == "compacted-full":
@@ -91,7 +127,7 @@ def _check_mode(table: str, mode: str, given: str | None) -> None:
     else:
         raise UnsupportedError(
             f"{table}: a batch read knows no 'scan.mode' {mode!r}; leave it out, or use latest-full, compacted-full, "
-            "from-snapshot or from-timestamp",
+            "from-snapshot, from-timestamp, from-file-creation-time or from-creation-timestamp",
             table=table,
             option="scan.mode",
         )

@@ -212,6 +212,7 @@ def _one_of(members: type[E]) -> Kind[E]:
 
 _INT = Kind("a whole number", _WholeNumber(-MAX_INT - 1, MAX_INT))
 _COUNT = Kind("a whole number of at least 1", _WholeNumber(1, MAX_INT))
+_LONG_COUNT = Kind("a whole number of at least 1", _WholeNumber(1, MAX_LONG))
 _LONG = Kind("a whole number", _WholeNumber(-MAX_LONG - 1, MAX_LONG))
 _BOOL = Kind("true or false", _boolean)
 _RATIO = Kind("a number from 0 to 1", _ratio)
@@ -253,6 +254,7 @@ class CoreOptions:
     PRIMARY_KEY = _unset("primary-key", _NAMES)
     PARTITION = _unset("partition", _NAMES)
     PRIMARY_KEY_NULLABLE = ConfigOption("primary-key.nullable", _BOOL, default=False)
+    ADD_COLUMN_BEFORE_PARTITION = ConfigOption("add-column-before-partition", _BOOL, default=False)
     ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED = ConfigOption("alter-column-null-to-not-null.disabled", _BOOL, default=True)
     DISABLE_EXPLICIT_TYPE_CASTING = ConfigOption("disable-explicit-type-casting", _BOOL, default=False)
 
@@ -266,6 +268,10 @@ class CoreOptions:
     DYNAMIC_BUCKET_MAX_BUCKETS = ConfigOption("dynamic-bucket.max-buckets", _INT, -1)
     POSTPONE_DEFAULT_BUCKET_NUM = _unset("postpone.default-bucket-num", _INT)
     POSTPONE_TARGET_SIZE_PER_BUCKET = ConfigOption("postpone.target-size-per-bucket", _SIZE, GIB)
+    POSTPONE_TARGET_ROW_NUM_PER_BUCKET = _unset("postpone.target-row-num-per-bucket", _LONG_COUNT)
+    POSTPONE_BATCH_WRITE_FIXED_BUCKET_MAX_PARALLELISM = ConfigOption(
+        "postpone.batch-write-fixed-bucket.max-parallelism", _COUNT, 2048
+    )
     POSTPONE_BATCH_WRITE_FIXED_BUCKET = ConfigOption("postpone.batch-write-fixed-bucket", _BOOL, default=True)
     POSTPONE_MERGE_ON_READ = ConfigOption("postpone.merge-on-read", _BOOL, default=False)
     PARTITION_DEFAULT_NAME = ConfigOption("partition.default-name", _TEXT, "__DEFAULT_PARTITION__")
@@ -332,6 +338,9 @@ class CoreOptions:
     FIELDS_DEFAULT_AGGREGATE_FUNCTION = _unset("fields.default-aggregate-function", _WORD)
     CHANGELOG_PRODUCER = ConfigOption("changelog-producer", _one_of(ChangelogProducer), ChangelogProducer.NONE)
     CHANGELOG_PRODUCER_ROW_DEDUPLICATE = ConfigOption("changelog-producer.row-deduplicate", _BOOL, default=False)
+    CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS = ConfigOption(
+        "changelog-producer.row-deduplicate-ignore-fields", _NAMES, _NO_NAMES
+    )
     PK_CLUSTERING_OVERRIDE = ConfigOption("pk-clustering-override", _BOOL, default=False)
 
     # Compaction.
@@ -380,6 +389,7 @@ class CoreOptions:
     COMMIT_MAX_RETRY_WAIT = ConfigOption("commit.max-retry-wait", _TIME, 10_000)
     COMMIT_USER_PREFIX = _unset("commit.user-prefix", _TEXT)
     COMMIT_FORCE_COMPACT = ConfigOption("commit.force-compact", _BOOL, default=False)
+    COMMIT_FORCE_CREATE_SNAPSHOT = ConfigOption("commit.force-create-snapshot", _BOOL, default=False)
     COMMIT_DISCARD_DUPLICATE_FILES = ConfigOption("commit.discard-duplicate-files", _BOOL, default=False)
     COMMIT_STRICT_MODE_LAST_SAFE_SNAPSHOT = _unset("commit.strict-mode.last-safe-snapshot", _LONG)
     LOCK_ENABLED = _unset("lock.enabled", _BOOL)
@@ -407,6 +417,7 @@ class CoreOptions:
     # Reading.
     SOURCE_SPLIT_TARGET_SIZE = ConfigOption("source.split.target-size", _SIZE, 128 * MIB)
     SOURCE_SPLIT_OPEN_FILE_COST = ConfigOption("source.split.open-file-cost", _SIZE, 4 * MIB)
+    READ_PARALLELISM = _unset("read.parallelism", _COUNT)
     READ_BATCH_SIZE = ConfigOption("read.batch-size", _COUNT, 1024)
     SCAN_MODE = ConfigOption("scan.mode", _WORD, "default")
     SCAN_SNAPSHOT_ID = _unset("scan.snapshot-id", _LONG)
@@ -415,6 +426,8 @@ class CoreOptions:
     SCAN_TIMESTAMP = _unset("scan.timestamp", _TEXT)
     SCAN_WATERMARK = _unset("scan.watermark", _LONG)
     SCAN_VERSION = _unset("scan.version", _TEXT)
+    SCAN_FILE_CREATION_TIME_MILLIS = _unset("scan.file-creation-time-millis", _LONG)
+    SCAN_CREATION_TIME_MILLIS = _unset("scan.creation-time-millis", _LONG)
     # A branch that gives the partitions which this one lacks; or one whose partitions are read before this one's.
     SCAN_FALLBACK_BRANCH = _unset("scan.fallback-branch", _TEXT)
     SCAN_PRIMARY_BRANCH = _unset("scan.primary-branch", _TEXT)
@@ -515,6 +528,20 @@ class CoreOptions:
         if not isinstance(has_primary_key, bool):
             raise InvalidInputError(f"has_primary_key is True or False, not {type(has_primary_key).__name__}")
         return self.get(CoreOptions.TARGET_FILE_SIZE) or (128 if has_primary_key else 256) * MIB
+
+    def read_threads(self) -> int:
+        """Return how many threads read the splits of one call that names no number itself."""
+        return self.get(CoreOptions.READ_PARALLELISM) or self.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
+
+    def postponed_buckets(self, rows: int, size: float) -> int:
+        """Return how many buckets the rows of a partition without real buckets need; `size` is their bytes."""
+        given = self.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
+        if given is not None and given > 0:
+            return given
+        row_target = self.get(CoreOptions.POSTPONE_TARGET_ROW_NUM_PER_BUCKET)
+        size_target = max(1, self.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
+        needed = -(-rows // row_target) if row_target is not None else int(-(-size // size_target))
+        return max(1, min(needed, self.get(CoreOptions.POSTPONE_BATCH_WRITE_FIXED_BUCKET_MAX_PARALLELISM)))
 
     def num_sorted_runs_stop_trigger(self) -> int:
         """Return the number of sorted runs at which a writer waits for compaction."""

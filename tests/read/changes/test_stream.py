@@ -152,7 +152,7 @@ def _expire(store: TableStore, number: int) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"scan.mode": "from-file-creation-time"}, UnsupportedError, "from-timestamp"),
+        ({"scan.mode": "latest-delta"}, UnsupportedError, "from-timestamp"),
         ({"incremental-between": "1,2"}, InvalidInputError, "no end"),
         ({"scan.mode": "from-timestamp"}, InvalidInputError, "scan.timestamp-millis"),
         ({"scan.snapshot-id": "9"}, NotFoundError, "not at 9; the newest is 1"),

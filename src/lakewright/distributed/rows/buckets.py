@@ -73,4 +73,5 @@ def _body(payload: bytes) -> bytes:
 def _one_reader(store: TableStore) -> TableStore:
     """Return the table with one thread per read, unless its options set another number: tasks use all cores already."""
     option = CoreOptions.LAKEWRIGHT_READ_THREADS.key()
-    return store if option in store.schema.options else store.with_schema(store.schema.with_options({option: "1"}))
+    given = {option, CoreOptions.READ_PARALLELISM.key()} & store.schema.options.keys()
+    return store if given else store.with_schema(store.schema.with_options({option: "1"}))

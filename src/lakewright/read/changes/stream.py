@@ -26,7 +26,15 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import Plan, ReadBuilder, TableRead
 from lakewright.read.changes.incremental import ChangePlan, KeepBucket, has_events, plan_difference, plan_events
 from lakewright.read.changes.snapshots import asks_for_changes, event_mode, find_snapshot, first_id_since
-from lakewright.read.scan import check_readable, local_millis, pick_snapshot, scan
+from lakewright.read.scan import (
+    CREATION_MODES,
+    check_readable,
+    created_since,
+    first_since_creation,
+    local_millis,
+    pick_snapshot,
+    scan,
+)
 from lakewright.read.splits.plan import deletions_of, plan_splits
 from lakewright.spec import arguments
 from lakewright.spec.manifest import ManifestEntry
@@ -40,7 +48,7 @@ from lakewright.spec.types import DataField
 Sleep: TypeAlias = Callable[[float], None]
 
 POLL_INTERVAL_MS = 1000
-_FULL_MODES = frozenset({"latest-full", "full", "from-snapshot-full", "compacted-full"})
+_FULL_MODES = frozenset({"latest-full", "full", "from-snapshot-full", "compacted-full", *CREATION_MODES})
 _CHANGE_MODES = frozenset({"latest", "from-snapshot", "from-timestamp"})
 
 
@@ -116,6 +124,9 @@ class StreamScan:
         if self._next is not None:
             return self._next, False
         mode = _start_mode(self._store)
+        first = first_since_creation(self._store) if mode == "from-creation-timestamp" else None
+        if first is not None:
+            return first.id, False
         if mode not in _FULL_MODES:
             return _first_changes(self._store, mode), False
         snapshot = pick_snapshot(self._store)
@@ -182,7 +193,7 @@ class StreamScan:
         """
         fresh = {CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true"}
         store = self._store.with_schema(self._store.schema.with_options(fresh))
-        scanned = scan(store, snapshot, self._predicate)
+        scanned = created_since(store, scan(store, snapshot, self._predicate))
         entries = [entry for entry in scanned.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
         index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
         splits = plan_splits(store, snapshot.id, _announced(store, entries), deletions_of(store, index))
@@ -248,7 +259,8 @@ def _start_mode(store: TableStore) -> str:
         if {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()} & options.values.keys():
             return "from-timestamp"
         named = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
-        return "from-snapshot" if named & options.values.keys() else "latest-full"
+        created = (mode for mode, key in CREATION_MODES.items() if key in options.values)
+        return "from-snapshot" if named & options.values.keys() else next(created, "latest-full")
     if mode not in _FULL_MODES | _CHANGE_MODES:
         raise UnsupportedError(
             f"{store.name}: a stream knows no 'scan.mode' {mode!r}; use one of "

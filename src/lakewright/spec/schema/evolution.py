@@ -158,7 +158,8 @@ def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
     def add(siblings: Siblings, path: Path) -> Siblings:
         _refuse_taken(siblings, path[-1], path)
         if change.move is None:
-            return (*siblings, new)
+            place = _place_of_new(schema, siblings, path)
+            return (*siblings[:place], new, *siblings[place:])
         if change.move.field_name != new.name:
             raise InvalidInputError(
                 f"the move of the new column {name!r} names {change.move.field_name!r}", column=name
@@ -166,6 +167,14 @@ def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
         return _moved((*siblings, new), change.move)
 
     return replace(_rewrite(schema, change.path, add), highest_field_id=max(highest, highest_field_id([new])))
+
+
+def _place_of_new(schema: TableSchema, siblings: Siblings, path: Path) -> int:
+    """Return how many columns come before a new one that names no place: all, or those before the partition columns."""
+    if len(path) > 1 or not schema.core_options.get(CoreOptions.ADD_COLUMN_BEFORE_PARTITION):
+        return len(siblings)
+    places = (at for at, field in enumerate(siblings) if field.name in schema.partition_keys)
+    return next(places, len(siblings))
 
 
 def _without_column(schema: TableSchema, path: Path) -> TableSchema:

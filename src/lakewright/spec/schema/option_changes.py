@@ -51,7 +51,7 @@ _BY_KEY: dict[str, ConfigOption[object]] = {key: o for o in KNOWN_OPTIONS for ke
 # Options whose value lists columns, and those whose key names some.
 _NAME_LISTS = frozenset(
     {"bucket-key", "sequence.field", "rowkind.field", "record-level.time-field", "clustering.columns"}
-    | {"partial-update.remove-record-on-sequence-group"}
+    | {"partial-update.remove-record-on-sequence-group", "changelog-producer.row-deduplicate-ignore-fields"}
 )
 _VALUE_LISTS_COLUMNS = re.compile(r"fields\..+\.sequence-group|file-index\.[^.]+\.columns")
 CODECS = {  # what files of each format can be compressed with

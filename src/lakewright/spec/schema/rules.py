@@ -153,6 +153,7 @@ def _check_merging(schema: TableSchema) -> None:
     """Check the options for how rows of one key are merged, and which changelog is written."""
     options = schema.core_options
     _check_sequence(schema, options.get(CoreOptions.SEQUENCE_FIELD))
+    _check_ignored(schema)
     if (kind_column := options.get(CoreOptions.ROWKIND_FIELD)) is not None:
         dtype = schema.field(kind_column).type
         if not isinstance(dtype, AtomicType) or dtype.root not in TEXT_ROOTS:
@@ -188,6 +189,13 @@ def _check_merging(schema: TableSchema) -> None:
             "'sequence.snapshot-ordering' needs 'write-only' = true, and a compaction in a job of its own",
             option="sequence.snapshot-ordering",
         )
+
+
+def _check_ignored(schema: TableSchema) -> None:
+    option = CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS
+    for name in schema.core_options.get(option):
+        if name not in schema.field_names:
+            raise InvalidInputError(f"{option.key()!r} names {name!r}, which is no column", option=option.key())
 
 
 def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:

@@ -91,8 +91,7 @@ class RealBucketsRouter:
         store = task.store
         options = store.options
         self._live = LiveBuckets(store, None)
-        self._default = options.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
-        self._bucket_bytes = max(1, options.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
+        self._options = options
         self._counts: dict[bytes, int] = {}
         self._routing = Routing(
             store.name,
@@ -106,10 +105,12 @@ class RealBucketsRouter:
         """Return the rows grouped by partition and bucket."""
         numbers, partitions = number_partitions(rows, self._routing)
         self._live.look_up([p for p in partitions if p not in self._counts])
-        sizes = np.bincount(numbers, minlength=len(partitions)) * (rows.nbytes / max(1, rows.num_rows))
-        for partition, size in zip(partitions, sizes.tolist(), strict=True):
+        row_bytes = rows.nbytes / max(1, rows.num_rows)
+        row_counts = np.bincount(numbers, minlength=len(partitions)).tolist()
+        for partition, count in zip(partitions, row_counts, strict=True):
             if partition not in self._counts:
-                self._counts[partition] = self._live.total(partition) or self._first_count(size)
+                live = self._live.total(partition)
+                self._counts[partition] = live or self._options.postponed_buckets(count, count * row_bytes)
         counts = np.array([self._counts[p] for p in partitions], np.int64)
         groups: list[Group] = []
         for count in np.unique(counts).tolist():
@@ -124,7 +125,3 @@ class RealBucketsRouter:
     def finish(self) -> Mapping[Place, IndexChange]:
         """Return nothing: the bucket of a row follows from its values, without an index."""
         return {}
-
-    def _first_count(self, size: float) -> int:
-        """Return the number of buckets of a new partition, given the bytes of its first rows."""
-        return max(1, self._default or int(-(-size // self._bucket_bytes)))

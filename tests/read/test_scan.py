@@ -70,7 +70,7 @@ def test_the_options_name_the_snapshot() -> None:
         ({"scan.version": "watermark-5"}, NotFoundError, "watermark"),
         ({"scan.mode": "from-snapshot"}, InvalidInputError, "needs one of"),
         ({"scan.mode": "latest-full", "scan.snapshot-id": "1"}, InvalidInputError, "does not go together"),
-        ({"scan.mode": "from-file-creation-time"}, UnsupportedError, "scan.mode"),
+        ({"scan.mode": "latest-delta"}, UnsupportedError, "scan.mode"),
     ],
 )
 def test_options_that_name_none(options: dict[str, str], error: type[Exception], message: str) -> None:

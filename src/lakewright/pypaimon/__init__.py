@@ -4,6 +4,7 @@ Where pypaimon is laxer than lakewright, these classes behave as pypaimon does a
 """
 
 from lakewright.catalog.filesystem import Database
+from lakewright.catalog.system.views import SystemSplit, SystemTableRead, SystemTableScan
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import (
     BranchAlreadyExistException,
@@ -29,10 +30,9 @@ from lakewright.pypaimon.commit import (
     serialize_commit_message,
 )
 from lakewright.pypaimon.errors import IllegalArgumentError, IllegalStateError
-from lakewright.pypaimon.file_io import FileIO, FileStatus, LocalFileIO
 from lakewright.pypaimon.installer import install
 from lakewright.pypaimon.merge import WhenMatched
-from lakewright.pypaimon.read import (
+from lakewright.pypaimon.read.builder import (
     AsyncStreamingTableScan,
     ExplainResult,
     PruningStat,
@@ -41,8 +41,28 @@ from lakewright.pypaimon.read import (
     TableRead,
     TableScan,
 )
+from lakewright.pypaimon.read.file_io import FileIO, FileStatus, LocalFileIO
+from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, SimpleStats, Timestamp
+from lakewright.pypaimon.read.system import (
+    SYSTEM_TABLE_LOADERS,
+    SYSTEM_TABLES,
+    BranchesTable,
+    BucketsTable,
+    ConsumersTable,
+    FileKeyRangesTable,
+    FilesTable,
+    ManifestsTable,
+    OptionsTable,
+    PartitionsTable,
+    SchemasTable,
+    SnapshotsTable,
+    SystemReadBuilder,
+    SystemTable,
+    TableIndexesTable,
+    TagsTable,
+    load,
+)
 from lakewright.pypaimon.rows import GenericRow, GenericRowDeserializer, GenericRowSerializer, InternalRow, RowKind
-from lakewright.pypaimon.splits import DataFileMeta, DataSplit, Plan, Range, SimpleStats, Timestamp
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.update import (
     BatchTableUpdate,
@@ -150,6 +170,8 @@ __all__ = [
     "JSON",
     "SYSTEM_BRANCH_PREFIX",
     "SYSTEM_FIELD_ID_START",
+    "SYSTEM_TABLES",
+    "SYSTEM_TABLE_LOADERS",
     "SYSTEM_TABLE_SPLITTER",
     "UNKNOWN_DATABASE",
     "Actions",
@@ -164,6 +186,8 @@ __all__ = [
     "BatchWriteBuilder",
     "BranchAlreadyExistException",
     "BranchNotExistException",
+    "BranchesTable",
+    "BucketsTable",
     "Catalog",
     "CatalogException",
     "CatalogFactory",
@@ -175,6 +199,7 @@ __all__ = [
     "CommitMessage",
     "ConfigOption",
     "ConfigOptions",
+    "ConsumersTable",
     "CoreOptions",
     "DataField",
     "DataFileMeta",
@@ -191,9 +216,11 @@ __all__ = [
     "ExplainSplitInfo",
     "ExternalPathStrategy",
     "FileIO",
+    "FileKeyRangesTable",
     "FileStatus",
     "FileStoreTable",
     "FileSystemCatalog",
+    "FilesTable",
     "GenericRow",
     "GenericRowDeserializer",
     "GenericRowSerializer",
@@ -203,6 +230,7 @@ __all__ = [
     "InternalRow",
     "Keyword",
     "LocalFileIO",
+    "ManifestsTable",
     "MapType",
     "MemorySize",
     "MergeEngine",
@@ -212,7 +240,9 @@ __all__ = [
     "NestedKeyNullStrategy",
     "OffsetRow",
     "Options",
+    "OptionsTable",
     "OptionsUtils",
+    "PartitionsTable",
     "Plan",
     "PostponeFixedBucketBatchTableWrite",
     "PostponeFixedBucketWriteBuilder",
@@ -228,10 +258,12 @@ __all__ = [
     "RowType",
     "Schema",
     "SchemaChange",
+    "SchemasTable",
     "SetOption",
     "ShardTableUpdator",
     "SimpleStats",
     "Snapshot",
+    "SnapshotsTable",
     "SortOrder",
     "Split",
     "StartupMode",
@@ -240,9 +272,15 @@ __all__ = [
     "StreamTableUpdate",
     "StreamTableWrite",
     "StreamWriteBuilder",
+    "SystemReadBuilder",
+    "SystemSplit",
+    "SystemTable",
+    "SystemTableRead",
+    "SystemTableScan",
     "TableAlreadyExistException",
     "TableCommit",
     "TableDeleteByRowId",
+    "TableIndexesTable",
     "TableNotExistException",
     "TableRead",
     "TableScan",
@@ -254,6 +292,7 @@ __all__ = [
     "Tag",
     "TagAlreadyExistException",
     "TagNotExistException",
+    "TagsTable",
     "Timestamp",
     "UpdateColumnComment",
     "UpdateColumnDefaultValue",
@@ -279,6 +318,7 @@ __all__ = [
     "json_field_with_codec",
     "json_ignore_field",
     "lit",
+    "load",
     "merge_into",
     "optional_json_field",
     "parse_duration",

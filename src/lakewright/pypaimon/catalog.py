@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 
 from lakewright.catalog import filesystem
+from lakewright.catalog.system import views
 from lakewright.errors import (
     BranchNotExistException,
     ColumnNotExistException,
@@ -20,6 +21,7 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.pypaimon.errors import AlterTableError
+from lakewright.pypaimon.read.system import load
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
 from lakewright.pypaimon.values.identifier import Identifier
@@ -47,7 +49,13 @@ class FileSystemCatalog(filesystem.FileSystemCatalog):
         except TableNotExistException as error:
             error.facts["identifier"] = name
             raise
-        return FileStoreTable(name, table.store) if isinstance(table, core.FileStoreTable) else table
+        if isinstance(table, core.FileStoreTable):
+            return FileStoreTable(name, table.store)
+        shown: object = table
+        if isinstance(shown, views.SystemTable):
+            owner = FileStoreTable(Identifier.of(shown.table.identifier), shown.table.store)
+            return cast("FileStoreTable", load(shown.system_name, owner))  # read as a table is
+        return table
 
     def create_table(
         self,

@@ -63,6 +63,22 @@ table.row.internal_row                InternalRow RowKind
 table.row.offset_row                  OffsetRow
 table.row.row_kind                    RowKind
 table.source.deletion_file            DeletionFile
+table.system.branches_table           BranchesTable
+table.system.buckets_table            BucketsTable
+table.system.consumers_table          ConsumersTable
+table.system.file_key_ranges_table    FileKeyRangesTable
+table.system.files_table              FilesTable
+table.system.manifests_table          ManifestsTable
+table.system.options_table            OptionsTable
+table.system.partitions_table         PartitionsTable
+table.system.schemas_table            SchemasTable
+table.system.snapshots_table          SnapshotsTable
+table.system.system_table             SystemReadBuilder SystemTable
+table.system.system_table_loader      SYSTEM_TABLES SYSTEM_TABLE_LOADERS load
+table.system.system_table_read        SystemTableRead
+table.system.system_table_scan        SystemSplit SystemTableScan
+table.system.table_indexes_table      TableIndexesTable
+table.system.tags_table               TagsTable
 tag.tag                               Tag
 utils.range                           Range
 write.commit_callback                 CommitCallback CommitCallbackContext

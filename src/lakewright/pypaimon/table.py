@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lakewright.pypaimon.file_io import FileIO
-from lakewright.pypaimon.read import ReadBuilder, StreamReadBuilder
+from lakewright.pypaimon.read.builder import ReadBuilder, StreamReadBuilder
+from lakewright.pypaimon.read.file_io import FileIO
 from lakewright.pypaimon.values.options import CoreOptions
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.read import builder

@@ -5,8 +5,9 @@ The snapshot is the newest, or the one that the `scan.` options of the table nam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from lakewright.catalog.system.history import compact_json
 from lakewright.read.scan import pick_snapshot
@@ -19,13 +20,15 @@ from lakewright.spec.types import DataField, DataType
 from lakewright.spec.values import to_text
 from lakewright.table.table import FileStoreTable
 
+KeyText: TypeAlias = Callable[[bytes, Sequence[DataType]], str | None]
 
-def files(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
-    """Yield each live data file with its statistics."""
+
+def files(table: FileStoreTable, key_text: KeyText | None = None) -> Iterator[tuple[object, ...]]:
+    """Yield each live data file with its statistics; keys are in Java's text form unless `key_text` says otherwise."""
     for entry in _live(table):
         file, stats = entry.file, _stats(table, entry.file)
         yield (
-            *_file_facts(table, entry, file.external_path or file.file_name),
+            *_file_facts(table, entry, file.external_path or file.file_name, key_text or _key_text),
             compact_json({f.name: None if s is None else s.null_count for f, s in stats.items()}),
             compact_json({f.name: _bound(f, s, lower=True) for f, s in stats.items()}),
             compact_json({f.name: _bound(f, s, lower=False) for f, s in stats.items()}),
@@ -39,12 +42,12 @@ def files(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
         )
 
 
-def file_key_ranges(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+def file_key_ranges(table: FileStoreTable, key_text: KeyText | None = None) -> Iterator[tuple[object, ...]]:
     """Yield each live data file with its whole path and its smallest and largest key."""
     store = table.store
     for entry in _live(table):
         path = store.layout.data_file(store.partition_directory(entry.partition), entry.bucket, entry.file)
-        yield (*_file_facts(table, entry, path), entry.file.first_row_id)
+        yield (*_file_facts(table, entry, path, key_text or _key_text), entry.file.first_row_id)
 
 
 def manifests(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
@@ -118,7 +121,7 @@ def _index(table: FileStoreTable) -> list[IndexEntry]:
     return [] if manifest is None else table.store.manifests.read_index(manifest)
 
 
-def _file_facts(table: FileStoreTable, entry: ManifestEntry, path: str) -> tuple[object, ...]:
+def _file_facts(table: FileStoreTable, entry: ManifestEntry, path: str, key_text: KeyText) -> tuple[object, ...]:
     """Return the columns that `$files` and `$file_key_ranges` begin with."""
     file, keys = entry.file, [field.type for field in table.schema.trimmed_primary_key_fields]
     return (
@@ -130,8 +133,8 @@ def _file_facts(table: FileStoreTable, entry: ManifestEntry, path: str) -> tuple
         file.level,
         file.row_count,
         file.file_size,
-        _key_text(file.min_key, keys),
-        _key_text(file.max_key, keys),
+        key_text(file.min_key, keys),
+        key_text(file.max_key, keys),
     )
 
 

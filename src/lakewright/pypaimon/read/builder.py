@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, plain_splits, shown_plan
 from lakewright.pypaimon.rows import GenericRow, RowKind
-from lakewright.pypaimon.splits import DataFileMeta, DataSplit, Plan, Range, plain_splits, shown_plan
 from lakewright.read import builder as core
 from lakewright.read import explain as plans
 from lakewright.read.changes import stream

@@ -273,3 +273,67 @@ def test_java_and_we_share_external_paths(
     assert want.num_rows == (42 if keys else 120)
     _assert_java_reads(java, catalog, want, table.fields)
     assert not [path for path in Path(table.table_path).rglob("*.parquet") if "bucket-" in str(path)]
+
+
+def test_java_and_we_read_files_and_snapshots_since_a_time(java: Java, catalog: lw.FileSystemCatalog) -> None:
+    columns = pa.schema({"id": pa.int64()})
+    for name in ("d.t", "d.source"):
+        catalog.create_table(name, lw.Schema.from_pyarrow_schema(columns))
+    table, warehouse = catalog.get_table("d.t"), Path(catalog.warehouse)
+    lw.write_table(pa.table({"id": [7]}, columns), catalog.get_table("d.source"))
+    moments: list[int] = []
+    for _ in range(3):
+        java.copy(warehouse, "d.source", "d.t")
+        newest = table.snapshot()
+        assert newest is not None
+        moments.append(newest.time_millis)
+    for moment in (moments[0] - 5000, *(at + more for at in moments for more in (0, 1))):
+        for option in ("scan.file-creation-time-millis", "scan.creation-time-millis"):
+            theirs = java.read(warehouse, "d.t", **{option: str(moment)})
+            assert lw.read_table(table.copy({option: moment})).num_rows == len(theirs), (option, moment)
+
+
+def test_java_and_we_give_a_null_key_one_row(java: Java, catalog: lw.FileSystemCatalog) -> None:
+    columns = pa.schema({"id": pa.int64(), "v": pa.string()})
+    options = {"bucket": "1", "primary-key.nullable": "true"}
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
+    catalog.create_table("d.source", lw.Schema.from_pyarrow_schema(columns))
+    lw.write_table(pa.table({"id": [None, 1], "v": ["java", "java"]}, columns), catalog.get_table("d.source"))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"id": [None, 2], "v": ["ours", "ours"]}, columns), table)
+    java.copy(Path(catalog.warehouse), "d.source", "d.t")
+    want = [{"id": None, "v": "java"}, {"id": 1, "v": "java"}, {"id": 2, "v": "ours"}]
+    assert lw.read_table(table).to_pylist() == want
+    _assert_java_reads(java, catalog, lw.read_table(table), table.fields)
+
+
+@pytest.mark.parametrize("ignored", ["", "v", "v,w"])
+def test_java_and_we_leave_the_same_rows_out_of_a_changelog(
+    java: Java, catalog: lw.FileSystemCatalog, ignored: str
+) -> None:
+    columns = pa.schema({"id": pa.int64(), "v": pa.string(), "w": pa.string()})
+    options = {
+        "bucket": "1",
+        "changelog-producer": "lookup",
+        "changelog-producer.row-deduplicate": "true",
+        **({"changelog-producer.row-deduplicate-ignore-fields": ignored} if ignored else {}),
+    }
+    for name in ("d.ours", "d.java"):
+        catalog.create_table(name, lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
+    states = [("a", "a"), ("b", "a"), ("b", "b"), ("b", "b")]
+    for number, (v, w) in enumerate(states):
+        rows = pa.table({"id": [1, number + 2], "v": [v, v], "w": [w, w]}, columns)
+        source = f"d.s{number}"
+        catalog.create_table(source, lw.Schema.from_pyarrow_schema(columns))
+        lw.write_table(rows, catalog.get_table(source))
+        java.copy(Path(catalog.warehouse), source, "d.java")
+        lw.write_table(rows, catalog.get_table("d.ours"))
+    changes = []
+    for name in ("d.ours", "d.java"):
+        table = catalog.get_table(name)
+        newest = table.snapshot()
+        assert newest is not None
+        read = lw.read_table(table, incremental=(0, newest.id), incremental_mode="changelog", row_kinds=True)
+        changes.append(sorted(map(str, read.to_pylist())))
+    assert changes[0] == changes[1]
+    assert len(changes[0]) == 5 + 2 * (2 - len(ignored.split(",") if ignored else ()))

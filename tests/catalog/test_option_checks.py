@@ -130,7 +130,17 @@ def test_a_stored_option_is_refused_when_read_or_only_when_written(catalog: lw.F
     with pytest.raises(UnsupportedError, match=r"incremental-to-auto-tag.*'incremental-between'"):
         lw.read_table(table)
     with pytest.raises(UnsupportedError, match="incremental-to-auto-tag"):
+        table.new_read_builder().new_scan().plan()
+    with pytest.raises(UnsupportedError, match="incremental-to-auto-tag"):
         table.new_stream_read_builder().new_read()
+
+
+def test_an_option_of_readers_does_not_stop_writers(catalog: lw.FileSystemCatalog) -> None:
+    stored(catalog, {"scan.plan-sort-partition": "true"})
+    table = catalog.get_table("d.t")
+    lw.write_table(ROWS, table)
+    with pytest.raises(UnsupportedError, match=r"'scan.plan-sort-partition' = 'true'.*sort them"):
+        lw.read_table(table)
 
 
 @pytest.mark.parametrize(

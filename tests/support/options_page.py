@@ -24,7 +24,8 @@ GROUPS = {
     OURS: "Keys that only some implementations have",
 }
 SECTIONS = {
-    Handling.REFUSED_WHEN_READ: "To ignore it would change which rows are returned. Neither reads nor writes go on.",
+    Handling.REFUSED: "The table is not what it seems to those who ignore it. Neither reads nor writes go on.",
+    Handling.REFUSED_WHEN_READ: "To ignore it would change which rows are returned. Writes go on, reads do not.",
     Handling.REFUSED_WHEN_WRITTEN: "To ignore it would change what others rely on. Reads go on, writes do not.",
     Handling.WARNED: "Others do something at a commit that lakewright does not. The first commit of a process says so.",
     Handling.HONOURED: "It means here what it means elsewhere.",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
@@ -19,6 +19,7 @@ from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions, MergeEngine
 from lakewright.spec.predicate.evaluation import project
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
+from lakewright.spec.schema.supported import check_options_for_read
 from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField
@@ -242,13 +243,8 @@ def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
 
 def check_readable(store: TableStore) -> None:
     """Raise UnsupportedError for a table whose reads cannot be planned."""
-    if bool(store.schema.primary_keys) and store.options.get(CoreOptions.POSTPONE_MERGE_ON_READ):
-        raise UnsupportedError(
-            f"{store.name}: rows that still wait for their bucket cannot be merged on read; remove "
-            "'postpone.merge-on-read', or compact the table first",
-            table=store.name,
-            option=CoreOptions.POSTPONE_MERGE_ON_READ.key(),
-        )
+    with naming(store.name):
+        check_options_for_read(store.schema)
 
 
 def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:

@@ -435,6 +435,7 @@ class CoreOptions:
     INCREMENTAL_BETWEEN_TIMESTAMP = _unset("incremental-between-timestamp", _TEXT)
     INCREMENTAL_BETWEEN_SCAN_MODE = ConfigOption("incremental-between-scan-mode", _WORD, "auto")
     STREAMING_READ_OVERWRITE = ConfigOption("streaming-read-overwrite", _BOOL, default=False)
+    STREAMING_READ_APPEND_OVERWRITE = ConfigOption("streaming-read-append-overwrite", _BOOL, default=False)
 
     # Options of this library, which other implementations ignore.
     LAKEWRIGHT_DURABLE = ConfigOption("lakewright.durable", _BOOL, default=True)  # fsync on local disks

@@ -237,10 +237,11 @@ def test_a_stream_reads_changelogs_that_outlived_their_snapshots() -> None:
     assert [len(events(store, plan)) for plan in plans] == [4, 4, 3]
 
 
-def test_compactions_and_overwrites_are_passed_by(store: TableStore) -> None:
+@pytest.mark.parametrize("option", ["streaming-read-overwrite", "streaming-read-append-overwrite"])
+def test_compactions_and_overwrites_are_passed_by(store: TableStore, option: str) -> None:
     add(store, 1)
     scan = StreamReadBuilder(store).new_streaming_scan()
-    told = StreamReadBuilder(with_options(store, {"streaming-read-overwrite": "true"})).new_streaming_scan()
+    told = StreamReadBuilder(with_options(store, {option: "true"})).new_streaming_scan()
     assert take(store, scan) == take(store, told) == [[1]]
     overwrite(store, 7, 8)
     add(store, 9)

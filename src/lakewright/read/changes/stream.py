@@ -218,9 +218,11 @@ class StreamScan:
         """Plan what one snapshot changed; None if a stream gives nothing for it."""
         store = self._store
         if snapshot.commit_kind == CommitKind.OVERWRITE:
-            if not store.options.get(CoreOptions.STREAMING_READ_OVERWRITE):
+            keyed = bool(store.schema.primary_keys)
+            asked = store.options.get(CoreOptions.STREAMING_READ_OVERWRITE)
+            if not asked and (keyed or not store.options.get(CoreOptions.STREAMING_READ_APPEND_OVERWRITE)):
                 return None
-            if store.schema.primary_keys:
+            if keyed:
                 return self._overwritten(snapshot)
             # Replaced rows of an append table have no key by which they could be retracted: only new rows are given.
             snapshot = replace(snapshot, commit_kind=CommitKind.APPEND)

@@ -1,7 +1,7 @@
 """Every option key that Paimon's implementations know: a key in, what lakewright does about it out.
 
-A key is honoured, harmless, refused when written, refused when read, or warned about, so that no option is ignored in
-silence; a key that is not here gets a warning with the nearest one that is. `docs/options.md` is made of this table.
+A key is honoured, harmless, refused when written or read, or warned about, so that no option is ignored in silence; a
+key that is not here gets a warning with the nearest one that is. `docs/options.md` is made of this table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Handling(StrEnum):
 
     HONOURED = "honoured"
     HARMLESS = "harmless"  # ignoring it changes no rows, no files that others must see, and no promise
+    REFUSED = "refused when read or written"
+    REFUSED_WHEN_READ = "refused when read"
     REFUSED_WHEN_WRITTEN = "refused when written"
-    REFUSED_WHEN_READ = "refused when read"  # and when written
     WARNED = "warned"  # others do something at a commit that lakewright does not do
 
 
@@ -63,23 +64,23 @@ honoured
     metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
     metadata.stats-keep-first-n-columns manifest.format
 
-refused when read: a table of another type (format, object, lance or iceberg table) has no files of this format: open
-it with the engine that made it
+refused when read or written: a table of another type (format, object, lance or iceberg table) has no files of this
+format: open it with the engine that made it
     type=table|materialized-table
 
-refused when read: a chain table is put together from two branches, which is not implemented: read it with Java, or
-read the branches one by one as db.t$branch_name
+refused when read or written: a chain table is put together from two branches, which is not implemented: read it with
+Java, or read the branches one by one as db.t$branch_name
     chain-table.enabled=false scan.fallback-snapshot-branch scan.fallback-delta-branch
 
 harmless: only for chain tables, which 'chain-table.enabled' refuses
     chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
 
-refused when read: a catalog server decides which rows and columns a user may see, and lakewright would show all of
-them: read the table with an engine that asks the server
+refused when read or written: a catalog server decides which rows and columns a user may see, and lakewright would
+show all of them: read the table with an engine that asks the server
     query-auth.enabled=false
 
-refused when read: the files of such a table are not sorted by key, so that they cannot be merged here; use another
-engine for them
+refused when read or written: the files of such a table are not sorted by key, so that they cannot be merged here; use
+another engine for them
     pk-clustering-override=false
 
 refused when written: the columns that it names are of a type (BLOB, VECTOR) with files of its own, which lakewright
@@ -113,7 +114,11 @@ harmless: statistics of changelog files, by which no reader skips rows
 honoured
     bucket bucket-key bucket-function.type dynamic-bucket.target-row-num dynamic-bucket.initial-buckets
     dynamic-bucket.max-buckets postpone.default-bucket-num postpone.target-size-per-bucket
-    postpone.target-row-num-per-bucket postpone.batch-write-fixed-bucket.max-parallelism postpone.merge-on-read
+    postpone.target-row-num-per-bucket postpone.batch-write-fixed-bucket.max-parallelism
+
+refused when read: rows that still wait for their bucket cannot be merged on read; remove the option, or compact the
+table first
+    postpone.merge-on-read=false
 
 warned: a batch write puts its rows into 'bucket-postpone', where reads see them after table.compact(); to write into
 real buckets at once, use table.new_postpone_fixed_bucket_write_builder()
@@ -227,11 +232,12 @@ harmless: only together with 'record-level.expire-time'
 
 honoured
     tag.default-time-retained consumer-id consumer.changelog-only consumer.ignore-progress
+    snapshot.num-retained.min changelog.num-retained.min snapshot.expire.limit
 
 warned: no commit of lakewright expires anything: call table.expire_snapshots() from time to time, which honours the
 option
-    snapshot.num-retained.min snapshot.num-retained.max snapshot.time-retained snapshot.expire.limit
-    changelog.num-retained.min changelog.num-retained.max changelog.time-retained consumer.expiration-time
+    snapshot.num-retained.max snapshot.time-retained changelog.num-retained.max changelog.time-retained
+    consumer.expiration-time
 
 harmless: how table.expire_snapshots() works: at once, and without removing empty directories, which nobody reads
     snapshot.expire.execution-mode snapshot.clean-empty-directories
@@ -296,7 +302,7 @@ honoured
     scan.mode scan.snapshot-id scan.tag-name scan.timestamp scan.timestamp-millis scan.watermark scan.version
     scan.fallback-branch scan.primary-branch scan.file-creation-time-millis scan.creation-time-millis
     incremental-between incremental-between-timestamp incremental-between-scan-mode streaming-read-overwrite
-    source.split.target-size source.split.open-file-cost read.parallelism
+    streaming-read-append-overwrite source.split.target-size source.split.open-file-cost read.parallelism
 
 refused when read: a read shows the rows of all buckets: filter by the bucket key, or read the splits whose bucket is
 the wanted one
@@ -314,10 +320,6 @@ refused when read: rows come in no promised order: sort them by the partition co
 
 refused when read: name the two ends of the changes with 'incremental-between'
     incremental-to-auto-tag incremental-between-tag-to-snapshot=false
-
-refused when read: a stream leaves overwrites out, or gives their new rows with 'streaming-read-overwrite' = true: use
-this one
-    streaming-read-append-overwrite=false
 
 refused when read: rows have no column for it: name _SEQUENCE_NUMBER among the columns of a table with row tracking,
 or read db.t$audit_log
@@ -358,10 +360,12 @@ _CATALOG = """\
 honoured
     warehouse metastore
 
-refused when read: names of databases and tables are always compared with their case: write them as they are
+refused when read or written: names of databases and tables are always compared with their case: write them as they
+are
     case-sensitive=true
 
-refused when read: drop_table deletes the files of every table: use another catalog for tables that must outlive it
+refused when read or written: drop_table deletes the files of every table: use another catalog for tables that must
+outlive it
     table.type=managed
 
 warned: no lock is taken: a snapshot is published by one atomic step of the storage. On an object store, let no other
@@ -444,13 +448,15 @@ def _rules() -> Iterator[tuple[str, Rule]]:
         yield from ((key, Rule(Handling.HONOURED)) for key in (*own, *option.old_names))
 
 
+def _handled(*handlings: Handling) -> Mapping[str, Rule]:
+    return {key: rule for key, rule in RULES.items() if rule.handling in handlings}
+
+
 RULES: Mapping[str, Rule] = dict(_rules())
-REFUSED: Mapping[str, Rule] = {
-    key: rule
-    for key, rule in RULES.items()
-    if rule.handling in {Handling.REFUSED_WHEN_READ, Handling.REFUSED_WHEN_WRITTEN}
-}
-WARNED: Mapping[str, Rule] = {key: rule for key, rule in RULES.items() if rule.handling is Handling.WARNED}
+READ_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_READ)
+WRITE_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_WRITTEN)
+REFUSED: Mapping[str, Rule] = {**READ_REFUSED, **WRITE_REFUSED}
+WARNED = _handled(Handling.WARNED)
 _SPELLED = {key.lower(): key for key in RULES}
 _said: set[tuple[str, str]] = set()  # the places and keys that this process has warned about
 
@@ -481,19 +487,20 @@ def is_of_storage(key: str) -> bool:
     return key.lower().startswith(STORAGE_PREFIXES) or key.lower() in _STORAGE_WORDS
 
 
-def check_not_refused(key: str, value: str, *, writing: bool = True) -> None:
-    """Raise UnsupportedError for an option that a write, or with `writing` false a read, would have to ignore.
+def check_not_refused(key: str, value: str) -> None:
+    """Raise UnsupportedError for an option that a read or a write would have to ignore.
 
     >>> check_not_refused("query-auth.enabled", "false")
-    >>> check_not_refused("scan.bucket", "3")
+    >>> check_not_refused("scan.bounded.watermark", "3")
     Traceback (most recent call last):
-    lakewright.errors.UnsupportedError: the option 'scan.bucket' = '3' is not supported: a read shows the rows of all \
-buckets: filter by the bucket key, or read the splits whose bucket is the wanted one
+    lakewright.errors.UnsupportedError: the option 'scan.bounded.watermark' = '3' is not supported: a stream has no \
+end here: stop it when its rows are late enough
     """
     rule = REFUSED.get(key)
-    if rule is None or rule.asks_nothing(value) or (rule.handling is Handling.REFUSED_WHEN_WRITTEN and not writing):
-        return
-    raise UnsupportedError(f"the option {key!r} = {value!r} is not supported: {rule.reason}", option=key, value=value)
+    if rule is not None and not rule.asks_nothing(value):
+        raise UnsupportedError(
+            f"the option {key!r} = {value!r} is not supported: {rule.reason}", option=key, value=value
+        )
 
 
 def warn_of_unknown(name: str, place: str, keys: Iterable[str]) -> None:

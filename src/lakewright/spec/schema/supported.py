@@ -6,12 +6,12 @@ would return wrong rows, or if other implementations would read wrong rows from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lakewright.errors import UnsupportedError
 from lakewright.spec.options import ChangelogProducer, CoreOptions, MergeEngine
 from lakewright.spec.schema.external_paths import external_paths
-from lakewright.spec.schema.option_keys import REFUSED, WARNED, check_not_refused, first_time
+from lakewright.spec.schema.option_keys import READ_REFUSED, WARNED, WRITE_REFUSED, Rule, check_not_refused, first_time
 from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
 
@@ -23,7 +23,7 @@ COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zs
 def check_supported_for_write(schema: TableSchema) -> None:
     """Raise UnsupportedError for a table that lakewright would write differently from other implementations."""
     options = schema.core_options
-    _check_options(schema, writing=True)
+    _check_options(schema, WRITE_REFUSED)
     _check_types(schema.fields, "written")
     check_partition_types(schema)
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
@@ -101,7 +101,7 @@ def _check_keyed_write(options: CoreOptions) -> None:
 
 def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:
     """Raise UnsupportedError for a table whose rows would be read wrongly; `columns` are those to read, None: all."""
-    _check_options(schema, writing=False)
+    check_options_for_read(schema)
     check_partition_types(schema)
     _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
 
@@ -118,9 +118,14 @@ def check_partition_types(schema: TableSchema) -> None:
             )
 
 
-def _check_options(schema: TableSchema, *, writing: bool) -> None:
-    for key in schema.options.keys() & REFUSED.keys():
-        check_not_refused(key, schema.options[key], writing=writing)
+def check_options_for_read(schema: TableSchema) -> None:
+    """Raise UnsupportedError if an option changes which rows a read returns, and lakewright would ignore it."""
+    _check_options(schema, READ_REFUSED)
+
+
+def _check_options(schema: TableSchema, refused: Mapping[str, Rule]) -> None:
+    for key in schema.options.keys() & refused.keys():
+        check_not_refused(key, schema.options[key])
 
 
 def _check_types(fields: Iterable[DataField], verb: str) -> None:

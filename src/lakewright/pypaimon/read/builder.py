@@ -28,7 +28,7 @@ from lakewright.spec.predicate.builder import PredicateBuilder, resolve_path
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.spec.types import DataField, DataType, Value
+from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField, DataType, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,8 @@ class TableRead(core.TableRead):
     ) -> pa.Table:
         """Read splits into one Arrow table in plan order."""
         _check_blob_parallelism(blob_parallelism)
-        return super().to_arrow(plain_splits(splits), parallelism)  # type: ignore[arg-type]
+        read = super().to_arrow(plain_splits(splits), parallelism)  # type: ignore[arg-type]
+        return read.cast(_in_seconds(read.schema, self.projection.fields))
 
     def to_arrow_batch_reader(  # type: ignore[override] # splits in pypaimon's form, and its order of arguments
         self,
@@ -148,7 +149,9 @@ class TableRead(core.TableRead):
     ) -> pa.RecordBatchReader:
         """Read splits lazily, batch by batch."""
         _check_blob_parallelism(blob_parallelism)
-        return super().to_arrow_batch_reader(plain_splits(splits), parallelism)  # type: ignore[arg-type]
+        read = super().to_arrow_batch_reader(plain_splits(splits), parallelism)  # type: ignore[arg-type]
+        schema = _in_seconds(read.schema, self.projection.fields)
+        return read if schema is read.schema else read.cast(schema)
 
     def to_pandas(  # type: ignore[override] # splits in pypaimon's form
         self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None
@@ -351,6 +354,16 @@ def _is_known(name: str, known: Mapping[str, DataField]) -> bool:
 
 def _peer_form(fact: object) -> object:
     return PruningStat(fact.before, fact.after) if isinstance(fact, plans.PruningStat) else fact
+
+
+def _in_seconds(schema: pa.Schema, fields: Sequence[DataField]) -> pa.Schema:
+    """Return the schema of a read with seconds where pypaimon has them: in TIMESTAMP(0), which the core reads in ms."""
+    types = {field.name: field.type for field in fields}
+    for at, column in enumerate(schema):
+        dtype = types.get(column.name)
+        if isinstance(dtype, AtomicType) and dtype.root in TIMESTAMP_ROOTS and not dtype.precision:
+            schema = schema.set(at, column.with_type(pa.timestamp("s", column.type.tz)))
+    return schema
 
 
 def _check_blob_parallelism(given: int | None) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peers
 
 SNIPPETS = Path(__file__).parent / "snippets"
 WAITING = frozenset(
-    "batch_writes branches catalogs commits nested_columns consumers filters stream_writes system_tables time_travel".split()
+    "batch_writes branches catalogs commits consumers nested_columns stream_writes system_tables time_travel".split()
 )
 _RUN_INSTALLED = """
 import runpy, sys

@@ -35,6 +35,8 @@ PEERS_PYTHON = Path(os.environ.get("LAKEWRIGHT_PEERS", str(ROOT / ".venvs" / "pe
 OURS, PEER = "lakewright", "pypaimon"
 PEER_KEYED = {"hash_fixed_precluster": "map_groups"}  # without it the peer refuses tables with a primary key
 BLOCKS = 8  # of the datasets that are written
+SOURCE_NEW = 4
+EVOLUTION = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else Ray takes the machine's own address
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -48,11 +50,12 @@ class Case:
     """One row of the result."""
 
     title: str
-    verb: str  # "write" or "read"
-    rows: int
+    verb: str  # "write", "read" or "merge"
+    rows: int  # that the table has then
     table: str
     wanted: float  # how many times as long the peer has to take
     keys: tuple[str, ...] = ()
+    source: int = 0  # rows that are merged; one in SOURCE_NEW is not in the table before
 
 
 def cases(scale: float) -> list[Case]:
@@ -63,6 +66,14 @@ def cases(scale: float) -> list[Case]:
         Case(f"append read, {many:,} rows", "read", many, "append", 2),
         Case(f"primary-key write, {keyed:,} rows, 2 buckets", "write", keyed, "keyed", 10, ("k",)),
         Case(f"primary-key read, {keyed:,} rows", "read", keyed, "keyed", 1, ("k",)),
+        Case(
+            f"merge of {keyed:,} rows into {many:,}, data evolution",
+            "merge",
+            many + keyed // SOURCE_NEW,
+            "merged",
+            3,
+            source=keyed,
+        ),
     ]
 
 
@@ -104,6 +115,7 @@ class Library:
             _temp_dir=self.scratch,
         )
         logging.getLogger("ray.data").setLevel(logging.ERROR)
+        self.warehouse = warehouse
         self.catalog = self.library.CatalogFactory.create({"warehouse": warehouse})
         self.catalog.create_database("d", True)  # noqa: FBT003 - pypaimon's signature
         self.inputs: dict[int, Any] = {}
@@ -117,21 +129,62 @@ class Library:
             self.inputs = {rows: found.materialize()}
         return self.inputs[rows]
 
-    def write(self, rows: int, table: str, keys: list[str]) -> dict[str, Any]:
+    def write(self, rows: int, table: str, keys: list[str], source: int) -> dict[str, Any]:  # noqa: ARG002 - as merge
         """Write a dataset into a new table."""
         data = self.dataset(rows)
-        self.catalog.drop_table(f"d.{table}", True)  # noqa: FBT003 - pypaimon's signature
-        schema = self.library.Schema.from_pyarrow_schema(
-            data.schema().base_schema, primary_keys=keys, options={"bucket": "2"} if keys else {}
-        )
-        self.catalog.create_table(f"d.{table}", schema, False)  # noqa: FBT003 - pypaimon's signature
+        self._create(table, data, keys, {"bucket": "2"} if keys else {})
         clock = Clock()
         write = self.catalog.get_table(f"d.{table}").new_batch_write_builder().new_write()
         write.write_ray(data, **(PEER_KEYED if keys and self.library.__name__ == PEER else {}))
         write.close()
         return clock.read() | {"rows": self._dataset(table).count()}
 
-    def read(self, rows: int, table: str, keys: list[str]) -> dict[str, Any]:  # noqa: ARG002 - as write
+    def merge(self, rows: int, table: str, keys: list[str], source: int) -> dict[str, Any]:
+        """Merge a dataset into a table that is made and filled outside of the clock."""
+        before = rows - source // SOURCE_NEW
+        data = self.dataset(before)
+        self._create(table, data, keys, EVOLUTION)
+        write = self.catalog.get_table(f"d.{table}").new_batch_write_builder().new_write()
+        write.write_ray(data)
+        write.close()
+        changes = self.changes(before, source)
+        clock = Clock()
+        if self.library.__name__ == PEER:
+            self._merge_as_peer(changes, table)
+        else:
+            lakewright = importlib.import_module("lakewright.ray")
+            values = {name: self.library.source_col(name) for name in ("s", "d")}
+            builder = lakewright.merge(changes, self.catalog.get_table(f"d.{table}"), "k")
+            builder.when_matched_update(values).when_not_matched_insert().execute()
+        return clock.read() | {"rows": self._dataset(table).count()}
+
+    def changes(self, before: int, count: int) -> Any:  # noqa: ANN401 - a dataset of ray
+        """Return rows to merge: some keys that the table has, in no order, and some that it lacks."""
+        random, new = np.random.default_rng(11), count // SOURCE_NEW
+        there = random.choice(before, count - new, replace=False)
+        keys = random.permutation(np.concatenate([there, np.arange(before, before + new)])).astype(np.int64)
+        whole = rows_of(count).set_column(0, "k", pa.array(keys))
+        step = -(-count // BLOCKS)
+        return self.data.from_arrow([whole.slice(at, step) for at in range(0, count, step)]).materialize()
+
+    def _merge_as_peer(self, changes: Any, table: str) -> None:  # noqa: ANN401 - a dataset of ray
+        peer = importlib.import_module("pypaimon.ray")
+        values = {name: peer.source_col(name) for name in ("s", "d")}
+        peer.merge_into(
+            f"d.{table}",
+            changes,
+            {"warehouse": self.warehouse},
+            on=["k"],
+            when_matched=[peer.WhenMatched.update(values)],
+            when_not_matched=[peer.WhenNotMatched("*")],
+        )
+
+    def _create(self, table: str, data: Any, keys: list[str], options: dict[str, str]) -> None:  # noqa: ANN401
+        self.catalog.drop_table(f"d.{table}", True)  # noqa: FBT003 - pypaimon's signature
+        schema = self.library.Schema.from_pyarrow_schema(data.schema().base_schema, primary_keys=keys, options=options)
+        self.catalog.create_table(f"d.{table}", schema, False)  # noqa: FBT003 - pypaimon's signature
+
+    def read(self, rows: int, table: str, keys: list[str], source: int) -> dict[str, Any]:  # noqa: ARG002 - as merge
         """Read a table into the object store."""
         clock = Clock()
         found = self._dataset(table).materialize()
@@ -249,7 +302,9 @@ def measure(case: Case, workers: dict[str, Worker], repeats: int) -> dict[str, A
     seen: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
     for repeat in range(repeats + 1):
         for name in sorted(workers, reverse=bool(repeat % 2)):
-            answer = workers[name].ask(verb=case.verb, rows=case.rows, table=case.table, keys=list(case.keys))
+            answer = workers[name].ask(
+                verb=case.verb, rows=case.rows, table=case.table, keys=list(case.keys), source=case.source
+            )
             if answer.get("rows") != case.rows:
                 raise SystemExit(f"{case.title}: {name} should have {case.rows} rows: {answer}")
             seen[name].append(answer)
@@ -283,7 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows")
     parser.add_argument("--repeats", type=int, default=5, help="how often each case runs warm")
-    parser.add_argument("--only", default="", help="run only the cases of one table: append or keyed")
+    parser.add_argument("--only", default="", help="run only the cases of one table: append, keyed or merged")
     parser.add_argument("--name", default="ray")
     parser.add_argument("--serve", default="", help="be the process of one library")
     parser.add_argument("--root", default="")

@@ -18,7 +18,13 @@ from lakewright.pypaimon.modules import module_names
 
 _PEER = "pypaimon"
 _FACE = "lakewright.pypaimon"
-_ROOMS = ("ray",)  # modules of pypaimon that are modules of the face, imported when a script asks for them
+# Modules of pypaimon that modules of the face stand for, imported when a script asks for them.
+_ROOMS = {
+    "ray": "ray",
+    "ray.data_evolution_merge_into": "ray",
+    "ray.ray_paimon": "ray",
+    "write.ray_datasink": "ray",
+}
 
 
 def install() -> None:
@@ -82,7 +88,7 @@ class _FaceLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         if self._inner in _ROOMS:
-            room = importlib.import_module(f"{_FACE}.{self._inner}")
+            room = importlib.import_module(f"{_FACE}.{_ROOMS[self._inner]}")
             module.__dict__.update({name: getattr(room, name) for name in room.__all__}, __all__=list(room.__all__))
             return
         face = importlib.import_module(_FACE)

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from itertools import chain, pairwise
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
+import ray.data
 from ray.data import Dataset
 
 from lakewright.calls import ProgressCallback
@@ -88,6 +90,18 @@ def bars(dataset: Dataset, progress: bool | ProgressCallback | None) -> Iterator
         yield
     finally:
         context.enable_progress_bars = before
+
+
+def to_dataset(source: object) -> Dataset | None:
+    """Return a dataset as it is, and an Arrow table or a pandas frame as a dataset; None for anything else."""
+    if isinstance(source, Dataset):
+        return source
+    made: Dataset | None = None
+    if isinstance(source, pa.Table):
+        made = ray.data.from_arrow(source)
+    elif isinstance(source, pd.DataFrame):
+        made = ray.data.from_pandas(source)
+    return made
 
 
 def check_dataset(dataset: Dataset) -> None:

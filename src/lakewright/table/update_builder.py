@@ -156,7 +156,7 @@ class TableUpdate:
         updates = arguments.instances("when_matched", matched, WhenMatched, "WhenMatched clauses")
         inserts = arguments.instances("when_not_matched", not_matched, WhenNotMatched, "WhenNotMatched clauses")
         clauses = (*(each.clause for each in updates), *(each.clause for each in inserts))
-        joined = _equalities(on) if isinstance(on, Mapping) else on
+        joined = equalities(on) if isinstance(on, Mapping) else on
         begun = merge(self._store, source, joined)
         return self._prepared(replace(begun, clauses=clauses).prepare())
 
@@ -424,7 +424,8 @@ def _column_or_value(value: object) -> object:
     return value
 
 
-def _equalities(on: Mapping[str, str]) -> str:
+def equalities(on: Mapping[str, str]) -> str:
+    """Return the condition of a merge for pairs of columns, of the target and of the source."""
     pairs = [(target, arguments.text("on", source)) for target, source in arguments.mapping("on", on).items()]
     return " AND ".join(f"t.{_quoted(target)} = s.{_quoted(source)}" for target, source in pairs)
 

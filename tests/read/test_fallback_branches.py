@@ -11,7 +11,7 @@ import lakewright as lw
 from lakewright.errors import BranchNotExistException, InvalidInputError, UnsupportedError
 from lakewright.read.splits.java import to_java
 from lakewright.read.splits.split import DataSplit
-from support.branch_tables import fallback_table, rows_of
+from support.branch_tables import COLUMNS, fallback_table, make_branch, rows_of
 
 FALLBACK, PRIMARY = "scan.fallback-branch", "scan.primary-branch"
 
@@ -106,6 +106,19 @@ def test_streams_and_changes_keep_to_one_branch(table: lw.FileStoreTable) -> Non
     with pytest.raises(UnsupportedError, match="of one branch alone"):
         lw.read_table(table, incremental=(1, 2))
     assert _read(table.copy({FALLBACK: ""}), incremental=(1, 2)) == ["y 5 own"]
+
+
+def test_row_ids_of_two_branches_are_not_mixed(catalog: lw.FileSystemCatalog) -> None:
+    schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"], options={"row-tracking.enabled": "true"})
+    catalog.create_table("d.t", schema)
+    make_branch(catalog, "d.t", "b", schema)
+    table = catalog.get_table("d.t").copy({FALLBACK: "b"})
+    lw.write_table(rows_of("x 1 own"), table)
+    lw.write_table(rows_of("z 1 other"), catalog.get_table("d.t$branch_b"))
+    assert _read(table) == ["x 1 own", "z 1 other"]
+    with pytest.raises(InvalidInputError, match="numbers the rows of one branch"):
+        lw.read_table(table, columns=["k", "_ROW_ID"])
+    assert lw.read_table(table.copy({FALLBACK: ""}), columns=["_ROW_ID"]).num_rows == 1
 
 
 def test_a_branch_is_not_read_beside_itself(table: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:

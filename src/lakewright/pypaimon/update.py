@@ -16,6 +16,7 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.pypaimon.casts import cast_column, cast_literal, cast_table, drop_unknown
 from lakewright.pypaimon.merge import On, prepare_merge
 from lakewright.pypaimon.rows import InternalRow, to_table
+from lakewright.read.builder import ReadBuilder
 from lakewright.read.projection import ROW_ID
 from lakewright.spec import arguments
 from lakewright.spec.predicate.filters import Filter
@@ -85,7 +86,7 @@ class TableUpdate(core.TableUpdate):
     def _upsert_by_ids(self, rows: pa.Table, keys: Sequence[str]) -> list[CommitMessage]:
         """Upsert rows with null in their keys, which equals null in pypaimon; the rows are found here, by their ids."""
         names = list(dict.fromkeys((*keys, *self._store.schema.partition_keys)))
-        builder = self.table.refreshed().new_read_builder().with_projection([*names, ROW_ID.name])
+        builder = ReadBuilder(self.table.refreshed().store).with_projection([*names, ROW_ID.name])
         stored = builder.new_read().to_arrow(builder.new_scan().plan().splits())
         ids: dict[tuple[object, ...], list[int]] = {}
         for row_id, key in zip(stored.column(ROW_ID.name).to_pylist(), _keys(stored, names), strict=True):

@@ -86,6 +86,12 @@ class _Side:
         buckets: dict[int, list[DataSplit]] = {}
         wanted = self.table.store.options.bucket()
         for split in self._builder.new_scan().plan().splits():
+            if split.branch is not None:
+                raise InvalidInputError(
+                    f"{self.table.name}: the rows come from the branch {split.branch}, whose buckets may be others; "
+                    "read the tables with lakewright.ray.read_table and join the datasets",
+                    table=self.table.name,
+                )
             if split.total_buckets not in {None, wanted}:
                 raise InvalidInputError(
                     f"{self.table.name}: some files have {split.total_buckets} buckets and the table has {wanted} now: "

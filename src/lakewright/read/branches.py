@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from lakewright.errors import BranchNotExistException, InvalidInputError, NotFoundError
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed
-from lakewright.read.projection import ROW_TRACKING_FIELDS, Projection
+from lakewright.read.projection import Projection
 from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.spec.options import TRAVEL, CoreOptions
 from lakewright.spec.schema.table_schema import TableSchema
@@ -39,20 +39,17 @@ class OtherBranch:
 
     def projection(self, wanted: Projection) -> Projection:
         """Return the same columns with the field ids of this branch."""
-        hidden = {field.name: field for field in self._hidden_fields()}
-        known = {field.name: field for field in self.store.schema.fields} | hidden
+        known = {field.name: field for field in self.store.schema.fields}
         for field in wanted.read_fields:
             if field.name not in known:
                 raise InvalidInputError(
-                    f"{self.store.name}: the branch has no column {field.name}, as it does not track rows; leave the "
-                    "column out",
+                    f"{self.store.name}: the column {field.name} numbers the rows of one branch, and rows of two "
+                    "branches may have the same number; leave it out, or read one branch alone, from a copy of the "
+                    f"table with {_FALLBACK.key()!r} and {_PRIMARY.key()!r} set to ''",
                     table=self.store.name,
                     column=field.name,
                 )
         return replace(wanted, read_fields=tuple(_renumbered(f, known[f.name]) for f in wanted.read_fields))
-
-    def _hidden_fields(self) -> tuple[DataField, ...]:
-        return ROW_TRACKING_FIELDS if self.store.options.row_tracking_enabled() else ()
 
 
 def other_branch(store: TableStore, shown: TableStore) -> OtherBranch | None:

@@ -30,6 +30,9 @@ WRONG = [
     ("sequence.field", " , ", "blank"),
     ("clustering.columns", "n,", "blank"),
     ("fields.n.sequence-group", "id,,n", "blank"),
+    ("bucket-key", "id,,n", "blank"),
+    ("changelog-producer.row-deduplicate-ignore-fields", "n,,id", "blank"),
+    ("data-file.external-paths", "file:///a,,file:///b", "blank"),
 ]
 
 

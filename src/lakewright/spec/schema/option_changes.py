@@ -77,7 +77,12 @@ _PER_LEVEL = {
     CoreOptions.FILE_FORMAT_PER_LEVEL.key(): tuple(CODECS),
     CoreOptions.FILE_COMPRESSION_PER_LEVEL.key(): _ANY_CODEC,
 }
-_LISTS = _NAME_LISTS | {CoreOptions.PRIMARY_KEY.key(), CoreOptions.PARTITION.key()}
+_LISTS = _NAME_LISTS | {
+    CoreOptions.PRIMARY_KEY.key(),
+    CoreOptions.PARTITION.key(),
+    CoreOptions.DATA_FILE_EXTERNAL_PATHS.key(),
+    CoreOptions.DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key(),
+}
 _NAMES_PARTS = frozenset({"nested-key", "nested-sequence-field", "ts-field"})  # fields of the rows inside a column
 _INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<what>[^.]+)")
 
@@ -105,7 +110,7 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
     match = FIELD_OPTION.fullmatch(key)
     listing = key in _LISTS or _VALUE_LISTS_COLUMNS.fullmatch(key) or (match and match["what"] in _NAMES_PARTS)
     if listing and any(not name.strip() for name in value.split(",")):
-        raise _refusal(key, f"cannot be {value!r}", "it takes names with commas between them, and one of them is blank")
+        raise _refusal(key, f"cannot be {value!r}", "it takes a list with commas, and one of its items is blank")
     if key == CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL.key() and not 1 <= _number(value) <= _ZSTD_LEVEL_MAX:
         raise _refusal(key, f"cannot be {value!r}", f"it takes a whole number from 1 to {_ZSTD_LEVEL_MAX}")
     if key in {CoreOptions.FILE_FORMAT.key(), CoreOptions.FILE_COMPRESSION.key(), *_PER_LEVEL}:

@@ -199,14 +199,15 @@ harmless: a change of a column that has a global index is always refused
     global-index.column-update-action
 
 honoured
-    num-sorted-run.compaction-trigger num-sorted-run.stop-trigger num-levels
+    num-sorted-run.compaction-trigger num-levels
     compaction.max-size-amplification-percent compaction.size-ratio compaction.force-up-level-0
     compaction.optimization-interval compaction.total-size-threshold compaction.incremental-size-threshold
     compaction.min.file-num compaction.small-file-ratio compaction.delete-ratio-threshold
     compaction.force-rewrite-all-files full-compaction.delta-commits force-lookup
 
 harmless: when and in which portions another engine compacts; rows are the same
-    compaction.file-num-limit compaction.offpeak-ratio compaction.offpeak.start.hour compaction.offpeak.end.hour
+    num-sorted-run.stop-trigger compaction.file-num-limit compaction.offpeak-ratio compaction.offpeak.start.hour
+    compaction.offpeak.end.hour
     compaction.skip-expired-partitions sort-compaction.local-sample.magnification sort-compaction.range-strategy
     zorder.var-length-contribution clustering.history-partition.idle-to-full-sort
     clustering.history-partition.limit clustering.incremental.mode clustering.incremental.optimize-write

@@ -71,9 +71,10 @@ def unkept_options(schema: TableSchema, place: str) -> list[str]:
 
     Each is returned once per process for the table at a place; options with one reason are in one warning.
     """
+    keys = sorted(schema.options.keys() & WARNED.keys())
+    write_only = bool(keys) and schema.core_options.get(CoreOptions.WRITE_ONLY)
     said: dict[str, list[str]] = {}
-    write_only = schema.core_options.get(CoreOptions.WRITE_ONLY)
-    for key in sorted(schema.options.keys() & WARNED.keys()):
+    for key in keys:
         rule = WARNED[key]
         quiet = (write_only and rule.by_compactors) or rule.asks_nothing(schema.options[key])
         if not quiet and first_time(place, key):

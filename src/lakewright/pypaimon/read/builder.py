@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.pypaimon.read.map_keys import MapKeys, map_key
 from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, plain_splits, shown_plan
 from lakewright.pypaimon.rows import GenericRow, RowKind
 from lakewright.read import builder as core
@@ -126,6 +127,8 @@ class TableScan(core.TableScan):
 class TableRead(core.TableRead):
     """Turns splits into rows."""
 
+    map_keys: MapKeys | None = None  # of a projection such as `tags['a']`
+
     def new_plan(self) -> core.Plan:
         """Plan the read on the newest snapshot, or the one that the table's options name."""
         return self._scan.core_plan() if isinstance(self._scan, TableScan) else super().new_plan()
@@ -138,8 +141,7 @@ class TableRead(core.TableRead):
     ) -> pa.Table:
         """Read splits into one Arrow table in plan order."""
         _check_blob_parallelism(blob_parallelism)
-        read = super().to_arrow(plain_splits(splits), parallelism)  # type: ignore[arg-type]
-        return read.cast(_in_seconds(read.schema, self.projection.fields))
+        return self._shown(super().to_arrow(plain_splits(splits), parallelism))  # type: ignore[arg-type]
 
     def to_arrow_batch_reader(  # type: ignore[override] # splits in pypaimon's form, and its order of arguments
         self,
@@ -150,8 +152,17 @@ class TableRead(core.TableRead):
         """Read splits lazily, batch by batch."""
         _check_blob_parallelism(blob_parallelism)
         read = super().to_arrow_batch_reader(plain_splits(splits), parallelism)  # type: ignore[arg-type]
-        schema = _in_seconds(read.schema, self.projection.fields)
-        return read if schema is read.schema else read.cast(schema)
+        schema = self._shown(read.schema.empty_table()).schema
+        if schema.equals(read.schema):
+            return read
+        shown = (batch for one in read for batch in self._shown(pa.Table.from_batches([one])).to_batches())
+        return pa.RecordBatchReader.from_batches(schema, shown)
+
+    def _shown(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the columns and types that pypaimon gives."""
+        schema = _in_seconds(rows.schema, self.projection.fields)
+        rows = rows if schema is rows.schema else rows.cast(schema)
+        return rows if self.map_keys is None else self.map_keys.apply(rows)
 
     def to_pandas(  # type: ignore[override] # splits in pypaimon's form
         self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None
@@ -163,9 +174,12 @@ class TableRead(core.TableRead):
         """Yield rows with their kinds, which are not a column here."""
         given = self.new_plan().splits() if splits is None else plain_splits(splits)
         read = self if self._projection.kind is not None else self._with_kinds()
-        fields = read.projection.fields[1:]
+        keys = self.map_keys
+        fields = read.projection.fields[1:] if keys is None else keys.fields(read.projection.fields[1:])
         for batch in core.TableRead.to_arrow_batch_reader(read, given):  # type: ignore[arg-type]
-            kinds, *columns = (column.to_pylist() for column in batch.columns)
+            rows = pa.Table.from_batches([batch]).select(range(1, batch.num_columns))
+            kinds = batch.column(0).to_pylist()
+            columns = [column.to_pylist() for column in (rows if keys is None else keys.apply(rows)).columns]
             values = zip(*columns, strict=True) if columns else ((),) * len(kinds)
             for kind, row in zip(kinds, values, strict=True):
                 yield GenericRow(row, fields, RowKind.from_string(kind))
@@ -221,6 +235,7 @@ class ReadBuilder(core.ReadBuilder):
     _read_class: ClassVar[type[core.TableRead]] = TableRead
     _row_filter: Filter | None = None
     _partition_filter: Filter | None = None
+    _map_keys: MapKeys | None = None
 
     def with_filter(self, predicate: Filter | None) -> Self:
         """Keep rows that fulfil a predicate, in place of one that was given before."""
@@ -234,6 +249,7 @@ class ReadBuilder(core.ReadBuilder):
 
     def with_projection(self, projection: str | Sequence[str] | Mapping[str, str] | None) -> Self:
         """Read some columns, in this order; those that the table lacks are left out."""
+        self._map_keys = None
         if isinstance(projection, Mapping):
             if not projection:
                 raise InvalidInputError("Projection expression mapping must not be empty")
@@ -241,7 +257,16 @@ class ReadBuilder(core.ReadBuilder):
         if projection is None or isinstance(projection, str):
             return super().with_projection(projection)
         known = {field.name: field for field in self._all_fields()}
-        return super().with_projection(known_columns(self._store.name, projection, known))
+        names = known_columns(self._store.name, projection, known)
+        self._map_keys = MapKeys.of(names, known)
+        return super().with_projection(names if self._map_keys is None else self._map_keys.read)
+
+    def new_read(self) -> TableRead:
+        """Return what reads the splits of a plan."""
+        read = super().new_read()
+        assert isinstance(read, TableRead)  # noqa: S101 - the class of reads of this builder
+        read.map_keys = self._map_keys
+        return read
 
     def with_limit(self, limit: int | None) -> Self:
         """Read no more than this many rows; a negative number means none."""
@@ -343,8 +368,8 @@ def known_columns(table: str, names: Sequence[str], known: Mapping[str, DataFiel
 
 
 def _is_known(name: str, known: Mapping[str, DataField]) -> bool:
-    if name.endswith("]") and name.partition("[")[0].partition(".")[0] in known:
-        raise UnsupportedError(f"a projection cannot name a key of a MAP ({name!r}); read the column and take the key")
+    if map_key(name, known) is not None:
+        return True
     try:
         resolve_path(known, name)
     except ColumnNotExistException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from lakewright.errors import LakewrightWarning
 COLUMNS = pa.schema(
     {"id": pa.int64(), "tags": pa.map_(pa.string(), pa.int32()), "tags_a": pa.string(), "at": pa.timestamp("s")}
 )
-MOMENT = datetime.datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a local time
+MOMENT = dt.datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a local time
 ROWS = [
     {"id": 1, "tags": [("a", 1), ("b.c", 2)], "tags_a": "x", "at": MOMENT},
     {"id": 2, "tags": None, "tags_a": None, "at": None},

@@ -110,8 +110,6 @@ def test_unknown_columns_are_left_out_with_a_warning(table: Any) -> None:  # noq
     with pytest.warns(lw.LakewrightWarning, match=r"d\.t has no column 'nope', 'mv.z'"):
         builder = table.new_read_builder().with_projection(["id", "nope", "mv.z"])
     assert builder.new_read().to_arrow().column_names == ["id"]
-    with pytest.raises(lw.UnsupportedError, match="key of a MAP"):
-        table.new_read_builder().with_projection(["mv['v']"])
     with pytest.raises(ValueError, match="mapping must not be empty"):
         table.new_read_builder().with_projection({})
 

@@ -29,7 +29,6 @@ from lakewright.pypaimon.commit import (
     deserialize_commit_message,
     serialize_commit_message,
 )
-from lakewright.pypaimon.errors import IllegalArgumentError, IllegalStateError
 from lakewright.pypaimon.installer import install
 from lakewright.pypaimon.merge import WhenMatched
 from lakewright.pypaimon.read.builder import (
@@ -91,6 +90,7 @@ from lakewright.pypaimon.values.changes import (
     UpdateColumnType,
     UpdateComment,
 )
+from lakewright.pypaimon.values.errors import IllegalArgumentError, IllegalStateError
 from lakewright.pypaimon.values.identifier import (
     DEFAULT_MAIN_BRANCH,
     SYSTEM_BRANCH_PREFIX,
@@ -145,7 +145,15 @@ from lakewright.pypaimon.values.types import (
     reassign_field_id,
 )
 from lakewright.pypaimon.values.units import MemorySize, parse_duration
-from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
+from lakewright.pypaimon.write import (
+    BatchTableWrite,
+    BatchWriteBuilder,
+    PostponeFixedBucketBatchTableWrite,
+    PostponeFixedBucketWriteBuilder,
+    StreamTableWrite,
+    StreamWriteBuilder,
+    TableWrite,
+)
 from lakewright.read.explain import ExplainSplitInfo
 from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.options import ChangelogProducer, SortOrder
@@ -153,12 +161,6 @@ from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
 from lakewright.spec.snapshot import Snapshot, Tag
 from lakewright.table.update_builder import WhenNotMatched
-from lakewright.table.write_builder import (
-    BatchTableWrite,
-    PostponeFixedBucketBatchTableWrite,
-    StreamTableWrite,
-    TableWrite,
-)
 from lakewright.update.values import lit, source_col, target_col
 
 OffsetRow = GenericRow  # rows of all kinds are read the same way

@@ -20,10 +20,10 @@ from lakewright.errors import (
     TableNotExistException,
     UnsupportedError,
 )
-from lakewright.pypaimon.errors import AlterTableError
 from lakewright.pypaimon.read.system import load
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
+from lakewright.pypaimon.values.errors import AlterTableError
 from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.schema import Schema
 from lakewright.spec import identifier as core_identifier

@@ -84,6 +84,7 @@ utils.range                           Range
 write.commit_callback                 CommitCallback CommitCallbackContext
 write.commit_message                  CommitMessage
 write.commit_message_serializer       deserialize_commit_message serialize_commit_message
+write.postpone_batch_table_write      PostponeFixedBucketBatchTableWrite
 write.table_commit                    BatchTableCommit StreamTableCommit TableCommit
 write.table_delete                    TableDeleteByRowId
 write.table_update                    BatchTableUpdate ShardTableUpdator StreamTableUpdate TableUpdate

@@ -16,6 +16,7 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.pypaimon.casts import cast_column, cast_literal, cast_table, drop_unknown
 from lakewright.pypaimon.merge import On, prepare_merge
 from lakewright.pypaimon.rows import InternalRow, to_table
+from lakewright.pypaimon.values.predicate import PredicateBuilder
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.projection import ROW_ID
 from lakewright.spec import arguments
@@ -24,6 +25,7 @@ from lakewright.spec.snapshot import MAX_LONG
 from lakewright.spec.types import DataField
 from lakewright.table import update_builder as core
 from lakewright.table.table import FileStoreTable
+from lakewright.update.find import hidden_fields
 from lakewright.update.row_ids import RowIds
 from lakewright.update.values import source_col
 from lakewright.write.input.frames import ArrowData
@@ -50,6 +52,10 @@ class TableUpdate(core.TableUpdate):
     def projection(self) -> list[str] | None:
         """The columns of `with_read_projection`."""
         return None if self._projection is None else list(self._projection)
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Return a builder of predicates on the table's columns."""
+        return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)))
 
     def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
         return super()._delete(_ALL if predicate is None else predicate)

@@ -255,6 +255,7 @@ class BatchWriteBuilder:
     """Starts batch writes: any number of writers, one commit."""
 
     _commit_type = BatchTableCommit
+    _write_type = BatchTableWrite
 
     def __init__(self, store: TableStore) -> None:
         store.check_changeable()
@@ -303,7 +304,7 @@ class BatchWriteBuilder:
 
     def new_write(self) -> BatchTableWrite:
         """Open a writer."""
-        return BatchTableWrite(self._store, overwrite=self._static_partition is not None, settings=self._settings)
+        return self._write_type(self._store, overwrite=self._static_partition is not None, settings=self._settings)
 
     def new_update(self) -> BatchTableUpdate:
         """Return the verbs that change rows of the table, under pypaimon's names."""
@@ -333,8 +334,15 @@ class BatchWriteBuilder:
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite):
     """A batch write into real buckets: its rows can be read as soon as they are committed."""
 
-    def __init__(self, store: TableStore, *, overwrite: bool = False, settings: CommitSettings | None = None) -> None:
-        super().__init__(store, overwrite=overwrite, real_buckets=True, settings=settings)
+    def __init__(
+        self,
+        store: TableStore,
+        *,
+        overwrite: bool = False,
+        real_buckets: bool = True,
+        settings: CommitSettings | None = None,
+    ) -> None:
+        super().__init__(store, overwrite=overwrite, real_buckets=real_buckets, settings=settings)
 
 
 class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
@@ -344,6 +352,8 @@ class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
     as many as its first rows fill at `postpone.target-size-per-bucket`.
     """
 
+    _write_type = PostponeFixedBucketBatchTableWrite
+
     def __init__(self, store: TableStore) -> None:
         if store.schema.bucket_mode is not BucketMode.POSTPONE:
             raise InvalidInputError(
@@ -352,16 +362,12 @@ class PostponeFixedBucketWriteBuilder(BatchWriteBuilder):
             )
         super().__init__(store)
 
-    def new_write(self) -> PostponeFixedBucketBatchTableWrite:
-        """Open a writer."""
-        overwrite = self._static_partition is not None
-        return PostponeFixedBucketBatchTableWrite(self._store, overwrite=overwrite, settings=self._settings)
-
 
 class StreamWriteBuilder:
     """Starts stream writes: many commits of one user, each with an identifier that grows."""
 
     _commit_type = StreamTableCommit
+    _write_type = StreamTableWrite
 
     def __init__(self, store: TableStore) -> None:
         store.check_changeable()
@@ -380,7 +386,7 @@ class StreamWriteBuilder:
 
     def new_write(self) -> StreamTableWrite:
         """Open a writer."""
-        return StreamTableWrite(self._store)
+        return self._write_type(self._store)
 
     def new_update(self) -> StreamTableUpdate:
         """Return the verbs that change rows of the table, under pypaimon's names."""

@@ -36,6 +36,19 @@ _NAME = re.compile(r"\w[\w.=+@~ -]{0,254}")
 _REMEDY = "write the data again"
 
 
+class Answer(int):
+    """Yes or no: a number that is true or false, and that can also be called for it."""
+
+    __slots__ = ()
+
+    def __call__(self) -> bool:
+        """Return it as a boolean."""
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
 @dataclass(frozen=True, slots=True)
 class CommitMessage(FileChanges):
     """The files of one writer in one bucket, with what is needed to check that they belong to the table.
@@ -70,9 +83,9 @@ class CommitMessage(FileChanges):
         return tuple(to_python(value, dtype) for value, dtype in zip(values, types, strict=True))
 
     @property
-    def is_empty(self) -> bool:
-        """Say whether the message changes nothing."""
-        return next(_data_files(self), None) is None and next(_index_files(self), None) is None
+    def is_empty(self) -> Answer:
+        """Whether the message changes nothing; pypaimon's `is_empty()` works as well."""
+        return Answer(next(_data_files(self), None) is None and next(_index_files(self), None) is None)
 
     def serialize(self) -> bytes:
         """Return the message as bytes that `deserialize` checks."""

@@ -18,6 +18,7 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError, Lakewr
 from lakewright.pypaimon.read.map_keys import MapKeys, map_key
 from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, plain_splits, shown_plan
 from lakewright.pypaimon.rows import GenericRow, RowKind
+from lakewright.pypaimon.values.predicate import PredicateBuilder
 from lakewright.read import builder as core
 from lakewright.read import explain as plans
 from lakewright.read.changes import stream
@@ -25,11 +26,11 @@ from lakewright.read.projection import ROW_KIND, plan_projection
 from lakewright.read.splits import split
 from lakewright.read.splits.plan import sharded
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.builder import PredicateBuilder, resolve_path
+from lakewright.spec.predicate.builder import resolve_path
 from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField, DataType, Value
+from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -282,7 +283,8 @@ class ReadBuilder(core.ReadBuilder):
         """Return a builder of predicates on the columns; fields of a ROW have the names of the projection too."""
         zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
         paths = self._projection().paths
-        return FlatPredicateBuilder(self._all_fields(), zone, {"_".join(path): ".".join(path) for path in paths})
+        aliases = {"_".join(path): ".".join(path) for path in paths if len(path) > 1}
+        return PredicateBuilder(self._all_fields(), zone, aliases)
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature
         """Plan the read and say what it would do."""
@@ -303,21 +305,6 @@ class ReadBuilder(core.ReadBuilder):
         self._predicate = TRUE
         super().with_filter(self._row_filter)
         return super().with_partition_filter(self._partition_filter)
-
-
-class FlatPredicateBuilder(PredicateBuilder):
-    """Makes predicates on columns and, by the names that a projection gives them, on fields of a ROW."""
-
-    def __init__(self, fields: Sequence[DataField], zone: str, flat: Mapping[str, str]) -> None:
-        super().__init__(fields, zone)
-        self._flat = {name: path for name, path in flat.items() if name not in self._fields}
-
-    def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:
-        """Return the path and the type of a column."""
-        return super().resolve(self._flat.get(field, field))
-
-    def _leaf(self, field: str, method: str, literals: tuple[Value, ...] = ()) -> Predicate:
-        return super()._leaf(self._flat.get(field, field), method, literals)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ class PredicateBuilder(core_builder.PredicateBuilder):
     ) -> None:
         super().__init__(row_field, zone)
         self.field_names = [field.name for field in row_field]
-        self._aliases = aliases or {}
+        self._aliases = {name: path for name, path in (aliases or {}).items() if name not in self.field_names}
 
     def _made(self, method: str, field: str, literals: list[Any] | None = None) -> Predicate:
         name = self._aliases.get(field, field)

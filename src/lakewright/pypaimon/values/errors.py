@@ -15,3 +15,7 @@ class IllegalArgumentError(CatalogException, InvalidInputError):
 
 class IllegalStateError(CatalogException, RuntimeError):
     """The table is not in the state that the call needs."""
+
+
+class PreparedTwiceError(InvalidInputError, RuntimeError):
+    """A batch write was prepared a second time."""

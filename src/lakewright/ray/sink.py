@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
-from ray.data import Datasink
+from ray.data import DataContext, Datasink
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import select_partitions
@@ -84,7 +84,13 @@ class PaimonDatasink(Datasink[list[CommitMessage]]):
         self._job = self._new_job()
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
-        """Check the columns of the dataset, where Ray knows them."""
+        """Check the columns of the dataset, where Ray knows them, and that no block may be lost in silence."""
+        if DataContext.get_current().max_errored_blocks != 0:
+            raise UnsupportedError(
+                f"{self.table.name}: Ray is set to skip blocks that failed (max_errored_blocks), and would commit the "
+                "others; write the dataset with lakewright.ray.write_table, or set it to 0",
+                table=self.table.name,
+            )
         if isinstance(schema, pa.Schema) and schema.names:
             self._job.check_input(schema)
 
@@ -142,11 +148,11 @@ class PaimonDatasink(Datasink[list[CommitMessage]]):
         return sharing_buckets(single_threaded(WriteJob.new(store, overwrite=self._replaces)))
 
     def _check_once(self, returned: list[Any]) -> None:
-        """Raise LakewrightError if Ray brought the messages of a task twice."""
+        """Raise LakewrightError if Ray brought the messages of a task twice, or not at all."""
         numbers = [messages.number for messages in returned if isinstance(messages, TaskMessages)]
-        if len(set(numbers)) != len(numbers):
+        if sorted(numbers) != list(range(len(numbers))):
             raise LakewrightError(
-                f"{self.table.name}: Ray brought the answers of some tasks home twice; nothing was committed, write "
-                "the dataset again",
+                f"{self.table.name}: Ray brought the answers of some tasks home twice or not at all; nothing was "
+                "committed, write the dataset again",
                 table=self.table.name,
             )

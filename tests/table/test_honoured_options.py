@@ -227,3 +227,16 @@ def test_an_empty_commit_makes_a_snapshot(catalog: lw.FileSystemCatalog, more: d
     assert newest is not None
     assert newest.id == 2
     assert newest.total_record_count == 0
+
+
+def test_rows_that_wait_count_for_the_buckets_of_a_partition(catalog: lw.FileSystemCatalog) -> None:
+    options = {"bucket": "-2", "postpone.target-row-num-per-bucket": "10"}
+    table = _table(catalog, options, primary_keys=["k"])
+    lw.write_table(_rows(*range(25)), table)  # they wait
+    builder = table.new_postpone_fixed_bucket_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(_rows(*range(25, 40)))
+        commit.commit(write.prepare_commit())
+    assert {split.total_buckets for split in table.new_read_builder().new_scan().plan().splits()} == {4}
+    table.compact(full=True)
+    assert _keys(table) == list(range(40))

@@ -16,6 +16,7 @@ from lakewright.errors import InvalidInputError, InvalidMessageError, Lakewright
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.external_paths import external_paths
 from lakewright.write.leftovers import remove_leftovers
+from support.s3 import S3Server
 
 COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("p", pa.string()), ("v", pa.string())])
 PATHS, STRATEGY = "data-file.external-paths", "data-file.external-paths.strategy"
@@ -231,3 +232,33 @@ def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.FileSystemCata
     assert not removed.paths
     catalog.drop_table("d.first")
     assert lw.read_table(second).num_rows == 9
+
+
+def test_external_paths_in_an_object_store(s3_server: S3Server) -> None:
+    bucket = s3_server.make_bucket()
+    catalog = lw.CatalogFactory.create({"warehouse": f"s3://{bucket}/warehouse", **s3_server.options})
+    catalog.create_database("d")
+    table = _table(catalog, {PATHS: f"s3a://{bucket}/one,s3://{bucket}/two", STRATEGY: "entropy-inject"}, keys=True)
+    for v in "ab":
+        lw.write_table(_rows(9, v), table)
+    table.compact(full=True)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert sorted(lw.read_table(table)["v"].to_pylist()) == ["b"] * 9
+    live = {Path(path).name for path in lw.read_table(catalog.get_table("d.t$files"))["file_path"].to_pylist()}
+
+    def outside() -> set[str]:
+        found = s3_server.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+        return {Path(one["Key"]).name for one in found if one["Key"].startswith(("one/", "two/"))}
+
+    assert outside() == live
+    write = table.new_batch_write_builder().new_write()
+    write.write_arrow(_rows(3))
+    write.prepare_commit()
+    time.sleep(1.1)  # the store keeps times in seconds
+    table.remove_orphan_files(older_than=_soon())
+    assert outside() == live
+    catalog.drop_table("d.t")
+    assert outside() == set()
+    other = _table(catalog, {PATHS: f"s3://{s3_server.make_bucket()}/x", STRATEGY: "round-robin"})
+    with pytest.raises(UnsupportedError, match="another bucket"):
+        other.new_batch_write_builder().new_write().write_arrow(_rows(1))

@@ -28,7 +28,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
 from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.scan import FileSchemas
-from lakewright.spec.buckets import bucket_ids
+from lakewright.spec.buckets import bucket_ids, postponed_buckets
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.keyed_rows import VALUE_KIND, keyed_table
 from lakewright.spec.manifest import ManifestEntry
@@ -107,7 +107,7 @@ def _count(file: DataFile) -> int:
 
 
 def _bucket_count(options: CoreOptions, files: Sequence[DataFile]) -> int:
-    return options.postponed_buckets(sum(file.row_count for file in files), sum(file.file_size for file in files))
+    return postponed_buckets(options, sum(file.row_count for file in files), sum(file.file_size for file in files))
 
 
 class _Distribution:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows.binary_row import (
     ColumnSlots,
     RowImages,
@@ -299,3 +300,18 @@ def _hive_decimal(number: Decimal, dtype: AtomicType) -> int:
         digest = digest * 31 + (magnitude >> shift & _LOW)
     signed = -digest if unscaled < 0 else digest
     return (31 * signed + (scale if unscaled else 0)) & _LOW
+
+
+def postponed_buckets(options: CoreOptions, rows: int, size: float) -> int:
+    """Return how many buckets the rows of a partition without real buckets need; `size` is their bytes.
+
+    >>> postponed_buckets(CoreOptions({"postpone.target-row-num-per-bucket": "100"}), 250, 0)
+    3
+    """
+    given = options.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
+    if given is not None and given > 0:
+        return given
+    row_target = options.get(CoreOptions.POSTPONE_TARGET_ROW_NUM_PER_BUCKET)
+    size_target = max(1, options.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
+    needed = -(-rows // row_target) if row_target is not None else int(-(-size // size_target))
+    return max(1, min(needed, options.get(CoreOptions.POSTPONE_BATCH_WRITE_FIXED_BUCKET_MAX_PARALLELISM)))

@@ -534,16 +534,6 @@ class CoreOptions:
         """Return how many threads read the splits of one call that names no number itself."""
         return self.get(CoreOptions.READ_PARALLELISM) or self.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
 
-    def postponed_buckets(self, rows: int, size: float) -> int:
-        """Return how many buckets the rows of a partition without real buckets need; `size` is their bytes."""
-        given = self.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
-        if given is not None and given > 0:
-            return given
-        row_target = self.get(CoreOptions.POSTPONE_TARGET_ROW_NUM_PER_BUCKET)
-        size_target = max(1, self.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
-        needed = -(-rows // row_target) if row_target is not None else int(-(-size // size_target))
-        return max(1, min(needed, self.get(CoreOptions.POSTPONE_BATCH_WRITE_FIXED_BUCKET_MAX_PARALLELISM)))
-
     def num_sorted_runs_stop_trigger(self) -> int:
         """Return the number of sorted runs at which a writer waits for compaction."""
         trigger = self.get(CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER)

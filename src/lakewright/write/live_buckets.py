@@ -14,6 +14,7 @@ from lakewright.errors import InvalidInputError, counted
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.schema.table_schema import POSTPONE
 
 
 class LiveBuckets:
@@ -26,6 +27,7 @@ class LiveBuckets:
         self._buckets = buckets
         self._totals: dict[bytes, int] = {}
         self._sequences: dict[tuple[bytes, int], int] = {}
+        self._waiting: dict[bytes, dict[str, int]] = {}  # rows of the postpone bucket, by file
         self._known: set[bytes] = set()
         self._complete = False
 
@@ -51,6 +53,10 @@ class LiveBuckets:
         """Return how many buckets a partition that was looked up has; None where it has no fixed number of them."""
         return self._totals.get(partition)
 
+    def waiting(self, partition: bytes) -> int:
+        """Return how many rows of a partition that was looked up wait for their bucket."""
+        return sum(self._waiting.get(partition, {}).values())
+
     def next_sequence(self, partition: bytes, bucket: int) -> int:
         """Return the first free sequence number of a bucket."""
         return self._sequences.get((partition, bucket), -1) + 1
@@ -73,6 +79,8 @@ class LiveBuckets:
     def _note(self, entry: ManifestEntry) -> None:
         if entry.total_buckets > 0:
             self._totals[entry.partition] = entry.total_buckets
+        if entry.bucket == POSTPONE:
+            self._waiting.setdefault(entry.partition, {})[entry.file.file_name] = entry.file.row_count
         place = (entry.partition, entry.bucket)
         self._sequences[place] = max(self._sequences.get(place, -1), entry.file.max_sequence_number)
 

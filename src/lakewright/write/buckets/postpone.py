@@ -23,6 +23,7 @@ from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import UnsupportedError
 from lakewright.formats.avro.container import Codec
 from lakewright.formats.avro.data_schema import avro_schema
+from lakewright.spec.buckets import postponed_buckets
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import POSTPONE
@@ -109,8 +110,9 @@ class RealBucketsRouter:
         row_counts = np.bincount(numbers, minlength=len(partitions)).tolist()
         for partition, count in zip(partitions, row_counts, strict=True):
             if partition not in self._counts:
-                live = self._live.total(partition)
-                self._counts[partition] = live or self._options.postponed_buckets(count, count * row_bytes)
+                rows_soon = count + self._live.waiting(partition)
+                needed = postponed_buckets(self._options, rows_soon, rows_soon * row_bytes)
+                self._counts[partition] = self._live.total(partition) or needed
         counts = np.array([self._counts[p] for p in partitions], np.int64)
         groups: list[Group] = []
         for count in np.unique(counts).tolist():

@@ -232,3 +232,17 @@ def test_system_tables_have_the_properties_of_tables(tmp_path: Path, name: str, 
     assert (list(view.schema.primary_keys), view.comment()) == (keys, None)
     assert (view.table_path, view.options.to_map()) == (owner.table_path, owner.options.to_map())
     assert [field.name for field in view.row_type().fields] == view.field_names
+
+
+def test_databases_and_tables_come_in_pages(catalog: lw.FileSystemCatalog) -> None:
+    for name in ("a1", "a2", "b1"):
+        catalog.create_database(name)
+        catalog.create_table(f"a1.{name}", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
+    first = catalog.list_databases_paged(2)
+    assert (first.elements, first.next_page_token) == (["a1", "a2"], "a2")
+    assert catalog.list_databases_paged(2, first.next_page_token).elements == ["b1"]
+    assert catalog.list_databases_paged(database_name_pattern="a*").elements == ["a1", "a2"]
+    assert catalog.list_tables_paged("a1", table_name_pattern="%1").elements == ["a1", "b1"]
+    assert catalog.list_tables_paged("a1", 1, "a1").elements == ["a2"]
+    with pytest.raises(lw.DatabaseNotExistException):
+        catalog.list_tables_paged("no")

@@ -18,7 +18,7 @@ from support.peers import PYTHON, ROOT
 pytestmark = pytest.mark.peers
 
 SNIPPETS = Path(__file__).parent / "snippets"
-WAITING = frozenset("batch_writes branches catalogs commits consumers stream_writes system_tables time_travel".split())
+WAITING = frozenset("batch_writes catalogs commits stream_writes system_tables".split())
 _RUN_INSTALLED = """
 import runpy, sys
 import lakewright.pypaimon

@@ -82,6 +82,15 @@ class FileSystemCatalog:
         names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(self.warehouse))
         return sorted(name.removesuffix(_DB_SUFFIX) for name in names if name.endswith(_DB_SUFFIX))
 
+    def list_databases_paged(
+        self,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        database_name_pattern: str | None = None,
+    ) -> PagedList[str]:
+        """Return a page of the names of the databases, those that match a pattern such as `sales_*`."""
+        return page(self.list_databases(), max_results, page_token, pattern=database_name_pattern)
+
     def create_database(
         self,
         name: str,
@@ -142,6 +151,16 @@ class FileSystemCatalog:
         directory = database_directory(self.warehouse, database_name)
         names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(directory))
         return sorted(name for name in names if self._exists(Layout(f"{directory}/{name}")))
+
+    def list_tables_paged(
+        self,
+        database_name: str,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        table_name_pattern: str | None = None,
+    ) -> PagedList[str]:
+        """Return a page of the names of the tables of a database, those that match a pattern such as `orders_*`."""
+        return page(self.list_tables(database_name), max_results, page_token, pattern=table_name_pattern)
 
     def create_table(
         self,
@@ -256,7 +275,10 @@ class FileSystemCatalog:
         page_token: str | None = None,
         partition_name_pattern: str | None = None,
     ) -> PagedList[Partition]:
-        """Return the partitions of the newest snapshot with their counts, in the order of their names."""
+        """Return the partitions of the newest snapshot with their counts, in the order of their names.
+
+        A name is `k1=v1/k2=v2`; in a pattern, such as `dt=2024-02*`, a `*` stands for any text.
+        """
         store = self._table(_identifier(identifier)).store
         named = {spec_name(p.spec): p for p in partitions_of(store)}
         names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
@@ -295,10 +317,9 @@ class FileSystemCatalog:
         tag_name_prefix: str | None = None,
     ) -> PagedList[str]:
         """Return the names of the tags, in order."""
-        tags = sorted(self._table(_identifier(identifier)).list_tags())
-        prefix = arguments.optional(arguments.text, "tag_name_prefix", tag_name_prefix)
-        pattern = None if prefix is None else f"{prefix}%"
-        return page(tags, max_results, page_token, pattern=pattern)
+        prefix = arguments.optional(arguments.text, "tag_name_prefix", tag_name_prefix) or ""
+        tags = sorted(tag for tag in self._table(_identifier(identifier)).list_tags() if tag.startswith(prefix))
+        return page(tags, max_results, page_token, pattern=None)
 
     def create_branch(self, identifier: str | Identifier, branch_name: str, tag_name: str | None = None) -> None:
         """Make a branch at the state of a tag; without a tag, an empty one with the table's columns and options."""

@@ -35,15 +35,19 @@ class Partition:
 
 
 def page(names: Sequence[str], max_results: int | None, token: str | None, *, pattern: str | None) -> PagedList[str]:
-    """Return the names after the token that match a LIKE pattern, at most `max_results` of them.
+    """Return the names after the token that match a pattern, at most `max_results` of them.
+
+    In a pattern both `*` and `%` stand for any text.
 
     >>> page(["a", "b", "c"], 2, None, pattern=None)
     PagedList(elements=['a', 'b'], next_page_token='b')
+    >>> page(["dt=1", "dt=20", "dt=21"], None, None, pattern="dt=2*").elements
+    ['dt=20', 'dt=21']
     """
     max_results = arguments.optional(arguments.positive, "max_results", max_results)
     token = arguments.optional(arguments.text, "page_token", token)
     pattern = arguments.optional(arguments.text, "the pattern of names", pattern)
-    like = None if pattern is None else re.compile(".*".join(map(re.escape, pattern.split("%"))), re.DOTALL)
+    like = None if pattern is None else re.compile(".*".join(map(re.escape, re.split("[*%]", pattern))), re.DOTALL)
     kept = [n for n in names if (token is None or n > token) and (like is None or like.fullmatch(n))]
     if max_results is None or len(kept) <= max_results:
         return PagedList(kept)
@@ -52,13 +56,16 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
 
 def partitions_of(store: TableStore) -> list[Partition]:
     """Return the partitions of the newest snapshot."""
+    return [_summary(store, partition, entries) for partition, entries in entries_by_partition(store).items()]
+
+
+def entries_by_partition(store: TableStore) -> dict[bytes, list[ManifestEntry]]:
+    """Return the entries of all files of the newest snapshot, by their partition rows."""
     snapshot = store.snapshots.latest()
-    if snapshot is None:
-        return []
     grouped: dict[bytes, list[ManifestEntry]] = {}
-    for entry in store.manifests.live(snapshot):
+    for entry in [] if snapshot is None else store.manifests.live(snapshot):
         grouped.setdefault(entry.partition, []).append(entry)
-    return [_summary(store, partition, entries) for partition, entries in grouped.items()]
+    return grouped
 
 
 def _summary(store: TableStore, partition: bytes, entries: Sequence[ManifestEntry]) -> Partition:

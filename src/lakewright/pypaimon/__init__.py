@@ -4,6 +4,7 @@ Where pypaimon is laxer than lakewright, these classes behave as pypaimon does a
 """
 
 from lakewright.catalog.filesystem import Database
+from lakewright.catalog.listing import PagedList
 from lakewright.catalog.system.views import SystemSplit, SystemTableRead, SystemTableScan
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import (
@@ -28,6 +29,30 @@ from lakewright.pypaimon.commit import (
     TableCommit,
     deserialize_commit_message,
     serialize_commit_message,
+)
+from lakewright.pypaimon.history.managers import (
+    BRANCH_PREFIX,
+    TAG_PREFIX,
+    BranchManager,
+    ChangelogManager,
+    ConsumerManager,
+    FileSystemBranchManager,
+    SchemaManager,
+    SnapshotManager,
+    TagManager,
+)
+from lakewright.pypaimon.history.values import (
+    Changelog,
+    Consumer,
+    GetTagResponse,
+    Instant,
+    Partition,
+    PropertyChange,
+    RemoveProperty,
+    SetProperty,
+    SnapshotInstant,
+    Tag,
+    TagInstant,
 )
 from lakewright.pypaimon.installer import install
 from lakewright.pypaimon.merge import WhenMatched
@@ -159,7 +184,7 @@ from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.options import ChangelogProducer, SortOrder
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
-from lakewright.spec.snapshot import Snapshot, Tag
+from lakewright.spec.snapshot import Snapshot
 from lakewright.table.update_builder import WhenNotMatched
 from lakewright.update.values import lit, source_col, target_col
 
@@ -168,6 +193,7 @@ Split = DataSplit
 
 __all__ = [
     "BATCH_COMMIT_IDENTIFIER",
+    "BRANCH_PREFIX",
     "DEFAULT_MAIN_BRANCH",
     "JSON",
     "SYSTEM_BRANCH_PREFIX",
@@ -175,6 +201,7 @@ __all__ = [
     "SYSTEM_TABLES",
     "SYSTEM_TABLE_LOADERS",
     "SYSTEM_TABLE_SPLITTER",
+    "TAG_PREFIX",
     "UNKNOWN_DATABASE",
     "Actions",
     "AddColumn",
@@ -187,12 +214,15 @@ __all__ = [
     "BatchTableWrite",
     "BatchWriteBuilder",
     "BranchAlreadyExistException",
+    "BranchManager",
     "BranchNotExistException",
     "BranchesTable",
     "BucketsTable",
     "Catalog",
     "CatalogException",
     "CatalogFactory",
+    "Changelog",
+    "ChangelogManager",
     "ChangelogProducer",
     "ColumnAlreadyExistException",
     "ColumnNotExistException",
@@ -201,6 +231,8 @@ __all__ = [
     "CommitMessage",
     "ConfigOption",
     "ConfigOptions",
+    "Consumer",
+    "ConsumerManager",
     "ConsumersTable",
     "CoreOptions",
     "DataField",
@@ -221,14 +253,17 @@ __all__ = [
     "FileKeyRangesTable",
     "FileStatus",
     "FileStoreTable",
+    "FileSystemBranchManager",
     "FileSystemCatalog",
     "FilesTable",
     "GenericRow",
     "GenericRowDeserializer",
     "GenericRowSerializer",
+    "GetTagResponse",
     "Identifier",
     "IllegalArgumentError",
     "IllegalStateError",
+    "Instant",
     "InternalRow",
     "Keyword",
     "LocalFileIO",
@@ -244,27 +279,35 @@ __all__ = [
     "Options",
     "OptionsTable",
     "OptionsUtils",
+    "PagedList",
+    "Partition",
     "PartitionsTable",
     "Plan",
     "PostponeFixedBucketBatchTableWrite",
     "PostponeFixedBucketWriteBuilder",
     "Predicate",
     "PredicateBuilder",
+    "PropertyChange",
     "PruningStat",
     "PyarrowFieldParser",
     "Range",
     "ReadBuilder",
     "RemoveOption",
+    "RemoveProperty",
     "RenameColumn",
     "RowKind",
     "RowType",
     "Schema",
     "SchemaChange",
+    "SchemaManager",
     "SchemasTable",
     "SetOption",
+    "SetProperty",
     "ShardTableUpdator",
     "SimpleStats",
     "Snapshot",
+    "SnapshotInstant",
+    "SnapshotManager",
     "SnapshotsTable",
     "SortOrder",
     "Split",
@@ -293,6 +336,8 @@ __all__ = [
     "TableWrite",
     "Tag",
     "TagAlreadyExistException",
+    "TagInstant",
+    "TagManager",
     "TagNotExistException",
     "TagsTable",
     "Timestamp",

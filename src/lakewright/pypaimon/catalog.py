@@ -20,6 +20,7 @@ from lakewright.errors import (
     TableNotExistException,
     UnsupportedError,
 )
+from lakewright.pypaimon.history.catalog import CatalogHistory
 from lakewright.pypaimon.read.system import load
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
@@ -34,7 +35,7 @@ from lakewright.table import table as core
 AnyChange: TypeAlias = SchemaChange | core_change.SchemaChange
 
 
-class FileSystemCatalog(filesystem.FileSystemCatalog):
+class FileSystemCatalog(CatalogHistory):
     """Databases and tables below one directory, as pypaimon has them."""
 
     __slots__ = ()

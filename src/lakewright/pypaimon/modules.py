@@ -7,7 +7,11 @@ has a room of its own here (`pypaimon.ray`) is not in this table.
 from __future__ import annotations
 
 _TABLE = """
-                                      CatalogFactory Schema Tag
+                                      CatalogFactory Schema Tag TagManager
+api.api_response                      GetTagResponse PagedList Partition
+branch                                BranchManager DEFAULT_MAIN_BRANCH FileSystemBranchManager
+branch.branch_manager                 BRANCH_PREFIX BranchManager DEFAULT_MAIN_BRANCH
+branch.filesystem_branch_manager      FileSystemBranchManager
 catalog.catalog                       Catalog
 catalog.catalog_exception             BranchAlreadyExistException BranchNotExistException CatalogException
                                       ColumnAlreadyExistException ColumnNotExistException
@@ -17,6 +21,10 @@ catalog.catalog_exception             BranchAlreadyExistException BranchNotExist
 catalog.catalog_factory               CatalogFactory
 catalog.database                      Database
 catalog.filesystem_catalog            FileSystemCatalog
+catalog.rest.property_change          PropertyChange RemoveProperty SetProperty
+changelog                             Changelog ChangelogManager
+changelog.changelog                   Changelog
+changelog.changelog_manager           ChangelogManager
 common.file_io                        FileIO
 common.identifier                     DEFAULT_MAIN_BRANCH Identifier SYSTEM_BRANCH_PREFIX SYSTEM_TABLE_SPLITTER
                                       UNKNOWN_DATABASE
@@ -32,6 +40,9 @@ common.options.options_utils          OptionsUtils
 common.predicate                      Predicate
 common.predicate_builder              PredicateBuilder
 common.time_utils                     parse_duration
+consumer                              Consumer ConsumerManager
+consumer.consumer                     Consumer
+consumer.consumer_manager             ConsumerManager
 data.timestamp                        Timestamp
 filesystem.local_file_io              LocalFileIO
 manifest.schema.data_file_meta        DataFileMeta
@@ -53,11 +64,14 @@ schema.schema                         Schema
 schema.schema_change                  Actions AddColumn DropColumn Move MoveType RemoveOption RenameColumn
                                       SchemaChange SetOption UpdateColumnComment UpdateColumnDefaultValue
                                       UpdateColumnNullability UpdateColumnPosition UpdateColumnType UpdateComment
+schema.schema_manager                 SchemaManager
 schema.table_schema                   TableSchema
 snapshot.snapshot                     BATCH_COMMIT_IDENTIFIER Snapshot
+snapshot.snapshot_manager             SnapshotManager
 table.data_evolution_merge_into       BATCH_COMMIT_IDENTIFIER WhenMatched WhenNotMatched lit merge_into source_col
                                       target_col
 table.file_store_table                FileStoreTable
+table.instant                         Instant SnapshotInstant TagInstant
 table.row.generic_row                 GenericRow GenericRowDeserializer GenericRowSerializer
 table.row.internal_row                InternalRow RowKind
 table.row.offset_row                  OffsetRow
@@ -79,7 +93,9 @@ table.system.system_table_read        SystemTableRead
 table.system.system_table_scan        SystemSplit SystemTableScan
 table.system.table_indexes_table      TableIndexesTable
 table.system.tags_table               TagsTable
+tag                                   Tag TagManager
 tag.tag                               Tag
+tag.tag_manager                       TAG_PREFIX TagManager
 utils.range                           Range
 write.commit_callback                 CommitCallback CommitCallbackContext
 write.commit_message                  CommitMessage

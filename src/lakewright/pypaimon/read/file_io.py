@@ -41,6 +41,11 @@ class FileIO:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
+    @property
+    def storage(self) -> Storage:
+        """The storage in which the files are."""
+        return self._storage
+
     @staticmethod
     def get(path: str, catalog_options: Mapping[str, object] | None = None) -> FileIO:
         """Open the storage that a path lies in."""

@@ -70,7 +70,7 @@ def test_back_to_a_time(table: lw.FileStoreTable) -> None:
     assert third is not None
     table.rollback_to_timestamp(third.time_millis)
     assert keys(table) == [1, 2, 3]
-    with pytest.raises(lw.NotFoundError, match="no snapshot at or before"):
+    with pytest.raises(lw.NotFoundError, match="No snapshot found with timestamp earlier"):
         table.rollback_to_timestamp(1)
 
 

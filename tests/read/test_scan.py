@@ -60,16 +60,16 @@ def test_the_options_name_the_snapshot() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"scan.snapshot-id": "1", "scan.tag-name": "x"}, InvalidInputError, "at most one"),
+        ({"scan.snapshot-id": "1", "scan.tag-name": "x"}, InvalidInputError, "Only one of the following parameters"),
         ({"scan.snapshot-id": "99"}, NotFoundError, "99"),
         ({"scan.tag-name": "nope"}, TagNotExistException, "nope"),
         ({"scan.version": "nope"}, NotFoundError, "no tag"),
-        ({"scan.timestamp-millis": "5"}, NotFoundError, "no snapshot at or before"),
+        ({"scan.timestamp-millis": "5"}, NotFoundError, "No snapshot found with timestamp earlier"),
         ({"scan.timestamp": "yesterday"}, InvalidInputError, "scan.timestamp"),
         ({"scan.watermark": "5"}, NotFoundError, "watermark"),
         ({"scan.version": "watermark-5"}, NotFoundError, "watermark"),
-        ({"scan.mode": "from-snapshot"}, InvalidInputError, "needs one of"),
-        ({"scan.mode": "latest-full", "scan.snapshot-id": "1"}, InvalidInputError, "does not go together"),
+        ({"scan.mode": "from-snapshot"}, InvalidInputError, "but none of .* is set"),
+        ({"scan.mode": "latest-full", "scan.snapshot-id": "1"}, InvalidInputError, "conflicts with"),
         ({"scan.mode": "latest-delta"}, UnsupportedError, "scan.mode"),
     ],
 )

@@ -133,8 +133,9 @@ class Snapshots:
             raise NotFoundError(f"{self.layout.root} has no snapshot at all", path=self.layout.root)
         earliest = self.get(ids[0])
         raise NotFoundError(
-            f"{self.layout.root} has no snapshot at or before {_instant(millis)}; the earliest, {earliest.id}, is of "
-            f"{_instant(earliest.time_millis)} ({earliest.time_millis})",
+            f"No snapshot found with timestamp earlier than or equal to {millis}ms ({_instant(millis)}) in "
+            f"{self.layout.root}; the earliest, {earliest.id}, is of {_instant(earliest.time_millis)} "
+            f"({earliest.time_millis})",
             path=self.layout.root,
             earliest_millis=earliest.time_millis,
         )
@@ -152,7 +153,8 @@ class Snapshots:
                     return snapshot
                 highest = reached
         raise NotFoundError(
-            f"no snapshot of {self.layout.root} has reached the watermark {watermark}; the highest is {highest}",
+            f"No snapshot found with watermark greater than or equal to {watermark} in {self.layout.root}; the highest "
+            f"is {highest}",
             path=self.layout.root,
             highest_watermark=highest,
         )
@@ -208,7 +210,7 @@ class Snapshots:
         else:
             why = f"it has expired; the earliest that is left is {next((i for i in ids if i > snapshot_id), ids[-1])}"
         return NotFoundError(
-            f"{self.layout.root} has no snapshot {snapshot_id}: {why}",
+            f"Snapshot id '{snapshot_id}' doesn't exist in {self.layout.root}: {why}",
             path=self.layout.snapshot_file(snapshot_id),
             snapshot_id=snapshot_id,
         )

@@ -59,7 +59,9 @@ def pick_snapshot(store: TableStore) -> Snapshot | None:
     given = [key for key in (*TRAVEL, _FILE_CREATION.key(), _CREATION.key()) if key in options.values]
     if len(given) > 1:
         raise InvalidInputError(
-            f"{store.name}: at most one option may name a snapshot, not {' and '.join(given)}", table=store.name
+            f"{store.name}: Only one of the following parameters may be set: {', '.join(given)} ({' and '.join(given)} "
+            "cannot both be set, as each of them names a snapshot)",
+            table=store.name,
         )
     mode = options.get(CoreOptions.SCAN_MODE)
     _check_mode(store.name, mode, given[0] if given else None)
@@ -118,7 +120,8 @@ def _creation_millis(entry: ManifestEntry) -> int:
 def _check_mode(table: str, mode: str, given: str | None) -> None:
     expected: set[str] | None
     if mode in _SNAPSHOT_MODES:
-        expected = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
+        named = (CoreOptions.SCAN_SNAPSHOT_ID, CoreOptions.SCAN_TAG_NAME, CoreOptions.SCAN_VERSION)
+        expected = {option.key() for option in named} | {CoreOptions.SCAN_WATERMARK.key()}
     elif mode in CREATION_MODES:
         expected = {CREATION_MODES[mode]}
     elif mode == "from-timestamp":
@@ -134,8 +137,11 @@ def _check_mode(table: str, mode: str, given: str | None) -> None:
         )
     if expected is None or (given in expected if expected else given is None):
         return
-    needed = f"needs one of {', '.join(sorted(expected))}" if expected else f"does not go together with {given!r}"
-    raise InvalidInputError(f"{table}: 'scan.mode' {mode!r} {needed}", table=table, option="scan.mode")
+    if given is None:
+        wrong = f"scan.mode is {mode!r} but none of {', '.join(sorted(expected))} is set"
+    else:
+        wrong = f"scan.mode {mode!r} conflicts with: ['{given}']; leave one of the two out"
+    raise InvalidInputError(f"{table}: {wrong}", table=table, option="scan.mode")
 
 
 def _travel(store: TableStore) -> Snapshot:
@@ -163,8 +169,8 @@ def _version(store: TableStore, version: str) -> Snapshot:
         return store.snapshots.get(int(version))
     tags = store.tags.list()
     raise NotFoundError(
-        f"{store.name}: the version {version!r} is no tag (there are {', '.join(tags) or 'none'}), no snapshot id and "
-        "no 'watermark-<n>'",
+        f"{store.name}: Cannot find a time travel version for {version}: it is no tag (there are "
+        f"{', '.join(tags) or 'none'}), no snapshot id and no 'watermark-<n>'",
         table=store.name,
         version=version,
     )

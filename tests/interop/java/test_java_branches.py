@@ -196,7 +196,7 @@ def test_states_of_the_past(table: JavaTable) -> None:
     early = {"scan.timestamp-millis": str(first.time_millis)}
     with pytest.raises(JavaError, match="no snapshot earlier"):
         table.java.read(table.warehouse, "d.t", **early)
-    with pytest.raises(NotFoundError, match="no snapshot at or before"):
+    with pytest.raises(NotFoundError, match="No snapshot found with timestamp earlier"):
         lw.read_table(table.catalog.get_table("d.t").copy(early))
     handle = table.catalog.get_table("d.t")
     handle.create_tag("now", 2)

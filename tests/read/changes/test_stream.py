@@ -156,7 +156,7 @@ def _expire(store: TableStore, number: int) -> None:
         ({"incremental-between": "1,2"}, InvalidInputError, "no end"),
         ({"scan.mode": "from-timestamp"}, InvalidInputError, "scan.timestamp-millis"),
         ({"scan.snapshot-id": "9"}, NotFoundError, "not at 9; the newest is 1"),
-        ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "9"}, NotFoundError, "no snapshot 9"),
+        ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "9"}, NotFoundError, "Snapshot id .9. doesn.t exist"),
     ],
 )
 def test_beginnings_that_cannot_be(

@@ -95,7 +95,9 @@ def _two(store: TableStore, option: str, text: str) -> tuple[str, str]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 2 or not all(parts):  # noqa: PLR2004 - from and to
         raise InvalidInputError(
-            f"{store.name}: {option!r} names two ends, as in '3,7', not {text!r}", table=store.name, option=option
+            f"{store.name}: {option} requires start(exclusive),end(inclusive), such as '3,7', got: {text}",
+            table=store.name,
+            option=option,
         )
     return parts[0], parts[1]
 
@@ -171,7 +173,8 @@ def _between_times(store: TableStore, text: str) -> Between:
     start, end = (_millis(part) for part in _two(store, _BETWEEN_TIMES, text))
     if start > end:
         raise InvalidInputError(
-            f"{store.name}: {_BETWEEN_TIMES!r} runs from the older to the newer, not {text!r}",
+            f"{store.name}: {_BETWEEN_TIMES!r} runs from the older to the newer: Ending timestamp {end} should be >= "
+            f"starting timestamp {start}",
             table=store.name,
             option=_BETWEEN_TIMES,
         )

@@ -234,6 +234,21 @@ def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.FileSystemCata
     assert lw.read_table(second).num_rows == 9
 
 
+@pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject"])
+def test_two_writers_of_one_bucket(catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str) -> None:
+    table = _table(catalog, {**_options(tmp_path, strategy), "bucket": "1"}, keys=True)
+    builders = [table.new_batch_write_builder() for _ in "ab"]
+    writes = [builder.new_write() for builder in builders]
+    for write, v in zip(writes, "ab", strict=True):
+        write.write_arrow(_rows(9, v))
+    prepared = [write.prepare_commit() for write in writes]
+    for builder, messages in zip(builders, prepared, strict=True):
+        builder.new_commit().commit(messages)  # the second one's rows get higher numbers, in copies of its files
+    assert lw.read_table(table)["v"].to_pylist() == ["b"] * 9
+    splits = table.new_read_builder().new_scan().plan().splits()
+    assert {file.file_name for split in splits for file in split.files} == {path.name for path in _outside(tmp_path)}
+
+
 def test_external_paths_in_an_object_store(s3_server: S3Server) -> None:
     bucket = s3_server.make_bucket()
     catalog = lw.CatalogFactory.create({"warehouse": f"s3://{bucket}/warehouse", **s3_server.options})

@@ -46,7 +46,7 @@ table = catalog.get_table("plant.states")
 print(table.identifier.get_full_name(), table.primary_keys, table.partition_keys)
 print([(field.id, field.name, str(field.type)) for field in table.fields])
 print(table.comment(), table.options.bucket(), table.field_names)
-print(table.table_schema.id, table.table_schema.primary_keys, table.is_primary_key_table)
+print(table.table_schema.id, list(table.table_schema.primary_keys), table.is_primary_key_table)
 try:
     catalog.get_table("plant.nothing")
 except TableNotExistException as error:

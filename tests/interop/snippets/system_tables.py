@@ -22,11 +22,11 @@ table.create_tag("now")
 table.branch_manager().create_branch("side", tag_name="now")
 
 SHOWN = {
-    "snapshots": ["snapshot_id", "schema_id", "commit_kind", "total_record_count", "delta_record_count", "next_row_id"],
+    "snapshots": ["snapshot_id", "schema_id", "commit_kind", "total_record_count", "delta_record_count"],
     "schemas": ["schema_id", "partition_keys", "primary_keys", "comment"],
     "options": ["key", "value"],
     "manifests": ["num_added_files", "num_deleted_files", "schema_id", "min_row_id"],
-    "files": ["partition", "bucket", "file_format", "level", "record_count", "min_key", "max_key", "null_value_counts"],
+    "files": ["partition", "bucket", "file_format", "level", "record_count", "min_key", "max_key"],
     "partitions": ["partition", "record_count", "file_count", "total_buckets", "done"],
     "tags": ["tag_name", "snapshot_id", "schema_id", "record_count"],
     "branches": ["branch_name"],

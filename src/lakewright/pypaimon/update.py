@@ -57,6 +57,11 @@ class TableUpdate(core.TableUpdate):
         """Return a builder of predicates on the table's columns."""
         return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)))
 
+    def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
+        """Return a reader and updater of the share of one of several workers; all plan on the newest snapshot."""
+        shard = (arguments.whole("shard_num", shard_num), arguments.whole("total_shard_count", total_shard_count))
+        return ShardTableUpdator(self.table, self._projection, self._update_cols, self.commit_user, *shard)
+
     def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
         return super()._delete(_ALL if predicate is None else predicate)
 

@@ -18,7 +18,7 @@ from support.peers import PYTHON, ROOT
 pytestmark = pytest.mark.peers
 
 SNIPPETS = Path(__file__).parent / "snippets"
-WAITING = frozenset("batch_writes catalogs commits stream_writes system_tables".split())
+WAITING = frozenset("batch_writes catalogs commits stream_writes".split())
 _RUN_INSTALLED = """
 import runpy, sys
 import lakewright.pypaimon

@@ -133,6 +133,7 @@ def test_consumers_beyond_the_target_are_named(table: lw.FileStoreTable) -> None
         table.rollback_to(2)
 
 
+@pytest.mark.filterwarnings("ignore:.*a commit does nothing about:lakewright.LakewrightWarning")
 def test_long_lived_changelogs_after_the_target_go(catalog: lw.FileSystemCatalog) -> None:
     catalog.create_database("d")
     columns = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])

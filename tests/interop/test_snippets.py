@@ -18,7 +18,6 @@ from support.peers import PYTHON, ROOT
 pytestmark = pytest.mark.peers
 
 SNIPPETS = Path(__file__).parent / "snippets"
-WAITING = frozenset("batch_writes catalogs commits stream_writes".split())
 _RUN_INSTALLED = """
 import runpy, sys
 import lakewright.pypaimon
@@ -27,14 +26,6 @@ sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-
-
-def _names() -> list[object]:
-    found = sorted(path.stem for path in SNIPPETS.glob("*.py"))
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=False)) if name in WAITING else pytest.param(name)
-        for name in found
-    ]
 
 
 def _printed(command: list[str], name: str, warehouse: Path) -> str:
@@ -51,7 +42,7 @@ def _printed(command: list[str], name: str, warehouse: Path) -> str:
     return _UUID.sub("UUID", done.stdout.replace(str(warehouse), "WAREHOUSE"))
 
 
-@pytest.mark.parametrize("name", _names())
+@pytest.mark.parametrize("name", sorted(path.stem for path in SNIPPETS.glob("*.py")))
 def test_both_libraries_print_the_same(name: str, tmp_path: Path) -> None:
     ours = _printed([sys.executable, "-c", _RUN_INSTALLED], name, tmp_path / "ours")
     assert ours == _printed([str(PYTHON)], name, tmp_path / "peers")

@@ -34,6 +34,7 @@ _OPTIONAL = {
 
 # What rooms of this package hand to each other through public objects. Users need none of it, so it has no public name.
 INTERNAL = {
+    "Answer": "a boolean that can also be called, which users test and do not make",
     "Clause": "one clause of a merge, checked; users add clauses by the methods of MergeBuilder",
     "CommitSettings": "how engines that write and commit in one call commit a write of a builder",
     "Funnel": "counts of a scan, which ReadBuilder.explain shows",

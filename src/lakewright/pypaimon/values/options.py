@@ -17,7 +17,7 @@ from lakewright.pypaimon.values.option_table import OPTION_TABLE
 from lakewright.pypaimon.values.units import MemorySize, parse_duration
 from lakewright.spec import options as core
 from lakewright.spec.options import ChangelogProducer, Kind, SortOrder
-from lakewright.spec.units import MIB
+from lakewright.spec.units import MAX_INT, MIB
 
 
 class MergeEngine(StrEnum):
@@ -332,6 +332,13 @@ class CoreOptions(core.CoreOptions):
     """
 
     options: Options
+    FIELDS_PREFIX = "fields"
+    LIST_AGG_DELIMITER = "list-agg-delimiter"
+    DISTINCT = "distinct"
+    NESTED_KEY = "nested-key"
+    NESTED_SEQUENCE_FIELD = "nested-sequence-field"
+    NESTED_KEY_NULL_STRATEGY = "nested-key-null-strategy"
+    COUNT_LIMIT = "count-limit"
     FILE_FORMAT_ORC = "orc"
     FILE_FORMAT_AVRO = "avro"
     FILE_FORMAT_PARQUET = "parquet"
@@ -440,11 +447,30 @@ class CoreOptions(core.CoreOptions):
 
     def field_listagg_delimiter(self, field_name: str) -> str:
         """Return what `listagg` puts between the values of a column."""
-        return str(self._of_field(field_name, "list-agg-delimiter", str, ","))
+        return str(self._of_field(field_name, self.LIST_AGG_DELIMITER, str, ","))
 
     def field_collect_distinct(self, field_name: str) -> bool:
         """Say whether `collect` keeps each value of a column once."""
-        return bool(self._of_field(field_name, "distinct", bool, default=False))
+        return bool(self._of_field(field_name, self.DISTINCT, bool, default=False))
+
+    def field_nested_update_agg_nested_key(self, field_name: str) -> list[str]:
+        """Return the fields that identify a nested row of a column."""
+        return _names_in(self._of_field(field_name, self.NESTED_KEY, str, None))
+
+    def field_nested_update_agg_nested_sequence_field(self, field_name: str) -> list[str]:
+        """Return the fields whose greatest values make a nested row of a column the newest."""
+        return _names_in(self._of_field(field_name, self.NESTED_SEQUENCE_FIELD, str, None))
+
+    def field_nested_update_agg_nested_key_null_strategy(self, field_name: str) -> NestedKeyNullStrategy:
+        """Return what happens to nested rows of a column whose key is null."""
+        default = NestedKeyNullStrategy.MERGE
+        return NestedKeyNullStrategy(
+            self._of_field(field_name, self.NESTED_KEY_NULL_STRATEGY, NestedKeyNullStrategy, default)
+        )
+
+    def field_nested_update_agg_count_limit(self, field_name: str) -> int:
+        """Return how many nested rows of a column are kept."""
+        return int(self._of_field(field_name, self.COUNT_LIMIT, int, MAX_INT))
 
     def _of_field(self, name: str, key: str, clazz: Any, default: Any) -> Any:  # noqa: ANN401 - of that class
         return self.options.get(ConfigOption(f"fields.{name}.{key}", clazz, default_value=default))
@@ -457,6 +483,10 @@ _IMPLIED_MODES = (
     ("scan.file-creation-time-millis", StartupMode.FROM_FILE_CREATION_TIME),
     ("scan.creation-time-millis", StartupMode.FROM_CREATION_TIMESTAMP),
 )
+
+
+def _names_in(text: str | None) -> list[str]:
+    return [name.strip() for name in text.split(",")] if text else []
 
 
 def _field_set(value: Any) -> frozenset[str]:  # noqa: ANN401 - text, or several names

@@ -173,13 +173,14 @@ def test_row_ids_follow_the_order_of_the_files() -> None:
     assert sequences["moved"] == (2, 9)
     assert sequences["compacted"] == (1, 4)
     assert sequences["gone"] == (0, 0)
+    # The rows of "preset" end before id 3, and new ones follow.
     grouped, following = assign_row_ids(entries, snapshot_id=9, next_row_id=0, by_partition=True)
     assert {e.file.file_name: e.file.first_row_id for e in grouped if e.file.file_name in "abc"} == {
-        "a": 0,
-        "c": 10,
-        "b": 15,
+        "a": 3,
+        "c": 13,
+        "b": 18,
     }
-    assert following == 18
+    assert following == 21
     again, _ = assign_row_ids(entries, snapshot_id=10, next_row_id=200, by_partition=False)
     assert again[0].file.first_row_id == 200  # the entries of the intent were left as they are
 

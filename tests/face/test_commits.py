@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import lakewright as lw
 import lakewright.pypaimon as face
 
 COLUMNS = pa.schema({"part": pa.string(), "n": pa.int32()})
@@ -117,3 +118,41 @@ def test_rows_are_written_as_bytes_and_read_back(tmp_path: Path) -> None:
     assert (row.get_row_kind(), row.get_row_kind().is_add(), len(row)) == (face.RowKind.DELETE, False, 2)
     with pytest.raises(ValueError, match=r"\+X"):
         face.RowKind.from_string("+X")
+
+
+def _numbered(table: face.FileStoreTable, first_row_id: int, **values: list[int]) -> int:
+    """Write columns of rows, each with a writer of its own, from a row id on; return the next free id."""
+    builder, messages = table.new_batch_write_builder(), []
+    for name, numbers in values.items():
+        with builder.new_write().with_write_type([name]) as write:
+            write.write_arrow(pa.table({name: pa.array(numbers, pa.int64())}))
+            messages += write.prepare_commit()
+    for message in messages:
+        for file in message.new_files:
+            file.first_row_id = first_row_id  # type: ignore[misc]
+    with builder.new_commit() as commit:
+        commit.commit(messages)
+    newest = table.snapshot()
+    assert newest is not None
+    return newest.next_row_id or 0
+
+
+def test_rows_that_writers_number_follow_those_that_exist(tmp_path: Path) -> None:
+    catalog = face.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    evolving = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    columns = pa.schema({"a": pa.int64(), "b": pa.int64()})
+    catalog.create_table("d.t", face.Schema.from_pyarrow_schema(columns, options=evolving))
+    table = catalog.get_table("d.t")
+    assert _numbered(table, 0, a=[1, 2], b=[10, 20]) == 2
+    assert _numbered(table, 0, b=[11, 21]) == 2
+    assert _numbered(table, 2, a=[3], b=[30]) == 3
+    for first in (4, 1):  # rows that do not exist, and a part of a file's rows
+        with pytest.raises(RuntimeError):
+            _numbered(table, first, b=[0])
+    builder = table.new_batch_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(pa.table({"a": [4], "b": [40]}))
+        commit.commit(write.prepare_commit())
+    rows = lw.read_table(table, columns=["_ROW_ID", "a", "b"])
+    assert rows.to_pydict() == {"_ROW_ID": [0, 1, 2, 3], "a": [1, 2, 3, 4], "b": [11, 21, 30, 40]}

@@ -228,9 +228,12 @@ def assign_row_ids(
 ) -> tuple[tuple[ManifestEntry, ...], int]:
     """Give new files of a row-tracking table their sequence and row ids; return them and the next free row id.
 
-    Both depend on the snapshot that the commit becomes, so every attempt assigns them anew from the same entries.
+    Both depend on the snapshot that the commit becomes, so every attempt assigns them anew from the same entries. A
+    file that has its row ids keeps them, and others follow behind it.
     """
     ordered = _grouped(entries) if by_partition else list(entries)
+    numbered = (e.file for e in ordered if e.kind == ADD and e.file.first_row_id is not None)
+    next_row_id = max((next_row_id, *((file.first_row_id or 0) + file.row_count for file in numbered)))
     out: list[ManifestEntry] = []
     for entry in ordered:
         file = entry.file

@@ -114,7 +114,8 @@ def plan_on(store: TableStore, intent: Intent, base: Snapshot | None) -> Plan:
         # The change names rows of the base, whose columns may lie in several files.
         next_row_id = 0 if base is None else base.next_row_id or 0
         compacts = intent.kind is CommitKind.COMPACT
-        conflict = range_conflict(change, live, next_row_id=next_row_id, compacts=compacts)
+        adds_rows = intent.only_adds and not intent.guards  # no part of it was made from rows of the base
+        conflict = range_conflict(change, live, next_row_id=next_row_id, compacts=compacts, adds_rows=adds_rows)
     if conflict is not None:
         raise _error(store, intent, base, conflict)
     if intent.guards and (broken := find_broken_guard(store, intent.guards, base, change, live)) is not None:

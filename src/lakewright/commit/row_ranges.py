@@ -46,11 +46,16 @@ def column_ids(fields: Iterable[DataField], names: Collection[str] | None) -> fr
 
 
 def range_conflict(
-    change: Change, live: Collection[ManifestEntry], *, next_row_id: int, compacts: bool
+    change: Change, live: Collection[ManifestEntry], *, next_row_id: int, compacts: bool, adds_rows: bool = False
 ) -> Conflict | None:
-    """Return why a change would break the groups of files, given the live files of its partitions."""
+    """Return why a change would break the groups of files, given the live files of its partitions.
+
+    With `adds_rows` it may hold new rows that its writer has numbered, if their numbers follow the rows that exist.
+    """
     live_files = {e.identity: e.file for e in live}
     ranges = {rows for e in live if (rows := range_of(e.file)) is not None}
+    if adds_rows:
+        ranges |= _following(change, next_row_id)
     rewritten = [rows for e in change.entries if e.kind == DELETE and (rows := range_of(e.file)) is not None]
     for entry in change.entries:
         if entry.kind == DELETE:
@@ -68,6 +73,16 @@ def range_conflict(
         left, added, [live_files[i] for i in gone if i in live_files]
     )
     return broken or _written_twice(added)
+
+
+def _following(change: Change, next_row_id: int) -> set[Range]:
+    """Return the ranges of new files that begin at the first free row id, and then one behind the other."""
+    following: set[Range] = set()
+    for rows in sorted({rows for e in change.entries if (rows := range_of(e.file)) is not None}):
+        if rows[0] == next_row_id:
+            following.add(rows)
+            next_row_id = rows[1]
+    return following
 
 
 def _changed_since_read(entry: ManifestEntry, live_files: dict[FileIdentity, DataFile]) -> Conflict | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 from lakewright.commit import table_commit as core
@@ -57,6 +57,23 @@ class CommitCallback(ABC):
 
     def close(self) -> None:  # noqa: B027 - most callbacks hold nothing
         """Release what the callback holds."""
+
+
+class WrittenFile(DataFile):
+    """A data file of a commit message, whose facts may be set before the commit: `file.first_row_id = 0`."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__
+
+    @classmethod
+    def of(cls, file: DataFile) -> DataFile:
+        """Return a file with the same facts."""
+        return cls(*(getattr(file, fact.name) for fact in fields(DataFile)))
+
+
+def settable(messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+    """Return messages whose new files can be changed, as programs do that number the rows of some columns."""
+    return [replace(message, new_files=tuple(map(WrittenFile.of, message.new_files))) for message in messages]
 
 
 class TableCommit(core.TableCommit):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning
-from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit
+from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit, settable
 from lakewright.pypaimon.rows import InternalRow, to_table
 from lakewright.pypaimon.update import BatchTableUpdate, StreamTableUpdate
 from lakewright.pypaimon.values.errors import PreparedTwiceError
@@ -113,7 +113,7 @@ class BatchTableWrite(TableWrite, core.BatchTableWrite):
                 f"table {self._store.name}: BatchTableWrite only supports one-time committing; make a new writer",
                 table=self._store.name,
             )
-        return super().prepare_commit()
+        return settable(super().prepare_commit())
 
 
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite, core.PostponeFixedBucketBatchTableWrite):
@@ -134,7 +134,7 @@ class StreamTableWrite(TableWrite, core.StreamTableWrite):
                 stacklevel=2,
             )
             self._last_identifier = None
-        return super().prepare_commit(commit_identifier)
+        return settable(super().prepare_commit(commit_identifier))
 
 
 def _pairs(entries: object) -> object:

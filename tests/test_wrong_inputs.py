@@ -158,7 +158,7 @@ RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
 RETURNED = frozenset(
     "BatchTableCommit BatchTableUpdate BatchTableWrite BatchWriteBuilder CatalogFactory CommitMessage CommitResult"
     " ConfigOption CoreOptions DataFile DataSplit Database ExplainResult FileStoreTable FileSystemCatalog MergeBuilder"
-    " ExplainSplitInfo"
+    " ExplainSplitInfo ManifestEntry"
     " PagedList Partition Plan PostponeFixedBucketBatchTableWrite PostponeFixedBucketWriteBuilder Predicate Progress"
     " IngestResult ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"

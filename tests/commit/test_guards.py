@@ -239,10 +239,15 @@ def test_a_message_of_another_implementation_is_held_to_its_snapshot(tmp_path: P
 
 def test_columns_need_a_range_that_is_there(tmp_path: Path) -> None:
     store = evolving(tmp_path)
-    for first, rows, why in ((0, 1, "rewritten"), (1, 2, "rewritten"), (0, 3, "rewritten"), (3, 1, "do not exist")):
+    for first, rows, why in ((0, 1, "rewritten"), (1, 2, "rewritten"), (0, 3, "rewritten"), (4, 1, "do not exist")):
         with pytest.raises(CommitConflictError, match=why):
             committer(store).commit([columns(store, f"bad-{first}-{rows}", "v", first=first, rows=rows)])
     committer(store).commit([columns(store, "good", "v", first=2, rows=1)])
+    beyond = columns(store, "beyond", "v", first=3, rows=1)
+    with pytest.raises(CommitConflictError, match="do not exist"):
+        committer(store).commit([guarded(beyond, newest(store))])  # it changes rows that were there when it was planned
+    committer(store).commit([beyond])  # its writer numbered new rows
+    assert newest(store).next_row_id == 4
 
 
 def joined(store: TableStore) -> CommitMessage:

@@ -123,13 +123,7 @@ from lakewright.pypaimon.values.identifier import (
     UNKNOWN_DATABASE,
     Identifier,
 )
-from lakewright.pypaimon.values.json_util import (
-    JSON,
-    json_field,
-    json_field_with_codec,
-    json_ignore_field,
-    optional_json_field,
-)
+from lakewright.pypaimon.values.json_util import JSON
 from lakewright.pypaimon.values.options import (
     ConfigOption,
     ConfigOptions,
@@ -361,13 +355,9 @@ __all__ = [
     "is_map_blob_type",
     "is_system_field_id",
     "is_variant_struct",
-    "json_field",
-    "json_field_with_codec",
-    "json_ignore_field",
     "lit",
     "load",
     "merge_into",
-    "optional_json_field",
     "parse_duration",
     "reassign_field_id",
     "serialize_commit_message",

@@ -28,7 +28,7 @@ changelog.changelog_manager           ChangelogManager
 common.file_io                        FileIO
 common.identifier                     DEFAULT_MAIN_BRANCH Identifier SYSTEM_BRANCH_PREFIX SYSTEM_TABLE_SPLITTER
                                       UNKNOWN_DATABASE
-common.json_util                      JSON json_field json_field_with_codec json_ignore_field optional_json_field
+common.json_util                      JSON
 common.memory_size                    MemorySize
 common.options                        ConfigOption ConfigOptions CoreOptions Description Options
 common.options.config_option          ConfigOption Description

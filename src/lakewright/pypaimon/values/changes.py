@@ -1,42 +1,45 @@
-# ruff: noqa: RUF009 - json_field is dataclasses.field with a name for JSON
-"""pypaimon's changes of a schema: dataclasses with its fields and JSON; `to_core` returns lakewright's change."""
+"""pypaimon's changes of a schema as values: a table of their members in; classes with its names and JSON out.
+
+Every change has the members of its line in the table, and `to_core` hands them, in this order, to the function of
+lakewright's `SchemaChange` that the line names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, make_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lakewright.errors import InvalidInputError
-from lakewright.pypaimon.values.json_util import json_field
 from lakewright.pypaimon.values.types import DataType, to_core
+from lakewright.spec import types
 from lakewright.spec.schema import changes as core
 
-
-class Actions:
-    """The names of the changes in JSON."""
-
-    FIELD_ACTION = "action"
-    SET_OPTION_ACTION = "setOption"
-    REMOVE_OPTION_ACTION = "removeOption"
-    UPDATE_COMMENT_ACTION = "updateComment"
-    ADD_COLUMN_ACTION = "addColumn"
-    RENAME_COLUMN_ACTION = "renameColumn"
-    DROP_COLUMN_ACTION = "dropColumn"
-    UPDATE_COLUMN_TYPE_ACTION = "updateColumnType"
-    UPDATE_COLUMN_NULLABILITY_ACTION = "updateColumnNullability"
-    UPDATE_COLUMN_COMMENT_ACTION = "updateColumnComment"
-    UPDATE_COLUMN_DEFAULT_VALUE_ACTION = "updateColumnDefaultValue"
-    UPDATE_COLUMN_POSITION_ACTION = "updateColumnPosition"
+# The class, the function of lakewright's SchemaChange, and the members.
+_TABLE = """
+SetOption                 set_option                   key value
+RemoveOption              remove_option                key
+UpdateComment             update_comment               comment
+AddColumn                 add_column                   field_names data_type comment move
+RenameColumn              rename_column                field_names new_name
+DropColumn                drop_column                  field_names
+UpdateColumnType          update_column_type           field_names new_data_type keep_nullability
+UpdateColumnNullability   update_column_nullability    field_names new_nullability
+UpdateColumnComment       update_column_comment        field_names new_comment
+UpdateColumnDefaultValue  update_column_default_value  field_names new_default_value
+UpdateColumnPosition      update_column_position       move
+"""
 
 
-def _action(name: str) -> Any:  # noqa: ANN401 - a field of a dataclass
-    return json_field(Actions.FIELD_ACTION, default=name)
+def _camel(name: str) -> str:
+    """Return a name as JSON has it.
 
-
-def _names(field_name: str | list[str]) -> list[str]:
-    return [field_name] if isinstance(field_name, str) else field_name
+    >>> _camel("new_data_type")
+    'newDataType'
+    """
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 class MoveType(Enum):
@@ -56,33 +59,37 @@ class MoveType(Enum):
 class Move:
     """A column and its new place."""
 
+    field_name: str
+    reference_field_name: str | None
+    type: MoveType
+
     FIELD_FIELD_NAME = "fieldName"
     FIELD_REFERENCE_FIELD_NAME = "referenceFieldName"
     FIELD_TYPE = "type"
 
-    field_name: str = json_field(FIELD_FIELD_NAME)
-    reference_field_name: str | None = json_field(FIELD_REFERENCE_FIELD_NAME)
-    type: MoveType = json_field(FIELD_TYPE)
-
-    @staticmethod
-    def first(field_name: str) -> Move:
+    @classmethod
+    def first(cls, field_name: str) -> Move:
         """Move a column before all others."""
-        return Move(field_name, None, MoveType.FIRST)
+        return cls(field_name, None, MoveType.FIRST)
 
-    @staticmethod
-    def after(field_name: str, reference_field_name: str) -> Move:
-        """Move a column right behind another."""
-        return Move(field_name, reference_field_name, MoveType.AFTER)
-
-    @staticmethod
-    def before(field_name: str, reference_field_name: str) -> Move:
-        """Move a column right before another."""
-        return Move(field_name, reference_field_name, MoveType.BEFORE)
-
-    @staticmethod
-    def last(field_name: str) -> Move:
+    @classmethod
+    def last(cls, field_name: str) -> Move:
         """Move a column behind all others."""
-        return Move(field_name, None, MoveType.LAST)
+        return cls(field_name, None, MoveType.LAST)
+
+    @classmethod
+    def after(cls, field_name: str, reference_field_name: str) -> Move:
+        """Move a column right behind another."""
+        return cls(field_name, reference_field_name, MoveType.AFTER)
+
+    @classmethod
+    def before(cls, field_name: str, reference_field_name: str) -> Move:
+        """Move a column right before another."""
+        return cls(field_name, reference_field_name, MoveType.BEFORE)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the move as JSON."""
+        return {_camel(name): value for name, value in asdict(self).items()} | {"type": MoveType(self.type).value}
 
     def to_core(self) -> core.Move:
         """Return lakewright's move."""
@@ -92,236 +99,121 @@ class Move:
 class SchemaChange:
     """One change of a schema, made by one of the static methods and applied by a catalog's `alter_table`."""
 
+    verb: ClassVar[str]  # the function of lakewright's SchemaChange
+    action: str  # the name of the change in JSON
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *members: object) -> None:
+            """Make a change of its members; the classes of the table do so."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the change as JSON."""
+        members = {_camel(part.name): getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
+        return {name: value.to_dict() if hasattr(value, "to_dict") else value for name, value in members.items()}
+
     def to_core(self) -> core.SchemaChange:
         """Return lakewright's change."""
-        raise NotImplementedError
+        members = [part.name for part in fields(self) if part.name != "action"]  # type: ignore[arg-type]
+        change: core.SchemaChange = getattr(core.SchemaChange, self.verb)(*(_core(getattr(self, m)) for m in members))
+        return change
 
     @staticmethod
-    def set_option(key: str, value: str) -> SetOption:
+    def set_option(key: str, value: str) -> SchemaChange:
         """Set an option of the table."""
         return SetOption(key, value)
 
     @staticmethod
-    def remove_option(key: str) -> RemoveOption:
+    def remove_option(key: str) -> SchemaChange:
         """Remove an option of the table."""
         return RemoveOption(key)
 
     @staticmethod
-    def update_comment(comment: str | None) -> UpdateComment:
+    def update_comment(comment: str | None) -> SchemaChange:
         """Set the comment of the table."""
         return UpdateComment(comment)
 
     @staticmethod
     def add_column(
         field_name: str | list[str], data_type: DataType, comment: str | None = None, move: Move | None = None
-    ) -> AddColumn:
+    ) -> SchemaChange:
         """Add a column."""
-        return AddColumn(_names(field_name), data_type, comment, move)
+        return AddColumn(_path(field_name), data_type, comment, move)
 
     @staticmethod
-    def rename_column(field_name: str | list[str], new_name: str) -> RenameColumn:
+    def rename_column(field_name: str | list[str], new_name: str) -> SchemaChange:
         """Rename a column."""
-        return RenameColumn(_names(field_name), new_name)
+        return RenameColumn(_path(field_name), new_name)
 
     @staticmethod
-    def drop_column(field_name: str | list[str]) -> DropColumn:
+    def drop_column(field_name: str | list[str]) -> SchemaChange:
         """Drop a column."""
-        return DropColumn(_names(field_name))
+        return DropColumn(_path(field_name))
 
     @staticmethod
     def update_column_type(
         field_name: str | list[str],
         new_data_type: DataType,
         keep_nullability: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
-    ) -> UpdateColumnType:
+    ) -> SchemaChange:
         """Give a column another type."""
-        return UpdateColumnType(_names(field_name), new_data_type, keep_nullability)
+        return UpdateColumnType(_path(field_name), new_data_type, keep_nullability)
 
     @staticmethod
-    def update_column_nullability(field_name: str | list[str], new_nullability: bool) -> UpdateColumnNullability:  # noqa: FBT001 - pypaimon's signature
+    def update_column_nullability(field_name: str | list[str], new_nullability: bool) -> SchemaChange:  # noqa: FBT001 - pypaimon's signature
         """Change whether a column may hold nulls."""
-        return UpdateColumnNullability(_names(field_name), new_nullability)
+        return UpdateColumnNullability(_path(field_name), new_nullability)
 
     @staticmethod
-    def update_column_comment(field_name: str | list[str], comment: str) -> UpdateColumnComment:
+    def update_column_comment(field_name: str | list[str], comment: str) -> SchemaChange:
         """Set the description of a column."""
-        return UpdateColumnComment(_names(field_name), comment)
+        return UpdateColumnComment(_path(field_name), comment)
 
     @staticmethod
-    def update_column_default_value(field_names: str | list[str], default_value: str) -> UpdateColumnDefaultValue:
+    def update_column_default_value(field_names: str | list[str], default_value: str) -> SchemaChange:
         """Set the value that later writes store in place of a null."""
-        return UpdateColumnDefaultValue(_names(field_names), default_value)
+        return UpdateColumnDefaultValue(_path(field_names), default_value)
 
     @staticmethod
-    def update_column_position(move: Move) -> UpdateColumnPosition:
+    def update_column_position(move: Move) -> SchemaChange:
         """Move a column."""
         return UpdateColumnPosition(move)
 
 
-@dataclass
-class SetOption(SchemaChange):
-    """See `SchemaChange.set_option`."""
-
-    FIELD_KEY = "key"
-    FIELD_VALUE = "value"
-    key: str = json_field(FIELD_KEY)
-    value: str = json_field(FIELD_VALUE)
-    action: str = _action(Actions.SET_OPTION_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.set_option(self.key, self.value)
+def _classes() -> dict[str, type[SchemaChange]]:
+    """Return a dataclass for each line of the table."""
+    classes: dict[str, type[SchemaChange]] = {}
+    for line in _TABLE.strip().splitlines():
+        name, verb, *members = line.split()
+        spelled: dict[str, object] = {f"FIELD_{member.upper()}": _camel(member) for member in members}
+        space = {"verb": verb, "__doc__": f"See `SchemaChange.{verb}`.", "__module__": __name__, **spelled}
+        action = ("action", str, _camel(verb))
+        classes[name] = make_dataclass(name, [*members, action], bases=(SchemaChange,), namespace=space)
+    return classes
 
 
-@dataclass
-class RemoveOption(SchemaChange):
-    """See `SchemaChange.remove_option`."""
-
-    FIELD_KEY = "key"
-    key: str = json_field(FIELD_KEY)
-    action: str = _action(Actions.REMOVE_OPTION_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.remove_option(self.key)
-
-
-@dataclass
-class UpdateComment(SchemaChange):
-    """See `SchemaChange.update_comment`."""
-
-    FIELD_COMMENT = "comment"
-    comment: str | None = json_field(FIELD_COMMENT)
-    action: str = _action(Actions.UPDATE_COMMENT_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.update_comment(self.comment)
+_CLASSES = _classes()
+SetOption = _CLASSES["SetOption"]
+RemoveOption = _CLASSES["RemoveOption"]
+UpdateComment = _CLASSES["UpdateComment"]
+AddColumn = _CLASSES["AddColumn"]
+RenameColumn = _CLASSES["RenameColumn"]
+DropColumn = _CLASSES["DropColumn"]
+UpdateColumnType = _CLASSES["UpdateColumnType"]
+UpdateColumnNullability = _CLASSES["UpdateColumnNullability"]
+UpdateColumnComment = _CLASSES["UpdateColumnComment"]
+UpdateColumnDefaultValue = _CLASSES["UpdateColumnDefaultValue"]
+UpdateColumnPosition = _CLASSES["UpdateColumnPosition"]
 
 
-@dataclass
-class AddColumn(SchemaChange):
-    """See `SchemaChange.add_column`."""
+class Actions:
+    """The names of the changes in JSON: `SET_OPTION_ACTION` and its like."""
 
-    FIELD_FIELD_NAMES = "fieldNames"
-    FIELD_DATA_TYPE = "dataType"
-    FIELD_COMMENT = "comment"
-    FIELD_MOVE = "move"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    data_type: DataType = json_field(FIELD_DATA_TYPE)
-    comment: str | None = json_field(FIELD_COMMENT)
-    move: Move | None = json_field(FIELD_MOVE)
-    action: str = _action(Actions.ADD_COLUMN_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        move = None if self.move is None else self.move.to_core()
-        return core.SchemaChange.add_column(self.field_names, _core_type(self.data_type), self.comment, move)
+    FIELD_ACTION = "action"
 
 
-@dataclass
-class RenameColumn(SchemaChange):
-    """See `SchemaChange.rename_column`."""
-
-    FIELD_FIELD_NAMES = "fieldNames"
-    FIELD_NEW_NAME = "newName"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    new_name: str = json_field(FIELD_NEW_NAME)
-    action: str = _action(Actions.RENAME_COLUMN_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.rename_column(self.field_names, self.new_name)
-
-
-@dataclass
-class DropColumn(SchemaChange):
-    """See `SchemaChange.drop_column`."""
-
-    FIELD_FIELD_NAMES = "fieldNames"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    action: str = _action(Actions.DROP_COLUMN_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.drop_column(self.field_names)
-
-
-@dataclass
-class UpdateColumnType(SchemaChange):
-    """See `SchemaChange.update_column_type`."""
-
-    FIELD_FIELD_NAMES = "fieldNames"
-    FIELD_NEW_DATA_TYPE = "newDataType"
-    FIELD_KEEP_NULLABILITY = "keepNullability"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    new_data_type: DataType = json_field(FIELD_NEW_DATA_TYPE)
-    keep_nullability: bool = json_field(FIELD_KEEP_NULLABILITY)
-    action: str = _action(Actions.UPDATE_COLUMN_TYPE_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.update_column_type(
-            self.field_names, _core_type(self.new_data_type), self.keep_nullability
-        )
-
-
-@dataclass
-class UpdateColumnNullability(SchemaChange):
-    """See `SchemaChange.update_column_nullability`."""
-
-    FIELD_FIELD_NAMES = "fieldNames"
-    FIELD_NEW_NULLABILITY = "newNullability"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    new_nullability: bool = json_field(FIELD_NEW_NULLABILITY)
-    action: str = _action(Actions.UPDATE_COLUMN_NULLABILITY_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.update_column_nullability(self.field_names, self.new_nullability)
-
-
-@dataclass
-class UpdateColumnComment(SchemaChange):
-    """See `SchemaChange.update_column_comment`."""
-
-    FIELD_FIELD_NAMES = "fieldNames"
-    FIELD_NEW_COMMENT = "newComment"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    new_comment: str = json_field(FIELD_NEW_COMMENT)
-    action: str = _action(Actions.UPDATE_COLUMN_COMMENT_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.update_column_comment(self.field_names, self.new_comment)
-
-
-@dataclass
-class UpdateColumnDefaultValue(SchemaChange):
-    """See `SchemaChange.update_column_default_value`."""
-
-    FIELD_FIELD_NAMES = "fieldNames"
-    FIELD_NEW_DEFAULT_VALUE = "newDefaultValue"
-    field_names: list[str] = json_field(FIELD_FIELD_NAMES)
-    new_default_value: str = json_field(FIELD_NEW_DEFAULT_VALUE)
-    action: str = _action(Actions.UPDATE_COLUMN_DEFAULT_VALUE_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.update_column_default_value(self.field_names, self.new_default_value)
-
-
-@dataclass
-class UpdateColumnPosition(SchemaChange):
-    """See `SchemaChange.update_column_position`."""
-
-    FIELD_MOVE = "move"
-    move: Move = json_field(FIELD_MOVE)
-    action: str = _action(Actions.UPDATE_COLUMN_POSITION_ACTION)
-
-    def to_core(self) -> core.SchemaChange:
-        """Return lakewright's change."""
-        return core.SchemaChange.update_column_position(self.move.to_core())
+for _change in _CLASSES.values():
+    setattr(Actions, f"{_change.verb.upper()}_ACTION", _camel(_change.verb))
 
 
 def core_changes(
@@ -335,5 +227,12 @@ def core_changes(
     return [change.to_core() if isinstance(change, SchemaChange) else change for change in given]
 
 
-def _core_type(dtype: Any) -> Any:  # noqa: ANN401 - a type of either kind, or text
-    return dtype if isinstance(dtype, str) else to_core(dtype)
+def _path(field_name: str | list[str]) -> list[str]:
+    return [field_name] if isinstance(field_name, str) else field_name
+
+
+def _core(value: Any) -> Any:  # noqa: ANN401 - a member of any change
+    """Return a member of a change as lakewright takes it."""
+    if isinstance(value, Move):
+        return value.to_core()
+    return to_core(cast("types.DataType", value)) if isinstance(value, DataType) else value

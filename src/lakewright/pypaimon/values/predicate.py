@@ -96,20 +96,13 @@ class Predicate(core.Predicate):
         """Say whether a file with these statistics may hold a row that fulfils it."""
         if self.method in _JOINS:
             return _JOINS[self.method][0](part.test_by_simple_stats(stat, row_count) for part in self.literals or ())
-        at = self.index
-        if at is None or at < 0:
-            return True
-        nulls = stat.null_counts[at] if stat.null_counts is not None and at < len(stat.null_counts) else None
-        if self.method == "isNull":
-            return nulls is None or nulls > 0
-        if self.method == "isNotNull":
-            return nulls is None or row_count is None or nulls < row_count
-        if at >= len(stat.min_values) or at >= len(stat.max_values):
-            return True
-        low, high = stat.min_values.get_field(at), stat.max_values.get_field(at)
-        if low is None or high is None or (nulls is not None and nulls == row_count):
-            return True
-        return _may_match(self.method, low, high, self.literals or [])
+        low, high, nulls = _known(stat, self.index)
+        match self.method:
+            case "isNull":
+                return nulls != 0
+            case "isNotNull":
+                return nulls is None or nulls != row_count
+        return low is None or high is None or _may_match(self.method, low, high, self.literals or [])
 
     def to_arrow(self, schema: pa.Schema | None = None) -> pc.Expression:
         """Return it as an Arrow expression; with a schema, literals have the types of its columns."""
@@ -139,6 +132,17 @@ class Predicate(core.Predicate):
 
     def __reduce__(self) -> tuple[object, ...]:
         return Predicate, self._facts()
+
+
+def _known(stat: Stats, index: int | None) -> tuple[Any, Any, int | None]:
+    """Return the bounds and the count of nulls of a column; None for each that the statistics do not have."""
+
+    def at(values: Any) -> Any:  # noqa: ANN401 - a row of bounds, or a list of counts
+        if values is None or index is None or not 0 <= index < len(values):
+            return None
+        return values.get_field(index) if hasattr(values, "get_field") else values[index]
+
+    return at(stat.min_values), at(stat.max_values), at(stat.null_counts)
 
 
 class PredicateBuilder(core_builder.PredicateBuilder):

@@ -138,6 +138,7 @@ from lakewright.pypaimon.values.options import (
 )
 from lakewright.pypaimon.values.predicate import Predicate, PredicateBuilder
 from lakewright.pypaimon.values.schema import Schema
+from lakewright.pypaimon.values.table_schema import BucketMode, TableSchema
 from lakewright.pypaimon.values.types import (
     SYSTEM_FIELD_ID_START,
     ArrayType,
@@ -176,7 +177,6 @@ from lakewright.pypaimon.write import (
 from lakewright.read.explain import ExplainSplitInfo
 from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.options import ChangelogProducer, SortOrder
-from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.update_builder import WhenNotMatched
@@ -211,6 +211,7 @@ __all__ = [
     "BranchManager",
     "BranchNotExistException",
     "BranchesTable",
+    "BucketMode",
     "BucketsTable",
     "Catalog",
     "CatalogException",

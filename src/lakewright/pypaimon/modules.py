@@ -68,6 +68,7 @@ schema.schema_manager                 SchemaManager
 schema.table_schema                   TableSchema
 snapshot.snapshot                     BATCH_COMMIT_IDENTIFIER Snapshot
 snapshot.snapshot_manager             SnapshotManager
+table.bucket_mode                     BucketMode
 table.data_evolution_merge_into       BATCH_COMMIT_IDENTIFIER WhenMatched WhenNotMatched lit merge_into source_col
                                       target_col
 table.file_store_table                FileStoreTable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -307,7 +307,7 @@ def _table(
     name: str, catalog_options: Mapping[str, object], dynamic_options: Mapping[str, str] | None = None
 ) -> FileStoreTable:
     table = CatalogFactory.create(catalog_options).get_table(name)
-    return cast("FileStoreTable", table.copy(dict(dynamic_options)) if dynamic_options else table)
+    return table.copy(dict(dynamic_options)) if dynamic_options else table
 
 
 def _evolving(verb: str, target: str, catalog_options: Mapping[str, object]) -> FileStoreTable:

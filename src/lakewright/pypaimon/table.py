@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, cast
 
+from lakewright.catalog.open import open_at
+from lakewright.errors import InvalidInputError, LakewrightError, TableNotExistException
+from lakewright.metadata.store import placed
 from lakewright.pypaimon.history.managers import ManagedTable
 from lakewright.pypaimon.read.builder import ReadBuilder, StreamReadBuilder
+from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.options import CoreOptions
+from lakewright.pypaimon.values.table_schema import BucketMode, ShownSchema, TableSchema
+from lakewright.pypaimon.values.types import field_from_core
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.read import builder
 from lakewright.read.changes import stream
+from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.spec.types import DataField
+from lakewright.storage.layout import Layout
+from lakewright.storage.open import open_storage
 
 
 class FileStoreTable(ManagedTable):
@@ -19,6 +30,59 @@ class FileStoreTable(ManagedTable):
     __slots__ = ()
     _read_builder_class: ClassVar[type[builder.ReadBuilder]] = ReadBuilder
     _stream_read_builder_class: ClassVar[type[stream.StreamReadBuilder]] = StreamReadBuilder
+
+    @classmethod
+    def from_path(cls, table_path: str, file_io_options: Mapping[str, object] | None = None) -> FileStoreTable:
+        """Open the table at a path; the options are those of the storage. It is named `default.table`."""
+        options = {key: str(value) for key, value in (file_io_options or {}).items()}
+        storage, location = open_storage(table_path, options)
+        name = Identifier.create("default", "table")
+        try:
+            return cls(name, open_at(name, storage, Layout(location.rstrip("/"))).store)
+        except TableNotExistException as error:
+            raise InvalidInputError(f"No schema found at path: {table_path}", path=table_path) from error
+
+    @property
+    def schema(self) -> ShownSchema:
+        """The schema that reads and writes use; `schema()` returns it in pypaimon's form."""
+        return ShownSchema.of(self.store.schema)
+
+    @property
+    def table_schema(self) -> TableSchema:  # type: ignore[override] # pypaimon's form
+        """The schema that reads and writes use, with the effective options."""
+        return TableSchema.of(self.store.schema)
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns in order."""
+        return [field_from_core(field) for field in self.store.schema.fields]
+
+    def bucket_mode(self) -> BucketMode:
+        """Return how the bucket of a row is chosen."""
+        return BucketMode.of(self.store.schema.bucket_mode)
+
+    def copy(self, options: Mapping[str, object]) -> FileStoreTable:
+        """Return the same table with more options; None removes one.
+
+        With options that name a snapshot the table has the columns of that snapshot.
+        """
+        table = self.copy_without_time_travel(options)
+        if not travels(table.store):
+            return table
+        try:
+            store = with_travelled_schema(table.store)
+        except LakewrightError:  # a read says what is wrong
+            return table
+        return table if store is None else replace(table, store=store)
+
+    def copy_without_time_travel(self, options: Mapping[str, object]) -> FileStoreTable:
+        """Return the same table with the same columns and more options; None removes one."""
+        removed = {key for key, value in options.items() if value is None}
+        kept = {key: value for key, value in self.store.schema.options.items() if key not in removed}
+        schema = replace(self.store.schema, options=kept)
+        base = replace(self, store=replace(self.store, schema=schema, layout=placed(self.store.layout, schema)))
+        given = {key: value for key, value in options.items() if value is not None}
+        return cast("FileStoreTable", super(FileStoreTable, base).copy(given))
 
     def new_batch_write_builder(self) -> BatchWriteBuilder:
         """Start a batch write: one writer (or many), one commit."""

@@ -22,10 +22,10 @@ from lakewright.pypaimon.history.values import (
     TagInstant,
 )
 from lakewright.pypaimon.values.identifier import Identifier
+from lakewright.pypaimon.values.table_schema import TableSchema
 from lakewright.spec import identifier as core_identifier
 from lakewright.spec.arguments import Age
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.values import to_python
 from lakewright.storage.layout import check_name, database_directory
 from lakewright.table.table import Partitions
@@ -58,7 +58,7 @@ class CatalogHistory(filesystem.FileSystemCatalog):
 
     def get_table_schema(self, identifier: AnyIdentifier) -> TableSchema:
         """Return the newest schema of a table."""
-        return self._table(Identifier.of(identifier)).schema
+        return TableSchema.of(self._table(Identifier.of(identifier)).store.schema)
 
     # Tags and branches.
 

@@ -32,12 +32,13 @@ from lakewright.pypaimon.history.values import Changelog, Consumer, Tag
 from lakewright.pypaimon.read.file_io import FileIO
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
 from lakewright.pypaimon.values.schema import Schema
+from lakewright.pypaimon.values.table_schema import TableSchema
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import changes as core_change
 from lakewright.spec.schema import declaration
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.schema import table_schema as core_schema
 from lakewright.spec.snapshot import Snapshot, to_json
 from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name
 from lakewright.table import table
@@ -245,16 +246,17 @@ class SchemaManager(_Manager):
 
     def latest(self) -> TableSchema | None:
         """Return the newest schema."""
-        return self._schemas.latest()
+        newest = self._schemas.latest()
+        return None if newest is None else TableSchema.of(newest)
 
     def list_all(self) -> list[TableSchema]:
         """Return all schemas, oldest first."""
-        return self._schemas.all()
+        return [TableSchema.of(schema) for schema in self._schemas.all()]
 
     def get_schema(self, schema_id: int) -> TableSchema | None:
         """Return a schema."""
         try:
-            return self._schemas.get(schema_id)
+            return TableSchema.of(self._schemas.get(schema_id))
         except NotFoundError:
             return None
 
@@ -267,15 +269,15 @@ class SchemaManager(_Manager):
                 f"Schema in filesystem exists, creation is not allowed: there is a table at {self.table_path}",
                 path=self.table_path,
             )
-        return made
+        return TableSchema.of(made)
 
-    def commit(self, new_schema: TableSchema) -> bool:
+    def commit(self, new_schema: TableSchema | core_schema.TableSchema) -> bool:
         """Put a new schema; False means that another one has its number."""
-        return self._schemas.create(new_schema)
+        return self._schemas.create(new_schema.to_core() if isinstance(new_schema, TableSchema) else new_schema)
 
     def commit_changes(self, changes: AnyChange | Iterable[AnyChange]) -> TableSchema:
         """Change the newest schema, and return the result."""
-        return alter(self._store(), core_changes(changes), time_millis=_now())
+        return TableSchema.of(alter(self._store(), core_changes(changes), time_millis=_now()))
 
 
 class ConsumerManager(_Manager):

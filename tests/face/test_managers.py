@@ -59,7 +59,7 @@ def test_managers_follow_the_branch_of_the_table(catalog: face.FileSystemCatalog
     assert sorted(table.branch_manager().branches()) == ["dev", "second"]
     table.branch_manager().fast_forward("dev")
     assert numbers(catalog.get_table("d.t")) == [1, 10]
-    with pytest.raises(ValueError, match="itself"):
+    with pytest.raises(ValueError, match="from the current branch"):
         branch.branch_manager().fast_forward("dev")
 
 

@@ -27,6 +27,8 @@ from lakewright.pypaimon.values.changes import SchemaChange, core_changes
 from lakewright.pypaimon.values.errors import AlterTableError
 from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.schema import Schema
+from lakewright.pypaimon.values.words import CATALOG_WORDS, said, speaking
+from lakewright.spec import arguments
 from lakewright.spec import identifier as core_identifier
 from lakewright.spec.schema import changes as core_change
 from lakewright.spec.schema import declaration
@@ -35,6 +37,7 @@ from lakewright.table import table as core
 AnyChange: TypeAlias = SchemaChange | core_change.SchemaChange
 
 
+@speaking(CATALOG_WORDS)
 class FileSystemCatalog(CatalogHistory):
     """Databases and tables below one directory, as pypaimon has them."""
 
@@ -58,6 +61,17 @@ class FileSystemCatalog(CatalogHistory):
             return cast("FileStoreTable", load(shown.system_name, owner))  # read as a table is
         return table
 
+    def create_database(
+        self,
+        name: str,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a database, which lies in the warehouse."""
+        if self.DB_LOCATION_PROP in (properties or {}):
+            raise InvalidInputError("Cannot specify location for a database when using fileSystem catalog.")
+        super().create_database(name, ignore_if_exists, properties)
+
     def create_table(
         self,
         identifier: str | core_identifier.Identifier,
@@ -66,6 +80,11 @@ class FileSystemCatalog(CatalogHistory):
     ) -> None:
         """Create a table."""
         declared = schema.to_core() if isinstance(schema, Schema) else schema
+        given = declared.options if isinstance(declared, declaration.Schema) else {}
+        if str(given.get("auto-create", "false")).lower() == "true":
+            raise InvalidInputError("The value of auto-create property should be False: create the table, then write")
+        if str(given.get("target-file-row-num", "1")) == "0":
+            raise InvalidInputError("target-file-row-num should be at least 1, not 0")
         super().create_table(Identifier.of(identifier), declared, ignore_if_exists)
 
     def alter_table(
@@ -80,6 +99,7 @@ class FileSystemCatalog(CatalogHistory):
             self._alter(name, asked, ignore_if_not_exists)
         except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
             full = name.get_full_name()
+            said(error, CATALOG_WORDS)
             raise AlterTableError(f"Failed to alter table {full}: {error}", **error.facts) from error
 
     def _alter(self, name: Identifier, asked: list[core_change.SchemaChange], ignore: bool) -> None:  # noqa: FBT001
@@ -107,5 +127,11 @@ class CatalogFactory:
         >>> CatalogFactory.create({"warehouse": tempfile.mkdtemp()}).list_databases()
         []
         """
+        given = arguments.mapping("catalog_options", catalog_options)
+        if "warehouse" not in given:
+            raise InvalidInputError("Paimon 'warehouse' path must be set: give the directory of the databases")
+        kind = given.get("metastore", "filesystem")
+        if kind != "filesystem":
+            raise UnsupportedError(f"Unknown catalog identifier: {kind}. Use 'filesystem'", metastore=kind)
         catalog = filesystem.CatalogFactory.create(catalog_options)
         return FileSystemCatalog(catalog.storage, catalog.warehouse, catalog.options)

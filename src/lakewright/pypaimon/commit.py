@@ -16,6 +16,8 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.pypaimon.rows import GenericRow
+from lakewright.pypaimon.values.errors import OtherPartitionError
+from lakewright.pypaimon.values.words import ROW_WORDS, speaking
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
@@ -93,6 +95,7 @@ class TableCommit(core.TableCommit):
             cast("Callable[[CommitCallbackContext], None]", call)(told)
 
 
+@speaking(ROW_WORDS)
 class BatchTableCommit(TableCommit, core.BatchTableCommit):
     """Commits the messages of batch writes, once."""
 
@@ -103,7 +106,12 @@ class BatchTableCommit(TableCommit, core.BatchTableCommit):
     ) -> core.CommitResult:
         """Publish the messages as one snapshot."""
         self._once()
-        return super().commit(commit_messages, snapshot_properties)
+        try:
+            return super().commit(commit_messages, snapshot_properties)
+        except InvalidInputError as error:
+            if "which the overwrite of" not in error.message:
+                raise
+            raise OtherPartitionError(f"{error} (it does not belong to this partition)", **error.facts) from error
 
     def truncate_table(self) -> core.CommitResult:
         """Remove all rows of the table in one snapshot."""
@@ -118,13 +126,14 @@ class BatchTableCommit(TableCommit, core.BatchTableCommit):
     def _once(self) -> None:
         if self.batch_committed:
             raise CommittedOnceError(
-                f"{self._store.name}: a BatchTableCommit supports one-time committing only; make a new one with "
+                f"{self._store.name}: BatchTableCommit only supports one-time committing; make a new one with "
                 "new_commit(), or use a stream commit",
                 table=self._store.name,
             )
         self.batch_committed = True
 
 
+@speaking(ROW_WORDS)
 class StreamTableCommit(TableCommit, core.StreamTableCommit):
     """Commits the messages of one stream under growing identifiers; a commit without messages makes no snapshot."""
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.pypaimon.casts import cast_columns, cast_literal
 from lakewright.read.projection import ROW_ID
@@ -40,9 +40,11 @@ class WhenMatched(core.WhenMatched):
 
     def __init__(self, action: str, *, update: SetSpec | None = None, condition: str | None = None) -> None:
         if action not in {"update", "delete"}:
-            raise InvalidInputError(f"a WhenMatched clause is an 'update' or a 'delete', not {action!r}")
-        if (action == "update") != (update is not None):
-            raise InvalidInputError("a WhenMatched clause says what to set if it updates, and nothing if it deletes")
+            raise InvalidInputError(f"a WhenMatched action must be 'update' or 'delete', not {action!r}")
+        if action == "update" and update is None:
+            raise InvalidInputError("WhenMatched.update requires an update spec: say what it sets")
+        if action == "delete" and update is not None:
+            raise InvalidInputError("WhenMatched.delete must not specify update: it sets nothing")
         # These names are methods of the class, as in pypaimon; on an object they are what it was made with.
         self.__dict__.update(update=update, condition=condition, delete=action == "delete")
 
@@ -96,11 +98,10 @@ def prepare_merge(
     updates = arguments.instances("when_matched", when_matched, core.WhenMatched, "WhenMatched clauses")
     inserts = arguments.instances("when_not_matched", when_not_matched, core.WhenNotMatched, "WhenNotMatched clauses")
     joined = _pairs(on)
-    _check_conditions("when_matched", [each.clause.condition for each in updates])
-    _check_conditions("when_not_matched", [each.condition for each in inserts])
     data = _source(store, source, joined, inserts=bool(inserts))
     fields = {field.name: field for field in store.schema.fields}
     matched = tuple(_update(each, joined, fields, store.name) for each in updates)
+    _check_partitions(store, matched)
     not_matched = tuple(_insert(each, joined, fields, store.name) for each in inserts)
     taken = {source_name: fields[name] for name, source_name in _from_source(matched, not_matched) if name in fields}
     return Merge(_cast(data, taken, store.name), joined, matched, not_matched)
@@ -115,6 +116,26 @@ def _pairs(on: On) -> dict[str, str]:
     if not pairs:
         raise InvalidInputError("'on' must not be empty: name the columns that the source and the table are joined by")
     return pairs
+
+
+def check_clauses(when_matched: Sequence[core.WhenMatched], when_not_matched: Sequence[core.WhenNotMatched]) -> None:
+    """Refuse no clauses at all, and clauses that never apply because of one before them."""
+    updates = arguments.instances("when_matched", when_matched, core.WhenMatched, "WhenMatched clauses")
+    inserts = arguments.instances("when_not_matched", when_not_matched, core.WhenNotMatched, "WhenNotMatched clauses")
+    if not updates and not inserts:
+        raise InvalidInputError("At least one of when_matched or when_not_matched must be non-empty.")
+    _check_conditions("when_matched", [each.clause.condition for each in updates])
+    _check_conditions("when_not_matched", [each.condition for each in inserts])
+
+
+def _check_partitions(store: TableStore, matched: Sequence[core.WhenMatched]) -> None:
+    moved = {name for each in matched for name in each.clause.assignments or ()} & set(store.schema.partition_keys)
+    if moved:
+        raise UnsupportedError(
+            f"table {store.name}: merge_into does not support updating partition columns {sorted(moved)}: rows of a "
+            "table with data evolution stay in their partition; delete them and write them again",
+            table=store.name,
+        )
 
 
 def _check_conditions(kind: str, conditions: Sequence[object]) -> None:
@@ -132,15 +153,14 @@ def _source(store: TableStore, source: object, on: Mapping[str, str], *, inserts
             return source
         if inserts and source.store.layout == store.layout:
             raise InvalidInputError(
-                f"table {store.name}: a merge of a table with itself by {ROW_ID.name} matches every row, so it has no "
-                "WHEN NOT MATCHED clauses"
+                f"table {store.name}: a merge of a table with itself by {ROW_ID.name} matches every row, so it does "
+                "not support WHEN NOT MATCHED clauses"
             )
         builder = source.new_read_builder().with_projection([*source.store.schema.field_names, ROW_ID.name])
         return cast("ArrowData", builder.new_read().to_arrow(builder.new_scan().plan().splits()))
     if source is None or isinstance(source, str | bytes | int | float | Mapping | list | tuple):
         raise WrongTypeError(
-            "the source of a merge is a pyarrow.Table, a pandas.DataFrame or a Paimon table, "
-            f"not {type(source).__name__}"
+            f"the source must be a pyarrow.Table, a pandas.DataFrame or a Paimon table, not {type(source).__name__}"
         )
     return cast("ArrowData", source)  # the core says what else it cannot be
 
@@ -172,7 +192,7 @@ def _insert(
     for name, value in checked.items():
         if isinstance(value, ColumnRef) and value.side is Side.TARGET:
             raise InvalidInputError(
-                f"the column {name!r} of a row to insert cannot come from t.{value.name}: there is no row of the table"
+                f"INSERT spec must not reference target columns (t.*), but {name!r} comes from 't.{value.name}'"
             )
     return core.WhenNotMatched(checked, given.condition)
 

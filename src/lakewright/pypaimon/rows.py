@@ -131,8 +131,15 @@ def to_table(rows: Iterable[InternalRow], fields: Sequence[DataField]) -> pa.Tab
     known = {field.name: field for field in fields}
     names = list(named[0])
     for row in named:
-        if list(row) != names or not set(names) <= set(known):
-            raise InvalidInputError(f"the rows have other columns than {', '.join(known)}, or not all the same: {row}")
+        unknown = [name for name in row if name not in known]
+        if unknown:
+            raise InvalidInputError(
+                f"got row field(s) {unknown} that are not in table schema fields: {', '.join(known)}"
+            )
+        if list(row) != names:
+            raise InvalidInputError(
+                f"rows in the same batch must have the same field set, such as {', '.join(names)}, and not {list(row)}"
+            )
     return pa.table({name: pa.array([row[name] for row in named], to_arrow_type(known[name].type)) for name in names})
 
 
@@ -141,5 +148,7 @@ def _by_name(row: InternalRow, fields: Sequence[DataField]) -> dict[str, object]
         raise InvalidInputError(f"a row has values by position, such as GenericRow(values, fields), and not {row!r}")
     own = cast("Sequence[DataField] | None", getattr(row, "fields", None))
     if own is None and len(row) != len(fields):
-        raise InvalidInputError(f"a row without fields has one value for each of {len(fields)} columns, not {len(row)}")
+        raise InvalidInputError(
+            f"a row without fields must have the same arity as the table: {len(fields)} values, not {len(row)}"
+        )
     return {field.name: row.get_field(at) for at, field in enumerate(own or fields)}

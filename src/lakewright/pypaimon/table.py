@@ -15,15 +15,18 @@ from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.options import CoreOptions
 from lakewright.pypaimon.values.table_schema import BucketMode, ShownSchema, TableSchema
 from lakewright.pypaimon.values.types import field_from_core
+from lakewright.pypaimon.values.words import TABLE_WORDS, speaking
 from lakewright.pypaimon.write import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.read import builder
 from lakewright.read.changes import stream
 from lakewright.read.scan import travels, with_travelled_schema
+from lakewright.spec import arguments
 from lakewright.spec.types import DataField
 from lakewright.storage.layout import Layout
 from lakewright.storage.open import open_storage
 
 
+@speaking(TABLE_WORDS)
 class FileStoreTable(ManagedTable):
     """A table with pypaimon's shapes."""
 
@@ -76,7 +79,12 @@ class FileStoreTable(ManagedTable):
         return table if store is None else replace(table, store=store)
 
     def copy_without_time_travel(self, options: Mapping[str, object]) -> FileStoreTable:
-        """Return the same table with the same columns and more options; None removes one."""
+        """Return the same table with the same columns and more options; None removes one. Buckets stay as they are."""
+        bucket = arguments.mapping("options", options).get("bucket") or self.total_buckets
+        if str(bucket) != str(self.total_buckets):
+            raise InvalidInputError(
+                f"table {self.name}: Cannot change bucket number: it is {self.total_buckets}, and not {bucket}"
+            )
         removed = {key for key, value in options.items() if value is None}
         kept = {key: value for key, value in self.store.schema.options.items() if key not in removed}
         schema = replace(self.store.schema, options=kept)

@@ -14,24 +14,28 @@ from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.pypaimon.casts import cast_column, cast_literal, cast_table, drop_unknown
-from lakewright.pypaimon.merge import On, prepare_merge
+from lakewright.pypaimon.merge import On, check_clauses, prepare_merge
 from lakewright.pypaimon.rows import InternalRow, to_table
 from lakewright.pypaimon.values.predicate import PredicateBuilder
+from lakewright.pypaimon.values.words import ROW_WORDS, speaking
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.projection import ROW_ID
 from lakewright.spec import arguments
+from lakewright.spec.options import ConfigOption, CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.snapshot import MAX_LONG
 from lakewright.spec.types import DataField
 from lakewright.table import update_builder as core
 from lakewright.table.table import FileStoreTable
-from lakewright.update.find import hidden_fields
+from lakewright.update.find import condition, hidden_fields
 from lakewright.update.row_ids import RowIds
 from lakewright.update.values import source_col
 from lakewright.write.input.frames import ArrowData
 
 Rows: TypeAlias = InternalRow | Iterable[InternalRow]
 _ALL = "true"  # the filter that every row fulfils
+_CHANGING = (CoreOptions.DATA_EVOLUTION_ENABLED, CoreOptions.ROW_TRACKING_ENABLED)
+_DELETING = (*_CHANGING, CoreOptions.DELETION_VECTORS_ENABLED)
 
 
 class TableUpdate(core.TableUpdate):
@@ -63,11 +67,30 @@ class TableUpdate(core.TableUpdate):
         return ShardTableUpdator(self.table, self._projection, self._update_cols, self.commit_user, *shard)
 
     def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
+        asked = condition(self._store, predicate).columns()
+        if not asked or not asked <= set(self._store.schema.partition_keys):  # whole partitions can always go
+            self._require("delete", _DELETING)
         return super()._delete(_ALL if predicate is None else predicate)
+
+    def _delete_ids(self, ids: RowIds) -> list[CommitMessage]:
+        self._require("delete", _DELETING)
+        return super()._delete_ids(ids)
+
+    def _require(self, verb: str, options: Sequence[ConfigOption[bool]], where: str = "") -> None:
+        """Refuse tables that pypaimon refuses: it changes single rows only where these options are set."""
+        for option in options:
+            if not self._store.options.get(option):
+                raise InvalidInputError(
+                    f"table {self._store.name}: {verb} requires '{option.key()}' = 'true'{where}: set it when the "
+                    "table is created, or use lakewright's own catalog, whose tables do without",
+                    table=self._store.name,
+                    option=option.key(),
+                )
 
     def _update(
         self, predicate: Filter | None, assignments: Mapping[str, object], read: str | Sequence[str] | None
     ) -> list[CommitMessage]:
+        self._require("update_by_predicate", _CHANGING)
         given = arguments.mapping("assignments", assignments)
         self._check_assignments(given, () if read is None else arguments.names("read_columns", read))
         fields = {field.name: field for field in self._store.schema.fields}
@@ -83,11 +106,18 @@ class TableUpdate(core.TableUpdate):
         return super()._update_ids(self._cast(data))
 
     def _upsert(self, data: ArrowData, keys: str | Sequence[str]) -> list[CommitMessage]:
+        names = self._upsert_keys("upsert_by_arrow_with_key", keys)
         if not isinstance(data, pa.Table):
             return super()._upsert(data, keys)
+        schema = self._store.schema
+        self._check_has(data.column_names, names, "upsert_key {0!r} is not in input data columns")
+        self._check_has(
+            data.column_names,
+            schema.partition_keys,
+            "For partitioned tables, input data must contain all partition key columns. Missing: {1}",
+        )
         if not data.num_rows:
-            raise InvalidInputError(f"table {self._store.name}: the input data is empty: there are no rows to upsert")
-        schema, names = self._store.schema, arguments.names("upsert_keys", keys)
+            raise InvalidInputError(f"table {self._store.name}: Input data is empty: there are no rows to upsert")
         rows = cast_table(drop_unknown(data, schema.field_names, self._store.name), schema.fields, self._store.name)
         nulls = any(rows.column(name).null_count for name in names if name in rows.column_names)
         if nulls and not schema.primary_keys and self._store.options.row_tracking_enabled():
@@ -115,7 +145,28 @@ class TableUpdate(core.TableUpdate):
         return super()._merge(source, ROW_ID.name, updated, inserted)
 
     def _upsert_rows(self, rows: Rows, keys: str | Sequence[str]) -> list[CommitMessage]:
-        return self._upsert(_rows_table(rows, self.table), keys)
+        names = self._upsert_keys("upsert_by_key", keys)
+        data = _rows_table(rows, self.table)
+        self._check_has(data.column_names, names, "upsert_by_key requires row field(s) {1}, but row only contains")
+        return self._upsert(data, keys)
+
+    def _upsert_keys(self, verb: str, keys: str | Sequence[str]) -> tuple[str, ...]:
+        self._require(verb, _CHANGING)
+        names = tuple(arguments.names("upsert_keys", keys))
+        if not names:
+            raise InvalidInputError(f"table {self._store.name}: upsert_keys must not be empty: rows are found by them")
+        self._check_has(self._store.schema.field_names, names, "upsert_key {0!r} is not in table schema fields")
+        return names
+
+    def _check_has(self, columns: Sequence[str], names: Sequence[str], words: str) -> None:
+        """Refuse names that are no columns; the words get the first of them and their list."""
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise ColumnNotExistException(
+                f"table {self._store.name}: {words.format(missing[0], missing)}: {', '.join(columns)}",
+                table=self._store.name,
+                column=missing[0],
+            )
 
     def _merge(
         self,
@@ -126,6 +177,10 @@ class TableUpdate(core.TableUpdate):
     ) -> list[CommitMessage]:
         updates = (matched,) if isinstance(matched, core.WhenMatched) else matched
         inserts = (not_matched,) if isinstance(not_matched, core.WhenNotMatched) else not_matched
+        check_clauses(updates, inserts)
+        deletes = any(each.clause.action == "delete" for each in updates)
+        self._require("merge_into", _CHANGING, " on target table")
+        self._require("merge_into DELETE", _DELETING if deletes else (), " on target table")
         merge = prepare_merge(self._store, source, on, updates, inserts)
         return super()._merge(merge.source, merge.on, merge.matched, merge.not_matched)
 
@@ -141,8 +196,8 @@ class TableUpdate(core.TableUpdate):
             made = value(rows)
             if not isinstance(made, pa.Array | pa.ChunkedArray):
                 raise InvalidInputError(
-                    f"the function for the column {field.name!r} must return a pyarrow.Array or "
-                    f"pyarrow.ChunkedArray, not {type(made).__name__}"
+                    f"Callable assignment for {field.name} must return a pyarrow.Array or pyarrow.ChunkedArray, not "
+                    f"{type(made).__name__}"
                 )
             return cast_column(made, field, self._store.name)
 
@@ -157,23 +212,19 @@ class TableUpdate(core.TableUpdate):
         arrays = [name for name, value in given.items() if isinstance(value, pa.Array | pa.ChunkedArray)]
         if bool(read) != bool(functions):
             raise InvalidInputError(
-                f"table {table}: callable assignments require read_columns, and read_columns requires a callable "
+                f"table {table}: Callable assignments require read_columns, and read_columns requires a callable "
                 "assignment: name the columns that the functions get"
             )
         if functions and arrays:
             raise InvalidInputError(
-                f"table {table}: callable assignments cannot be combined with arrays; the array for {arrays[0]!r} has "
+                f"table {table}: Callable assignments cannot be combined with arrays; the array for {arrays[0]!r} has "
                 f"one value for each row, and {functions[0]!r} a function of them"
             )
-        for name in (*read, *given):
-            if name not in known and name != ROW_ID.name:
-                raise ColumnNotExistException(
-                    f"table {table}: the column {name!r} is not in table schema: it has {', '.join(known)}",
-                    table=table,
-                    column=name,
-                )
+        self._check_has((*known, ROW_ID.name), read, "Read column {0} is not in table schema")
+        self._check_has((*known, ROW_ID.name), list(given), "Column {0} is not in table schema")
 
 
+@speaking(ROW_WORDS)
 class BatchTableUpdate(TableUpdate, core.BatchTableUpdate):
     """Changes of a batch write builder; commit the messages with its `new_commit()`."""
 
@@ -183,13 +234,21 @@ class BatchTableUpdate(TableUpdate, core.BatchTableUpdate):
 
     def update_by_arrow_batches_with_row_id(self, tables: Iterable[pa.Table]) -> list[CommitMessage]:
         """Give rows new values: each table has `_ROW_ID` and the columns to change."""
-        return self._update_ids(_joined(tables, self._store.name))
+        updater = self.new_update_by_row_id()
+        try:
+            for each in _checked_tables(tables, self._store.name):
+                updater.update_columns(each, self._update_cols or _but_ids(each))
+        except BaseException:
+            delete_written(self._store, files_of(self._store, updater.commit_messages))
+            raise
+        return updater.commit_messages
 
     def upsert_by_key(self, rows: Rows, upsert_keys: str | Sequence[str]) -> list[CommitMessage]:
         """Upsert rows such as `GenericRow(values, fields)`, as `upsert_by_arrow_with_key` does."""
         return self._upsert_rows(rows, upsert_keys)
 
 
+@speaking(ROW_WORDS)
 class StreamTableUpdate(TableUpdate, core.StreamTableUpdate):
     """Changes of a stream write builder; commit the messages with its `new_commit()` under the same identifier."""
 
@@ -205,6 +264,7 @@ class StreamTableUpdate(TableUpdate, core.StreamTableUpdate):
         return self._upsert_rows(rows, upsert_keys)
 
 
+@speaking(ROW_WORDS)
 class TableUpdateByRowId:
     """New values for columns of rows by their ids; `commit_messages` are those of all calls so far."""
 
@@ -220,16 +280,22 @@ class TableUpdateByRowId:
 
     def update_columns(self, data: pa.Table, column_names: Sequence[str]) -> list[CommitMessage]:
         """Give rows new values in the named columns: `data` has `_ROW_ID` and these columns."""
+        names, table = list(dict.fromkeys(column_names)), self.table.name
+        if not names:
+            raise InvalidInputError(f"table {table}: column_names cannot be empty: name a column to update")
+        for name in names:
+            if name not in self.table.field_names:
+                raise ColumnNotExistException(f"table {table}: Column {name} not found in table schema", column=name)
         update = BatchTableUpdate(self.table, self.commit_user)
-        made = update.with_update_type(list(dict.fromkeys(column_names))).update_by_arrow_with_row_id(data)
+        made = update.with_update_type(names).update_by_arrow_with_row_id(data)
         written = {place for message in self.commit_messages for place in _places(message)}
         twice = sorted(place for message in made for place in _places(message) if place in written)
         if twice:
             delete_written(self.table.store, files_of(self.table.store, made))
             first, name = twice[0]
             raise InvalidInputError(
-                f"table {self.table.name}: the batches overlap: the column {name!r} of the rows from {first} on was "
-                "given values already; give all of them in one call",
+                f"table {table}: Input batches contain overlapping first_row_ids: the column {name!r} of the rows "
+                f"from {first} on was given values already; give all of them in one call",
                 column=name,
             )
         self.commit_messages += made
@@ -246,7 +312,9 @@ class TableUpdateByRowId:
     ) -> list[CommitMessage]:
         """Give the rows with the ids of each list the values of one row."""
         if len(rows) != len(row_ids_by_row):
-            raise InvalidInputError(f"{len(rows)} rows need as many lists of row ids, not {len(row_ids_by_row)}")
+            raise InvalidInputError(
+                f"rows and row_ids_by_row must have the same length: {len(rows)} != {len(row_ids_by_row)}"
+            )
         ids = [row_id for listed in row_ids_by_row for row_id in listed]
         if not ids:
             return []
@@ -291,6 +359,10 @@ class TableDeleteByRowId:
         return BatchTableUpdate(self.table).delete_by_row_id(row_ids)
 
 
+class NoMoreRowsError(InvalidInputError, RuntimeError):
+    """A share got more values than it has rows."""
+
+
 class ShardTableUpdator(core.ShardTableUpdator):
     """Reads the rows of a share of a table and takes new values for them."""
 
@@ -306,6 +378,15 @@ class ShardTableUpdator(core.ShardTableUpdator):
         super().__init__(table.refreshed().store, (index, count), read=projection, update=write_cols)
         self.table = table
         self.commit_user = commit_user
+
+    def update_by_arrow_batch(self, data: ArrowData) -> None:
+        """Take new values for the next rows, in the order in which the reader gave them."""
+        try:
+            super().update_by_arrow_batch(data)
+        except InvalidInputError as error:
+            if "came for no row" not in error.message:
+                raise
+            raise NoMoreRowsError(f"No more row ranges to write: {error}", **error.facts) from error
 
 
 def merge_into(  # noqa: PLR0913 - pypaimon's signature
@@ -338,12 +419,12 @@ def _rows_table(rows: Rows, table: FileStoreTable) -> pa.Table:
     return to_table(listed, table.store.schema.fields)
 
 
-def _joined(tables: Iterable[pa.Table], table: str) -> pa.Table:
-    listed = list(tables)
-    if not all(isinstance(each, pa.Table) for each in listed):
-        raise InvalidInputError(f"table {table}: give tables of pyarrow, each with {ROW_ID.name}")
-    return (
-        pa.concat_tables(listed, promote_options="permissive")
-        if listed
-        else pa.table({ROW_ID.name: pa.array([], pa.int64())})
-    )
+def _checked_tables(tables: Iterable[pa.Table], table: str) -> Iterable[pa.Table]:
+    for each in tables:
+        if not isinstance(each, pa.Table):
+            raise InvalidInputError(f"table {table}: give tables of pyarrow, each with {ROW_ID.name}")
+        yield each
+
+
+def _but_ids(data: pa.Table) -> list[str]:
+    return [name for name in data.column_names if name != ROW_ID.name]

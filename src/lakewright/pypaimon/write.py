@@ -14,8 +14,10 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError, Lakewr
 from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit, settable
 from lakewright.pypaimon.rows import InternalRow, to_table
 from lakewright.pypaimon.update import BatchTableUpdate, StreamTableUpdate
-from lakewright.pypaimon.values.errors import PreparedTwiceError
+from lakewright.pypaimon.values.errors import NullKeyError, PreparedTwiceError
+from lakewright.pypaimon.values.words import ROW_WORDS, speaking
 from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table import write_builder as core
 from lakewright.table.table import FileStoreTable
 from lakewright.write.input.frames import ArrowData, from_pandas
@@ -23,6 +25,9 @@ from lakewright.write.input.kinds import RowKinds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_NUMBERED = (BucketMode.HASH_FIXED, BucketMode.HASH_DYNAMIC)  # the tables whose buckets a caller may choose
 
 
 class TableWrite(core.TableWrite):
@@ -44,7 +49,22 @@ class TableWrite(core.TableWrite):
         """Write a table or a batch; one with other columns or types is an error."""
         if isinstance(data, pa.Table | pa.RecordBatch) and row_kinds is None:
             self._check_columns(data.schema)
-        return super().write_arrow(data, bucket, row_kinds)
+        if bucket is not None and self._store.schema.bucket_mode not in _NUMBERED:
+            raise InvalidInputError(
+                f"table {self._store.name}: Precomputed bucket writes are only valid for HASH_FIXED or HASH_DYNAMIC "
+                "tables; leave bucket out",
+                table=self._store.name,
+            )
+        return self._put(data, bucket, row_kinds)
+
+    def _put(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
+        try:
+            return super().write_arrow(data, bucket, row_kinds)
+        except InvalidInputError as error:
+            keyed = error.facts.get("column") in self._store.schema.primary_keys
+            if not keyed or "a null where the type says NOT NULL" not in error.message:
+                raise
+            raise NullKeyError(f"Primary key should not be null: {error}", **error.facts) from error
 
     def write_pandas(self, dataframe: pd.DataFrame) -> Self:
         """Write the columns of a frame that the table has; all of them must be there."""
@@ -63,7 +83,7 @@ class TableWrite(core.TableWrite):
             rows = pa.Table.from_pandas(frame, written, preserve_index=False)
         except (pa.ArrowException, TypeError, ValueError):
             rows = from_pandas(frame[written.names], self._store.name)  # the write names the column that does not fit
-        return super().write_arrow(rows)
+        return self._put(rows)
 
     def write_row(self, row: InternalRow) -> Self:
         """Write one row. A row that knows its fields is written by their names, another one by position."""
@@ -78,7 +98,7 @@ class TableWrite(core.TableWrite):
                 table=self._store.name,
             )
         rows = to_table([row], self._store.schema.fields if known is None else known)
-        return super().write_arrow(rows.select([field.name for field in fields]))
+        return self._put(rows.select([field.name for field in fields]))
 
     def abort(self) -> None:
         """Remove what was written and not yet prepared."""
@@ -103,6 +123,7 @@ class TableWrite(core.TableWrite):
         )
 
 
+@speaking(ROW_WORDS)
 class BatchTableWrite(TableWrite, core.BatchTableWrite):
     """A write that is prepared once."""
 
@@ -120,6 +141,7 @@ class PostponeFixedBucketBatchTableWrite(BatchTableWrite, core.PostponeFixedBuck
     """A batch write into real buckets."""
 
 
+@speaking(ROW_WORDS)
 class StreamTableWrite(TableWrite, core.StreamTableWrite):
     """A write that is prepared again and again."""
 

@@ -21,6 +21,7 @@ from lakewright.pypaimon.history.values import (
     SnapshotInstant,
     TagInstant,
 )
+from lakewright.pypaimon.values.errors import no_forward
 from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.table_schema import TableSchema
 from lakewright.spec import identifier as core_identifier
@@ -106,7 +107,10 @@ class CatalogHistory(filesystem.FileSystemCatalog):
 
     def fast_forward(self, identifier: AnyIdentifier, branch_name: str) -> None:
         """Bring a table to the state of a branch."""
-        super().fast_forward(Identifier.of(identifier), branch_name)
+        try:
+            super().fast_forward(Identifier.of(identifier), branch_name)
+        except InvalidInputError as error:
+            raise no_forward(branch_name, error) from error
 
     def list_branches(self, identifier: AnyIdentifier) -> list[str]:
         """Return the names of the branches beside `main`."""
@@ -175,7 +179,7 @@ class CatalogHistory(filesystem.FileSystemCatalog):
     def load_snapshot(self, identifier: AnyIdentifier) -> NoReturn:
         """Raise UnsupportedError: snapshots are files."""
         del identifier
-        _unsupported("load snapshots: use table.snapshot_manager().get_latest_snapshot()")
+        _unsupported("support load_snapshot: use table.snapshot_manager().get_latest_snapshot()")
 
     def commit_snapshot(
         self,

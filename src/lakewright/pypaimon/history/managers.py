@@ -15,7 +15,8 @@ from typing import ClassVar, TypeAlias
 
 from lakewright.catalog.open import open_at
 from lakewright.errors import (
-    AlreadyExistsError,
+    BranchAlreadyExistException,
+    BranchNotExistException,
     InvalidInputError,
     NotFoundError,
     TagNotExistException,
@@ -28,11 +29,13 @@ from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
-from lakewright.pypaimon.history.values import Changelog, Consumer, Tag
+from lakewright.pypaimon.history.values import Changelog, Consumer, Tag, check_rename
 from lakewright.pypaimon.read.file_io import FileIO
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
+from lakewright.pypaimon.values.errors import SchemaExistsError, no_forward
 from lakewright.pypaimon.values.schema import Schema
 from lakewright.pypaimon.values.table_schema import TableSchema
+from lakewright.pypaimon.values.words import NEW_TAG_WORDS, TABLE_WORDS, heard, speaking
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.identifier import Identifier
@@ -158,6 +161,7 @@ class SnapshotManager(_Manager):
         return None, start_id + lookahead_size, len(found)
 
 
+@speaking(TABLE_WORDS)
 class TagManager(_Manager):
     """The tags of a table."""
 
@@ -218,6 +222,7 @@ class TagManager(_Manager):
 
     def rename_tag(self, old_name: str, new_name: str) -> None:
         """Give a tag another name."""
+        check_rename(old_name, new_name)
         self._tags.rename(old_name, new_name)
 
 
@@ -265,7 +270,7 @@ class SchemaManager(_Manager):
         declared = schema.to_core() if isinstance(schema, Schema) else schema
         made = declaration.new_table_schema(declared, time_millis=_now())
         if self._schemas.ids() or not self._schemas.create(made):
-            raise AlreadyExistsError(
+            raise SchemaExistsError(
                 f"Schema in filesystem exists, creation is not allowed: there is a table at {self.table_path}",
                 path=self.table_path,
             )
@@ -280,6 +285,7 @@ class SchemaManager(_Manager):
         return TableSchema.of(alter(self._store(), core_changes(changes), time_millis=_now()))
 
 
+@speaking(TABLE_WORDS)
 class ConsumerManager(_Manager):
     """The positions of the readers of a table's stream."""
 
@@ -291,6 +297,8 @@ class ConsumerManager(_Manager):
 
     def consumer(self, consumer_id: str) -> Consumer | None:
         """Return a consumer's position."""
+        if consumer_id in {".", ".."}:
+            raise InvalidInputError(f"consumer_id cannot be a relative path component: {consumer_id}")
         position = self._consumers.next_snapshot(consumer_id)
         return None if position is None else Consumer(position)
 
@@ -404,6 +412,7 @@ class ChangelogManager(_Manager):
         self._storage.delete(f"{self.changelog_directory()}/EARLIEST")
 
 
+@speaking(TABLE_WORDS)
 class BranchManager:
     """What all managers of branches share: the rules of names and paths."""
 
@@ -430,11 +439,14 @@ class BranchManager:
     @staticmethod
     def fast_forward_validate(branch_name: str, current_branch: str) -> None:
         """Raise an error if one branch cannot be forwarded to the other."""
+        if branch_name == MAIN_BRANCH:
+            raise InvalidInputError("Branch name 'main' do not use in fast-forward: give the branch to forward to")
         check_name("branch", branch_name)
         if branch_name == current_branch:
             raise InvalidInputError(f"Fast-forward from the current branch {current_branch!r} is not allowed.")
 
 
+@speaking(TABLE_WORDS)
 class FileSystemBranchManager(BranchManager):
     """The branches of a table."""
 
@@ -478,11 +490,28 @@ class FileSystemBranchManager(BranchManager):
 
     def rename_branch(self, from_branch: str, to_branch: str) -> None:
         """Give a branch another name."""
+        for side, name in (("Source", from_branch), ("Target", to_branch)):
+            if not name.strip():
+                raise InvalidInputError(f"{side} branch name shouldn't be blank.")
+        if from_branch == MAIN_BRANCH:
+            raise InvalidInputError("Cannot rename the main branch 'main': it is the table itself")
+        try:
+            check_name("branch", to_branch)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Invalid target branch name: {error}", **error.facts) from error
+        if not self.branch_exists(from_branch):
+            raise BranchNotExistException(f"Source branch '{from_branch}' doesn't exist.", branch=from_branch)
+        if self.branch_exists(to_branch):
+            raise BranchAlreadyExistException(f"Target branch '{to_branch}' already exists.", branch=to_branch)
         branches.rename_branch(self._store(), from_branch, to_branch)
 
     def fast_forward(self, branch_name: str) -> None:
         """Bring the current branch to the state of another one."""
-        branches.fast_forward(self._store(), branch_name)
+        BranchManager.fast_forward_validate(branch_name, self.current_branch)
+        try:
+            branches.fast_forward(self._store(), branch_name)
+        except InvalidInputError as error:
+            raise no_forward(branch_name, error) from error
 
     def branches(self) -> list[str]:
         """Return the names of the branches beside `main`."""
@@ -543,6 +572,8 @@ class ManagedTable(table.FileStoreTable):
             self.current_branch(),
         )
 
+    create_tag = heard(table.FileStoreTable.create_tag, NEW_TAG_WORDS)
+
     def delete_tag(self, tag_name: str) -> bool:  # type: ignore[override] # pypaimon's result
         """Delete a tag, and say whether there was one."""
         try:
@@ -550,6 +581,11 @@ class ManagedTable(table.FileStoreTable):
         except TagNotExistException:
             return False
         return True
+
+    def rename_tag(self, old_name: str, new_name: str) -> None:
+        """Give a tag another name."""
+        check_rename(old_name, new_name)
+        super().rename_tag(old_name, new_name)
 
     def rollback_to_timestamp(self, timestamp_millis: Moment) -> None:
         """Bring the table back to the last snapshot that is not later than a time."""

@@ -239,3 +239,10 @@ class SetProperty(PropertyChange):
 @dataclass(frozen=True)
 class RemoveProperty(PropertyChange):
     """A property is removed."""
+
+
+def check_rename(old_name: str, new_name: str) -> None:
+    """Refuse blank names of tags."""
+    for which, name in (("Old", old_name), ("New", new_name)):
+        if not name.strip():
+            raise InvalidInputError(f"{which} tag name shouldn't be blank.")

@@ -19,6 +19,7 @@ from lakewright.pypaimon.read.map_keys import MapKeys, map_key
 from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, plain_splits, shown_plan
 from lakewright.pypaimon.rows import GenericRow, RowKind
 from lakewright.pypaimon.values.predicate import PredicateBuilder
+from lakewright.pypaimon.values.words import TABLE_WORDS, speaking
 from lakewright.read import builder as core
 from lakewright.read import explain as plans
 from lakewright.read.changes import stream
@@ -45,6 +46,7 @@ _BUCKET_MODES = {
 }
 
 
+@speaking(TABLE_WORDS)
 class TableScan(core.TableScan):
     """Plans a read."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakewright.errors import CatalogException, InvalidInputError
+from lakewright.errors import AlreadyExistsError, CatalogException, InvalidInputError
 
 
 class AlterTableError(CatalogException, InvalidInputError, RuntimeError):
@@ -17,5 +17,24 @@ class IllegalStateError(CatalogException, RuntimeError):
     """The table is not in the state that the call needs."""
 
 
+class SchemaExistsError(AlreadyExistsError, RuntimeError):
+    """A table was to be made where there is one."""
+
+
+class NullKeyError(InvalidInputError, RuntimeError):
+    """A row has no value in a column of the primary key; nothing of its batch was written."""
+
+
+class OtherPartitionError(InvalidInputError, RuntimeError):
+    """An overwrite of one partition got rows of another one; nothing was committed."""
+
+
 class PreparedTwiceError(InvalidInputError, RuntimeError):
     """A batch write was prepared a second time."""
+
+
+def no_forward(branch: str, error: InvalidInputError) -> InvalidInputError | IllegalStateError:
+    """Return the error of a fast-forward: a name that is wrong, or a branch in no state to be forwarded to."""
+    if "no snapshot" not in error.message:
+        return error
+    return IllegalStateError(f"Exception occurs when fast forward '{branch}': {error}", **error.facts)

@@ -13,6 +13,7 @@ SYSTEM_TABLE_SPLITTER = "$"
 SYSTEM_BRANCH_PREFIX = "branch_"
 DEFAULT_MAIN_BRANCH = MAIN_BRANCH
 UNKNOWN_DATABASE = "unknown"
+_PARTS_MAX = 3  # table$branch_b$snapshots
 
 
 class Identifier(core.Identifier):
@@ -49,7 +50,11 @@ class Identifier(core.Identifier):
         """Read a name; the first dot outside back-quotes ends the database."""
         if not isinstance(full_name, str) or not full_name.strip():
             raise InvalidInputError("fullName cannot be null or empty: a table is named database.table")
+        if full_name.count("`") % 2:
+            raise InvalidInputError(f"Unclosed backtick in identifier: {full_name}")
         if "`" in full_name:
+            if "." not in full_name:
+                raise InvalidInputError(f"Invalid identifier format: {full_name}: a table is named database.table")
             parsed = core.Identifier.from_string(full_name)
             return cls(parsed.database, parsed.get_object_name())
         database, dot, name = full_name.partition(".")
@@ -72,6 +77,13 @@ class Identifier(core.Identifier):
 
     def _split(self) -> tuple[str, str | None, str | None]:
         if self._parts is None:
+            parts = self.get_object_name().split("$")
+            if len(parts) > _PARTS_MAX:
+                raise InvalidInputError(
+                    f"Invalid object name: {self.object}: it is a table, $branch_<name> and $<name>"
+                )
+            if len(parts) == _PARTS_MAX and not parts[1].startswith(SYSTEM_BRANCH_PREFIX):
+                raise InvalidInputError(f"System table can only contain one '$' separator, but this is: {self.object}")
             parsed = core.Identifier(self.database, self.object)
             self._parts = parsed.table, parsed.branch, parsed.system_table
         return self._parts

@@ -56,7 +56,7 @@ class Schema(core.Schema):
         if producer != "none" and not self.primary_keys:
             raise InvalidInputError(
                 f"Cannot set 'changelog-producer' to '{producer}' on a table without primary keys: "
-                "give primary_keys, or leave the option out"
+                "Changelog producer requires primary keys to be defined; give primary_keys, or leave the option out"
             )
 
     def __setattr__(self, name: str, value: object) -> None:

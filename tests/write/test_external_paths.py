@@ -116,7 +116,7 @@ def test_without_a_strategy_files_stay_inside(catalog: lw.FileSystemCatalog, tmp
         ({PATHS: "relative", STRATEGY: "round-robin"}, "no full path"),
         ({PATHS: "file:/x", STRATEGY: "specific-fs"}, "must name a file system"),
         ({PATHS: "file:/x", STRATEGY: "specific-fs", SYSTEM: "s3"}, "no path that the strategy allows"),
-        ({PATHS: " , ", STRATEGY: "round-robin"}, "no path that the strategy allows"),
+        ({PATHS: " , ", STRATEGY: "round-robin"}, "one of its items is blank"),
         ({PATHS: "file:/x,file:/y", STRATEGY: "weight-robin", WEIGHTS: "1"}, "1 weights for 2"),
         ({PATHS: "file:/x,file:/y", STRATEGY: "weight-robin", WEIGHTS: "1,0"}, "cannot be '1,0'"),
         ({PATHS: "file:/x", STRATEGY: "by-hand"}, "cannot be 'by-hand'"),

@@ -171,14 +171,14 @@ class SystemTable(TableView):
             builder.with_projection(arguments.names("columns", request.columns))
         return builder.with_limit(request.limit)
 
-    def shown_rows(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    def _shown_rows(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
         """Yield all rows."""
         return self.rows(table)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         schema = self.arrow_schema
-        columns = list(zip(*self.shown_rows(self.table), strict=True)) or [()] * len(schema)
+        columns = list(zip(*self._shown_rows(self.table), strict=True)) or [()] * len(schema)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
         return pa.table(arrays, schema=schema)
 

@@ -74,7 +74,7 @@ class SystemTable(views.SystemTable):
         """Start a read."""
         return SystemReadBuilder(self)
 
-    def shown_rows(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    def _shown_rows(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
         """Yield the rows with partitions as pypaimon writes them."""
         default = table.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
         at_partition = self.columns[0].name == "partition"

@@ -190,3 +190,19 @@ def test_an_explained_plan_looks_like_pypaimon_s(table: Any) -> None:  # noqa: A
     assert "Manifests" not in str(shown)
     [split] = shown.splits
     assert split.data_files[0].file_path == split.file_paths[0]
+
+
+def test_workers_share_whole_buckets_of_a_keyed_table(tmp_path: Path) -> None:
+    catalog = _catalog(tmp_path)
+    schema = pypaimon.Schema.from_pyarrow_schema(KEYED, primary_keys=["id"], options={"bucket": "3"})
+    catalog.create_table("d.b", schema)
+    made = catalog.get_table("d.b")
+    for start in (0, 20):
+        _write(made, pa.table({"id": list(range(start, start + 20)), "s": ["x"] * 20}, schema=KEYED))
+    builder = made.new_read_builder()
+    shares = [builder.new_scan().with_shard(index, 2).plan().splits() for index in range(2)]
+    assert [sorted(split.bucket for split in share) for share in shares] == [[0, 2], [1]]
+    # Files of the first level are not called raw, also where they share no key.
+    assert {(len(split.files), split.raw_convertible) for share in shares for split in share} == {(2, False)}
+    rows = [builder.new_read().to_arrow(share)["id"].to_pylist() for share in shares]
+    assert sorted(rows[0] + rows[1]) == list(range(40))

@@ -76,6 +76,8 @@ class Plan:
 class TableScan:
     """Plans a read."""
 
+    _cuts_buckets = True  # whether shares may part the files of one bucket of a primary-key table
+
     def __init__(
         self, store: TableStore, predicate: Predicate, limit: int | None, other: OtherBranch | None = None
     ) -> None:
@@ -138,7 +140,8 @@ class TableScan:
 
     def _splits(self, store: TableStore, snapshot: Snapshot, result: ScanResult) -> list[DataSplit]:
         index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
-        return plan_splits(store, snapshot.id, result.entries, deletions_of(store, index), apart=bool(self._shapes))
+        apart = self._cuts_buckets and bool(self._shapes)
+        return plan_splits(store, snapshot.id, result.entries, deletions_of(store, index), apart=apart)
 
     def _plan_branches(self, other: OtherBranch) -> Plan:
         """Plan the partitions of the branch that comes first, then those that only the other one has."""

@@ -224,7 +224,7 @@ class TableWriter:
         return self._write(keys, replace(self._job, keys_only=True).new_intake(), None, None)
 
     def prepare(self) -> list[CommitMessage]:
-        """Finish all files and return one message per bucket that got rows; the writer can then take new rows."""
+        """Finish all files and return one message per bucket that got rows, in the order of their first rows."""
         self._check_open()
         try:
             self._unstage(None)
@@ -234,7 +234,9 @@ class TableWriter:
         except BaseException as error:
             self._poison = error
             raise
-        places = sorted({*finished, *changes})
+        found = {*finished, *changes}
+        places = [place for place in self._rows if place in found]  # as they first appeared among the rows
+        places += sorted(found.difference(places))
         nothing, unchanged = FinishedFiles(()), IndexChange()
         messages = [self._message(p, finished.get(p, nothing), changes.get(p, unchanged)) for p in places]
         self._buffer.forget()  # the files are in the messages now, so closing this writer must not remove them

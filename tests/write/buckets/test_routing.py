@@ -85,7 +85,8 @@ def test_groups_equal_the_reference(
     parts = [whole.slice(i, step) for i in range(0, len(data), step)]
     table = pa.concat_tables(parts) if parts else whole
     routing = Routing("t", partition_fields, (KEY,) if buckets > 0 else (), buckets, function)
-    assert as_dict(route(table, routing)) == reference(whole, routing)
+    found, wanted = as_dict(route(table, routing)), reference(whole, routing)
+    assert (found, list(found)) == (wanted, list(wanted))  # as the partitions and buckets first appear
 
 
 def test_one_group_is_not_copied() -> None:

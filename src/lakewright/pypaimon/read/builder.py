@@ -50,6 +50,7 @@ _BUCKET_MODES = {
 class TableScan(core.TableScan):
     """Plans a read."""
 
+    _cuts_buckets = False
     _shuffled = False
     _cuts: str | None = None  # how the plan is cut: `with_shard` or `with_slice`
 
@@ -96,7 +97,9 @@ class TableScan(core.TableScan):
         return super().plan()
 
     def _share(self, splits: Sequence[split.DataSplit], index: int, count: int) -> list[split.DataSplit]:
-        """Return the share of a worker; chunks are shared as they are, other splits to the row."""
+        """Return the share of a worker: whole buckets of a keyed table; chunks as they are; other splits to the row."""
+        if self._store.schema.primary_keys:
+            return [one for one in splits if one.bucket % count == index]
         if not self._shuffled:
             return sharded(splits, index, count)
         chunks, more = divmod(len(splits), count)

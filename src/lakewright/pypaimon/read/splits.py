@@ -11,6 +11,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.pypaimon.rows import GenericRow
 from lakewright.read import builder as core
+from lakewright.read.scan import keys_are_once
 from lakewright.read.splits import split as core_split
 from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
@@ -225,8 +226,11 @@ class DataSplit:
 
     @property
     def raw_convertible(self) -> bool:
-        """Whether the files can be read one by one, without a merge."""
-        return self.split.raw_convertible
+        """Whether the files can be read one by one: a lone file, or files of one level that is not the first."""
+        one = self.split
+        levels = {file.level for file in one.files}
+        alone = len(one.files) == 1 or keys_are_once(self._store) or (len(levels) == 1 and 0 not in levels)
+        return one.raw_convertible and (alone or not self._store.schema.primary_keys)
 
     @property
     def is_streaming(self) -> bool:

@@ -137,9 +137,9 @@ def refuse_chosen_bucket(table: str, bucket: int | None) -> None:
 
 
 def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> list[Group]:
-    """Return the rows of an aligned table grouped by partition and bucket; `bucket` overrides the bucket function.
+    """Return the rows of an aligned table grouped by partition and bucket, in the order in which these first appear.
 
-    The partition columns hold no NaN (see `write.input.intake`).
+    `bucket` overrides the bucket function. The partition columns hold no NaN (see `write.input.intake`).
     """
     if table.num_rows == 0:
         return []
@@ -156,7 +156,7 @@ def route(table: pa.Table, routing: Routing, *, bucket: int | None = None) -> li
     of_bucket = [bucket or 0] * len(starts)
     if buckets is not None:
         of_bucket = buckets[starts if order is None else order[starts]].tolist()
-    return _groups(grouped, bounds, partitions, of_bucket)
+    return _groups(grouped, order, bounds, list(zip(partitions, of_bucket, strict=True)))
 
 
 def number_partitions(table: pa.Table, routing: Routing) -> tuple[Codes, list[bytes]]:
@@ -178,7 +178,8 @@ def place_rows(table: pa.Table, routing: Routing, partitions: tuple[Codes, list[
     width = int(buckets.max()) + 1
     grouped, order, bounds = _contiguous(table, numbers.astype(np.int64) * width + buckets, routing)
     firsts = bounds[:-1] if order is None else order[bounds[:-1]]
-    return _groups(grouped, bounds, [rows[n] for n in numbers[firsts].tolist()], buckets[firsts].tolist())
+    places = zip((rows[n] for n in numbers[firsts].tolist()), buckets[firsts].tolist(), strict=True)
+    return _groups(grouped, order, bounds, list(places))
 
 
 def stable_order(codes: Codes) -> Codes:
@@ -270,12 +271,11 @@ def _as_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _groups(grouped: pa.Table, bounds: Codes, partitions: Sequence[bytes], buckets: Sequence[int]) -> list[Group]:
+def _groups(grouped: pa.Table, order: Codes | None, bounds: Codes, places: Sequence[Place]) -> list[Group]:
+    """Return the runs of a table as groups, in the order of their first rows before the table was ordered."""
+    runs = range(len(places)) if order is None else np.argsort(order[bounds[:-1]]).tolist()
     cuts = bounds.tolist()
-    return [
-        Group(partition, bucket, grouped.slice(start, end - start))
-        for partition, bucket, start, end in zip(partitions, buckets, cuts[:-1], cuts[1:], strict=True)
-    ]
+    return [Group(*places[run], grouped.slice(cuts[run], cuts[run + 1] - cuts[run])) for run in runs]
 
 
 def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Table, Codes | None, Codes]:

@@ -101,7 +101,7 @@ def prepare_merge(
     data = _source(store, source, joined, inserts=bool(inserts))
     fields = {field.name: field for field in store.schema.fields}
     matched = tuple(_update(each, joined, fields, store.name) for each in updates)
-    _check_partitions(store, matched)
+    _check_partitions(store, (*updates, *matched))
     not_matched = tuple(_insert(each, joined, fields, store.name) for each in inserts)
     taken = {source_name: fields[name] for name, source_name in _from_source(matched, not_matched) if name in fields}
     return Merge(_cast(data, taken, store.name), joined, matched, not_matched)
@@ -129,13 +129,22 @@ def check_clauses(when_matched: Sequence[core.WhenMatched], when_not_matched: Se
 
 
 def _check_partitions(store: TableStore, matched: Sequence[core.WhenMatched]) -> None:
-    moved = {name for each in matched for name in each.clause.assignments or ()} & set(store.schema.partition_keys)
+    """Refuse clauses that set partition columns; `*` sets them too."""
+    clauses = [each.clause for each in matched if each.clause.action != "delete"]
+    columns = store.schema.field_names
+    moved = {name for each in clauses for name in _set(each, columns)} & set(store.schema.partition_keys)
     if moved:
         raise UnsupportedError(
             f"table {store.name}: merge_into does not support updating partition columns {sorted(moved)}: rows of a "
             "table with data evolution stay in their partition; delete them and write them again",
             table=store.name,
         )
+
+
+def _set(clause: Clause, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the columns that a clause changes: not those that it sets to what they are."""
+    given = dict.fromkeys(columns) if clause.assignments is None else clause.assignments
+    return (name for name, value in given.items() if value != target_col(name))
 
 
 def _check_conditions(kind: str, conditions: Sequence[object]) -> None:

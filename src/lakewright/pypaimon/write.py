@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
-from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning
+from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit, settable
 from lakewright.pypaimon.rows import InternalRow, to_table
 from lakewright.pypaimon.update import BatchTableUpdate, StreamTableUpdate
@@ -58,6 +58,13 @@ class TableWrite(core.TableWrite):
         return self._put(data, bucket, row_kinds)
 
     def _put(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
+        schema, chosen = self._store.schema, self._job.write_cols
+        if chosen is not None and schema.primary_keys and len(chosen) < len(schema.fields):
+            raise UnsupportedError(
+                f"table {self._store.name}: with_write_type is not yet supported on primary-key tables: a row would "
+                "lose its other columns; write all of them, or use lakewright's own catalog",
+                table=self._store.name,
+            )
         try:
             return super().write_arrow(data, bucket, row_kinds)
         except InvalidInputError as error:

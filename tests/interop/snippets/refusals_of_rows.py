@@ -97,6 +97,11 @@ def write(table, data, *arguments):
     writer.prepare_commit()
 
 
+def write_some(table):
+    writer = table.new_batch_write_builder().new_write().with_write_type(["k", "v"])
+    writer.write_arrow(rows([1], keyed).select(["k", "v"]))
+
+
 def overwrite(table, partition, data):
     builder = table.new_batch_write_builder().overwrite(partition)
     writer = builder.new_write()
@@ -180,6 +185,7 @@ CASES = [
     (ValueError, "merge_into requires 'data-evolution.enabled' = 'true'", lambda: merge(primary)),
     (ValueError, "merge_into DELETE requires 'deletion-vectors.enabled' =", lambda: merge(evolved, when_matched=[WhenMatched.delete()])),
     (ValueError, "does not support updating partition columns ['v']", lambda: merge(parted, when_matched=[WhenMatched.update({"v": "s.v"})])),
+    (ValueError, "does not support updating partition columns ['v']", lambda: merge(parted, on=["k", "v"])),
     (ValueError, "must not reference target columns (t.*)", lambda: merge(evolved, when_not_matched=[WhenNotMatched("*", condition="t.n > 1")])),
     (ValueError, "does not support WHEN NOT MATCHED clauses", lambda: merge(evolved, evolved, ["_ROW_ID"], when_matched=[WhenMatched.update({"v": lit("x")})], when_not_matched=[WhenNotMatched("*")])),
     (ValueError, "unknown source column 'z'", lambda: merge(evolved, when_matched=[WhenMatched.update("*", condition="s.z > 1")])),
@@ -201,6 +207,7 @@ CASES = [
     # writers and commits
     (ValueError, "Column z is not in table schema", lambda: plain.new_batch_write_builder().new_write().with_write_type(["z"])),
     (ValueError, "Input schema isn't consistent with table schema and write cols", lambda: write(plain, rows([1]).select(["k"]))),
+    (NotImplementedError, "with_write_type is not yet supported on primary-key", lambda: write_some(primary)),
     (ValueError, "Precomputed bucket writes are only valid for", lambda: write(plain, rows([1]), 0)),
     (ValueError, "Bucket id must be between 0 and 0", lambda: write(primary, rows([1], keyed), 1)),
     (RuntimeError, "Primary key should not be null", lambda: write(primary, rows([None]))),

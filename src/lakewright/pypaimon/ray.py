@@ -19,7 +19,7 @@ from lakewright.catalog.system.views import SystemReadBuilder
 from lakewright.errors import InvalidInputError
 from lakewright.pypaimon.casts import cast_table
 from lakewright.pypaimon.catalog import CatalogFactory
-from lakewright.pypaimon.merge import On, WhenMatched, WrongTypeError, prepare_merge
+from lakewright.pypaimon.merge import On, WhenMatched, WrongTypeError, check_clauses, prepare_merge
 from lakewright.pypaimon.read.splits import Range
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.ray.datasets import arrow_schema_of, to_dataset
@@ -179,8 +179,7 @@ def merge_into(  # noqa: PLR0913 - pypaimon's signature
     Returns how many rows changed (`num_matched`) and how many are new (`num_inserted`).
     """
     _check_tasks(num_partitions)
-    if not when_matched and not when_not_matched:
-        raise InvalidInputError("At least one of when_matched or when_not_matched must be non-empty")
+    check_clauses(when_matched, when_not_matched)
     if read_columns:
         raise InvalidInputError("read_columns requires a callable SET value, which a merge of Ray datasets lacks")
     table = _evolving("merge_into", target, catalog_options)
@@ -192,10 +191,6 @@ def merge_into(  # noqa: PLR0913 - pypaimon's signature
     else:
         source = _dataset(source)
     merge = prepare_merge(table.store, source, on, when_matched, when_not_matched)
-    partitions = {*table.partition_keys}
-    moved = sorted(partitions & {n for each in merge.matched for n in each.clause.assignments or ()})
-    if moved:
-        raise InvalidInputError(f"merge_into does not support updating partition columns: {', '.join(moved)}")
     clauses = (*(each.clause for each in merge.matched), *(each.clause for each in merge.not_matched))
     settings = WriteSettings.of(concurrency, ray_remote_args)
     done = DatasetMerge(

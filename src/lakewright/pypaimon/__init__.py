@@ -22,6 +22,7 @@ from lakewright.errors import (
 )
 from lakewright.pypaimon.catalog import Catalog, CatalogFactory, FileSystemCatalog
 from lakewright.pypaimon.commit import (
+    VERSION,
     BatchTableCommit,
     CommitCallback,
     CommitCallbackContext,
@@ -30,10 +31,10 @@ from lakewright.pypaimon.commit import (
     deserialize_commit_message,
     serialize_commit_message,
 )
+from lakewright.pypaimon.history.branches import BRANCH_PREFIX, BranchManager
 from lakewright.pypaimon.history.managers import (
-    BRANCH_PREFIX,
+    EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM,
     TAG_PREFIX,
-    BranchManager,
     ChangelogManager,
     ConsumerManager,
     FileSystemBranchManager,
@@ -54,6 +55,7 @@ from lakewright.pypaimon.history.values import (
     Tag,
     TagInstant,
 )
+from lakewright.pypaimon.history.values import iso_duration as duration_to_iso8601
 from lakewright.pypaimon.installer import install
 from lakewright.pypaimon.merge import WhenMatched
 from lakewright.pypaimon.read.builder import (
@@ -64,9 +66,10 @@ from lakewright.pypaimon.read.builder import (
     StreamReadBuilder,
     TableRead,
     TableScan,
+    render_explain,
 )
 from lakewright.pypaimon.read.file_io import FileIO, FileStatus, LocalFileIO
-from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, SimpleStats, Timestamp
+from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, SimpleStats
 from lakewright.pypaimon.read.system import (
     SYSTEM_TABLE_LOADERS,
     SYSTEM_TABLES,
@@ -137,8 +140,18 @@ from lakewright.pypaimon.values.options import (
     StartupMode,
 )
 from lakewright.pypaimon.values.predicate import Predicate, PredicateBuilder
+from lakewright.pypaimon.values.ranges import Range
 from lakewright.pypaimon.values.schema import Schema
 from lakewright.pypaimon.values.table_schema import BucketMode, TableSchema
+from lakewright.pypaimon.values.times import (
+    Timestamp,
+    duration_to_json_seconds,
+    json_array_to_local_datetime,
+    json_seconds_to_duration,
+    local_datetime_to_json_array,
+    local_datetime_to_millis,
+    local_datetime_to_system_zone_millis,
+)
 from lakewright.pypaimon.values.types import (
     SYSTEM_FIELD_ID_START,
     ArrayType,
@@ -164,7 +177,7 @@ from lakewright.pypaimon.values.types import (
     is_variant_struct,
     reassign_field_id,
 )
-from lakewright.pypaimon.values.units import MemorySize, parse_duration
+from lakewright.pypaimon.values.units import MemorySize, parse_duration, parse_duration_nanos
 from lakewright.pypaimon.write import (
     BatchTableWrite,
     BatchWriteBuilder,
@@ -173,8 +186,10 @@ from lakewright.pypaimon.write import (
     StreamTableWrite,
     StreamWriteBuilder,
     TableWrite,
+    WriteBuilder,
 )
 from lakewright.read.explain import ExplainSplitInfo
+from lakewright.read.projection import ROW_KIND as ROW_KIND_COLUMN
 from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.options import ChangelogProducer, SortOrder
 from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
@@ -189,7 +204,9 @@ __all__ = [
     "BATCH_COMMIT_IDENTIFIER",
     "BRANCH_PREFIX",
     "DEFAULT_MAIN_BRANCH",
+    "EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM",
     "JSON",
+    "ROW_KIND_COLUMN",
     "SYSTEM_BRANCH_PREFIX",
     "SYSTEM_FIELD_ID_START",
     "SYSTEM_TABLES",
@@ -197,6 +214,7 @@ __all__ = [
     "SYSTEM_TABLE_SPLITTER",
     "TAG_PREFIX",
     "UNKNOWN_DATABASE",
+    "VERSION",
     "Actions",
     "AddColumn",
     "ArrayType",
@@ -345,9 +363,12 @@ __all__ = [
     "VectorType",
     "WhenMatched",
     "WhenNotMatched",
+    "WriteBuilder",
     "collect_field_ids",
     "current_highest_field_id",
     "deserialize_commit_message",
+    "duration_to_iso8601",
+    "duration_to_json_seconds",
     "install",
     "is_array_blob_type",
     "is_blob_file_field",
@@ -356,11 +377,18 @@ __all__ = [
     "is_map_blob_type",
     "is_system_field_id",
     "is_variant_struct",
+    "json_array_to_local_datetime",
+    "json_seconds_to_duration",
     "lit",
     "load",
+    "local_datetime_to_json_array",
+    "local_datetime_to_millis",
+    "local_datetime_to_system_zone_millis",
     "merge_into",
     "parse_duration",
+    "parse_duration_nanos",
     "reassign_field_id",
+    "render_explain",
     "serialize_commit_message",
     "source_col",
     "target_col",

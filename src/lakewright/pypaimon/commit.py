@@ -142,6 +142,9 @@ class StreamTableCommit(TableCommit, core.StreamTableCommit):
         return super()._ignore_empty(default=True)
 
 
+VERSION = 14  # of the bytes that all implementations exchange
+
+
 def serialize_commit_message(message: CommitMessage, partition_fields: Sequence[DataField]) -> bytes:
     """Return a message as the bytes that all implementations exchange."""
     del partition_fields  # the message has its partition as bytes
@@ -152,7 +155,7 @@ def deserialize_commit_message(
     data: bytes,
     partition_fields: Sequence[DataField],
     key_fields: Sequence[DataField] | None = None,
-    version: int = 14,
+    version: int = VERSION,
 ) -> CommitMessage:
     """Read a message from the bytes that all implementations exchange."""
     del key_fields  # keys stay bytes

@@ -39,7 +39,9 @@ common.options.options                Options
 common.options.options_utils          OptionsUtils
 common.predicate                      Predicate
 common.predicate_builder              PredicateBuilder
-common.time_utils                     parse_duration
+common.time_utils                     duration_to_iso8601 duration_to_json_seconds json_array_to_local_datetime
+                                      json_seconds_to_duration local_datetime_to_json_array local_datetime_to_millis
+                                      local_datetime_to_system_zone_millis parse_duration parse_duration_nanos
 consumer                              Consumer ConsumerManager
 consumer.consumer                     Consumer
 consumer.consumer_manager             ConsumerManager
@@ -47,13 +49,13 @@ data.timestamp                        Timestamp
 filesystem.local_file_io              LocalFileIO
 manifest.schema.data_file_meta        DataFileMeta
 manifest.schema.simple_stats          SimpleStats
-read.explain                          ExplainResult ExplainSplitInfo PruningStat
+read.explain                          ExplainResult ExplainSplitInfo PruningStat render_explain
 read.plan                             Plan
-read.read_builder                     ReadBuilder
+read.read_builder                     ROW_KIND_COLUMN ReadBuilder
 read.split                            DataSplit Split
 read.stream_read_builder              StreamReadBuilder
 read.streaming_table_scan             AsyncStreamingTableScan
-read.table_read                       TableRead
+read.table_read                       ROW_KIND_COLUMN TableRead
 read.table_scan                       TableScan
 schema.data_types                     ArrayType AtomicInteger AtomicType DataField DataType DataTypeParser Keyword
                                       MapType MultisetType PyarrowFieldParser RowType SYSTEM_FIELD_ID_START VectorType
@@ -67,7 +69,7 @@ schema.schema_change                  Actions AddColumn DropColumn Move MoveType
 schema.schema_manager                 SchemaManager
 schema.table_schema                   TableSchema
 snapshot.snapshot                     BATCH_COMMIT_IDENTIFIER Snapshot
-snapshot.snapshot_manager             SnapshotManager
+snapshot.snapshot_manager             EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM SnapshotManager
 table.bucket_mode                     BucketMode
 table.data_evolution_merge_into       BATCH_COMMIT_IDENTIFIER WhenMatched WhenNotMatched lit merge_into source_col
                                       target_col
@@ -100,7 +102,7 @@ tag.tag_manager                       TAG_PREFIX TagManager
 utils.range                           Range
 write.commit_callback                 CommitCallback CommitCallbackContext
 write.commit_message                  CommitMessage
-write.commit_message_serializer       deserialize_commit_message serialize_commit_message
+write.commit_message_serializer       VERSION deserialize_commit_message serialize_commit_message
 write.postpone_batch_table_write      PostponeFixedBucketBatchTableWrite
 write.table_commit                    BatchTableCommit StreamTableCommit TableCommit
 write.table_delete                    TableDeleteByRowId
@@ -108,7 +110,7 @@ write.table_update                    BatchTableUpdate ShardTableUpdator StreamT
 write.table_update_by_row_id          TableUpdateByRowId
 write.table_upsert_by_key             TableUpsertByKey
 write.table_write                     BatchTableWrite StreamTableWrite TableWrite
-write.write_builder                   BatchWriteBuilder StreamWriteBuilder
+write.write_builder                   BatchWriteBuilder StreamWriteBuilder WriteBuilder
 """
 
 

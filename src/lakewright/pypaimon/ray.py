@@ -20,8 +20,8 @@ from lakewright.errors import InvalidInputError
 from lakewright.pypaimon.casts import cast_table
 from lakewright.pypaimon.catalog import CatalogFactory
 from lakewright.pypaimon.merge import On, WhenMatched, WrongTypeError, check_clauses, prepare_merge
-from lakewright.pypaimon.read.splits import Range
 from lakewright.pypaimon.table import FileStoreTable
+from lakewright.pypaimon.values.ranges import Range
 from lakewright.ray.datasets import arrow_schema_of, to_dataset
 from lakewright.ray.read import to_ray
 from lakewright.ray.rows.merge import DatasetMerge

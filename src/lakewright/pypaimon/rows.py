@@ -47,6 +47,9 @@ class InternalRow(Protocol):
     def get_field(self, pos: int) -> object:
         """Return the value at a position."""
 
+    def get_row_kind(self) -> RowKind:
+        """Return what the row does."""
+
     def __len__(self) -> int: ...
 
 

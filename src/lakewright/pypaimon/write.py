@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
@@ -11,9 +12,9 @@ import pyarrow as pa
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning, UnsupportedError
-from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit, settable
+from lakewright.pypaimon.commit import BatchTableCommit, StreamTableCommit, TableCommit, settable
 from lakewright.pypaimon.rows import InternalRow, to_table
-from lakewright.pypaimon.update import BatchTableUpdate, StreamTableUpdate
+from lakewright.pypaimon.update import BatchTableUpdate, StreamTableUpdate, TableUpdate
 from lakewright.pypaimon.values.errors import NullKeyError, PreparedTwiceError
 from lakewright.pypaimon.values.words import ROW_WORDS, speaking
 from lakewright.spec.arrow import to_arrow_schema
@@ -147,6 +148,10 @@ class BatchTableWrite(TableWrite, core.BatchTableWrite):
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite, core.PostponeFixedBucketBatchTableWrite):
     """A batch write into real buckets."""
 
+    def write_arrow(self, table: ArrowData, bucket: int | None = None) -> Self:  # type: ignore[override] # pypaimon's
+        """Write a table or a batch; its rows find their buckets themselves."""
+        return super().write_arrow(table, bucket)
+
 
 @speaking(ROW_WORDS)
 class StreamTableWrite(TableWrite, core.StreamTableWrite):
@@ -199,7 +204,25 @@ def _narrow(dtype: pa.DataType) -> pa.DataType:
     return dtype
 
 
-class BatchWriteBuilder(core.BatchWriteBuilder):
+class WriteBuilder(ABC):
+    """What all write builders share: a table to write to."""
+
+    table: FileStoreTable
+
+    @abstractmethod
+    def new_write(self) -> TableWrite:
+        """Open a writer."""
+
+    @abstractmethod
+    def new_update(self) -> TableUpdate:
+        """Return the verbs that change rows of the table."""
+
+    @abstractmethod
+    def new_commit(self) -> TableCommit:
+        """Open the commit."""
+
+
+class BatchWriteBuilder(core.BatchWriteBuilder, WriteBuilder):
     """Starts batch writes: any number of writers, a commit for each snapshot."""
 
     _commit_type = BatchTableCommit
@@ -247,7 +270,7 @@ class PostponeFixedBucketWriteBuilder(BatchWriteBuilder, core.PostponeFixedBucke
     _write_type = PostponeFixedBucketBatchTableWrite
 
 
-class StreamWriteBuilder(core.StreamWriteBuilder):
+class StreamWriteBuilder(core.StreamWriteBuilder, WriteBuilder):
     """Starts stream writes: many commits of one user, each with an identifier that grows."""
 
     _commit_type = StreamTableCommit

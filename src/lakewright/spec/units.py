@@ -52,11 +52,19 @@ def parse_duration_millis(text: str) -> int:
     >>> parse_duration_millis("1 h"), parse_duration_millis("250"), parse_duration_millis("PT1M")
     (3600000, 250, 60000)
     """
+    return parse_duration_nanos(text) // 10**6
+
+
+def parse_duration_nanos(text: str) -> int:
+    """Return the nanoseconds that a text such as `1 h`, `500 ns` or `PT1H30M` means; a bare number is milliseconds.
+
+    >>> parse_duration_nanos("7 ns"), parse_duration_nanos("250")
+    (7, 250000000)
+    """
     iso = _ISO_DURATION.fullmatch(text)
     if iso is not None and any(iso.groups()):
         days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
-        nanos = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 10**9 + int((iso[5] or "").ljust(9, "0"))
-        return nanos // 10**6
+        return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 10**9 + int((iso[5] or "").ljust(9, "0"))
     match = _NUMBER_AND_UNIT.fullmatch(text)
     unit = None if match is None else _NANOS.get(match[2].lower())
     if match is None or unit is None or int(match[1]) * unit // 10**6 > MAX_LONG:
@@ -64,7 +72,7 @@ def parse_duration_millis(text: str) -> int:
             f"{text!r} is not a duration: write a whole number and ms, s, min, h or d, or ISO text such as PT1H",
             value=text,
         )
-    return int(match[1]) * unit // 10**6
+    return int(match[1]) * unit
 
 
 def option_text(key: str, value: object) -> str:

@@ -304,6 +304,9 @@ class SystemSplit:
         """No bucket, which is -1."""
         return -1
 
+    def merged_row_count(self) -> None:
+        """Return None: no rows are merged."""
+
     def arrow_table(self) -> pa.Table:
         """Return the rows."""
         return self.rows

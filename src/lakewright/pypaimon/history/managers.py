@@ -29,6 +29,7 @@ from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
+from lakewright.pypaimon.history.branches import BranchManager
 from lakewright.pypaimon.history.values import Changelog, Consumer, Tag, check_rename
 from lakewright.pypaimon.read.file_io import FileIO
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
@@ -48,8 +49,8 @@ from lakewright.table import table
 
 AnyChange: TypeAlias = SchemaChange | core_change.SchemaChange
 
-BRANCH_PREFIX = "branch-"
 TAG_PREFIX = "tag-"
+EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM = 300  # pypaimon's; lakewright lists the snapshots instead
 
 
 class _Manager:
@@ -410,40 +411,6 @@ class ChangelogManager(_Manager):
     def delete_earliest_hint(self) -> None:
         """Delete the hint to the oldest one."""
         self._storage.delete(f"{self.changelog_directory()}/EARLIEST")
-
-
-@speaking(TABLE_WORDS)
-class BranchManager:
-    """What all managers of branches share: the rules of names and paths."""
-
-    @staticmethod
-    def branch_path(table_path: str, branch: str) -> str:
-        """Return the directory of a branch."""
-        return table_path if branch == MAIN_BRANCH else f"{table_path}/branch/{BRANCH_PREFIX}{branch}"
-
-    @staticmethod
-    def normalize_branch(branch: str | None) -> str:
-        """Return the name of a branch; none and blank ones stand for `main`."""
-        return branch if branch and branch.strip() else MAIN_BRANCH
-
-    @staticmethod
-    def is_main_branch(branch: str) -> bool:
-        """Say whether a branch is the table itself."""
-        return branch == MAIN_BRANCH
-
-    @staticmethod
-    def validate_branch(branch_name: str) -> None:
-        """Raise an error if a new branch cannot have this name."""
-        check_name("branch", branch_name)
-
-    @staticmethod
-    def fast_forward_validate(branch_name: str, current_branch: str) -> None:
-        """Raise an error if one branch cannot be forwarded to the other."""
-        if branch_name == MAIN_BRANCH:
-            raise InvalidInputError("Branch name 'main' do not use in fast-forward: give the branch to forward to")
-        check_name("branch", branch_name)
-        if branch_name == current_branch:
-            raise InvalidInputError(f"Fast-forward from the current branch {current_branch!r} is not allowed.")
 
 
 @speaking(TABLE_WORDS)

@@ -6,6 +6,7 @@ They hold facts of lakewright's values under pypaimon's names.
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -80,6 +81,11 @@ def _facts(snapshot: Snapshot) -> dict[str, object]:
 class GetTagResponse:
     """A tag as a catalog describes it: times as epoch milliseconds and as an ISO-8601 duration such as `PT24H`."""
 
+    FIELD_TAG_NAME: ClassVar[str] = "tagName"
+    FIELD_SNAPSHOT: ClassVar[str] = "snapshot"
+    FIELD_TAG_CREATE_TIME: ClassVar[str] = "tagCreateTime"
+    FIELD_TAG_TIME_RETAINED: ClassVar[str] = "tagTimeRetained"
+
     tag_name: str | None = None
     snapshot: Snapshot | None = None
     tag_create_time: int | None = None
@@ -97,13 +103,13 @@ class GetTagResponse:
         )
 
 
-def iso_duration(duration: timedelta) -> str:
+def iso_duration(td: timedelta) -> str:
     """Write a duration in hours, minutes and seconds, as Java does.
 
     >>> iso_duration(timedelta(days=1)), iso_duration(timedelta(minutes=61, seconds=1.5)), iso_duration(timedelta(0))
     ('PT24H', 'PT1H1M1.5S', 'PT0S')
     """
-    seconds, micros = divmod(duration // timedelta(microseconds=1), 1_000_000)
+    seconds, micros = divmod(td // timedelta(microseconds=1), 1_000_000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     fraction = f".{micros:06d}".rstrip("0") if micros else ""
@@ -196,12 +202,29 @@ class TagInstant(Instant):
 class Partition(listing.Partition):
     """A partition in the newest snapshot; a filesystem catalog knows nothing of who made it and when."""
 
+    FIELD_DONE: ClassVar[str] = "done"
+    FIELD_OPTIONS: ClassVar[str] = "options"
+
     done: bool = False
     created_at: int | None = None
     created_by: str | None = None
     updated_at: int | None = None
     updated_by: str | None = None
     options: Mapping[str, str] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        partition_spec: Mapping[str, str] | None = None,
+        record_count: int = 0,
+        file_count: int = 0,
+        file_size_in_bytes: int = 0,
+        last_file_creation_time: int | None = None,
+        total_buckets: int = 0,
+    ) -> Partition:
+        """Describe a partition; without a time its last file was made now."""
+        made = last_file_creation_time or int(time.time() * 1000)
+        return cls(partition_spec or {}, record_count, file_size_in_bytes, file_count, made, total_buckets)
 
 
 @dataclass(frozen=True)

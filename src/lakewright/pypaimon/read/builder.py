@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.pypaimon.read.map_keys import MapKeys, map_key
-from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, Range, plain_splits, shown_plan
+from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, plain_splits, shown_plan
 from lakewright.pypaimon.rows import GenericRow, RowKind
 from lakewright.pypaimon.values.predicate import PredicateBuilder
+from lakewright.pypaimon.values.ranges import Range
 from lakewright.pypaimon.values.words import TABLE_WORDS, speaking
 from lakewright.read import builder as core
 from lakewright.read import explain as plans
@@ -328,6 +329,11 @@ class ExplainResult(plans.ExplainResult):
     def __str__(self) -> str:
         lines = super().__str__().splitlines()
         return "\n".join(["== PyPaimon Scan Plan ==", *(one for one in lines[1:] if not one.startswith("Manifests:"))])
+
+
+def render_explain(result: plans.ExplainResult) -> str:
+    """Return a plan as text."""
+    return str(result)
 
 
 class AsyncStreamingTableScan(stream.StreamScan):

@@ -233,6 +233,11 @@ class LocalFileIO(FileIO):
     def __init__(self, path: str | None = None, catalog_options: Mapping[str, object] | None = None) -> None:
         super().__init__(open_storage(path or "/", {key: str(v) for key, v in (catalog_options or {}).items()})[0])
 
+    @staticmethod
+    def create() -> LocalFileIO:
+        """Return the files of the local disk."""
+        return LocalFileIO()
+
 
 class OutputStream:
     """A file that is being written; leaving it with an error leaves no file."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.pypaimon.rows import GenericRow
+from lakewright.pypaimon.values.ranges import Range
+from lakewright.pypaimon.values.times import Timestamp
 from lakewright.read import builder as core
 from lakewright.read.scan import keys_are_once
 from lakewright.read.splits import split as core_split
@@ -22,53 +23,17 @@ from lakewright.spec.values import to_python
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Row ids from one to another, both included."""
-
-    from_: int
-    to: int
-
-    def __post_init__(self) -> None:
-        if self.from_ > self.to:
-            raise InvalidInputError(f"Invalid range: from ({self.from_}) > to ({self.to})")
-
-    def __str__(self) -> str:
-        return f"Range({self.from_}, {self.to})"
-
-    def contains(self, value: int) -> bool:
-        """Say whether an id lies in the range."""
-        return self.from_ <= value <= self.to
-
-    def count(self) -> int:
-        """Return how many ids the range has."""
-        return self.to - self.from_ + 1
-
-
-class Timestamp(int):
-    """Milliseconds since 1970 of a wall clock, as data files record when they were made."""
-
-    __slots__ = ()
-
-    def get_millisecond(self) -> int:
-        """Return the milliseconds."""
-        return int(self)
-
-    def to_local_date_time(self) -> datetime:
-        """Return the time without a zone.
-
-        >>> Timestamp(86_400_000).to_local_date_time()
-        datetime.datetime(1970, 1, 2, 0, 0)
-        """
-        return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=int(self))).replace(tzinfo=None)
-
-
-@dataclass(frozen=True, slots=True)
 class SimpleStats:
     """Bounds and null counts of some columns."""
 
     min_values: GenericRow
     max_values: GenericRow
     null_counts: list[int | None]
+
+    @classmethod
+    def empty_stats(cls) -> SimpleStats:
+        """Return the statistics of no columns."""
+        return cls(GenericRow((), ()), GenericRow((), ()), [])
 
 
 class DataFileMeta:

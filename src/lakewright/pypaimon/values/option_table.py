@@ -98,3 +98,14 @@ type                                                    str                table
 variant.shreddingSchema                                 str
 write.native.enabled                                    bool               false
 """
+
+# The keys that cannot be changed once a table has snapshots.
+IMMUTABLE_OPTIONS = frozenset(
+    """
+    type bucket-key bucket-function.type data-file.path-directory merge-engine sequence.snapshot-ordering
+    aggregation.remove-record-on-delete partial-update.remove-record-on-delete
+    partial-update.remove-record-on-sequence-group rowkind.field primary-key primary-key.nullable partition
+    dynamic-bucket.initial-buckets force-lookup row-tracking.enabled data-evolution.enabled index-file-in-data-file-dir
+    blob-field video-frame-field blob-descriptor-field blob-view-field pk-clustering-override
+    """.split()
+)

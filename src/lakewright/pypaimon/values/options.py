@@ -13,7 +13,7 @@ from enum import Enum, StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 from lakewright.errors import InvalidInputError
-from lakewright.pypaimon.values.option_table import OPTION_TABLE
+from lakewright.pypaimon.values.option_table import IMMUTABLE_OPTIONS, OPTION_TABLE
 from lakewright.pypaimon.values.units import MemorySize, parse_duration
 from lakewright.spec import options as core
 from lakewright.spec.options import ChangelogProducer, Kind, SortOrder
@@ -339,6 +339,8 @@ class CoreOptions(core.CoreOptions):
     NESTED_SEQUENCE_FIELD = "nested-sequence-field"
     NESTED_KEY_NULL_STRATEGY = "nested-key-null-strategy"
     COUNT_LIMIT = "count-limit"
+    MERGE_MAP_TS_FIELD = "ts-field"
+    IMMUTABLE_OPTIONS = IMMUTABLE_OPTIONS
     FILE_FORMAT_ORC = "orc"
     FILE_FORMAT_AVRO = "avro"
     FILE_FORMAT_PARQUET = "parquet"
@@ -471,6 +473,11 @@ class CoreOptions(core.CoreOptions):
     def field_nested_update_agg_count_limit(self, field_name: str) -> int:
         """Return how many nested rows of a column are kept."""
         return int(self._of_field(field_name, self.COUNT_LIMIT, int, MAX_INT))
+
+    def field_merge_map_ts_field(self, field_name: str) -> str | None:
+        """Return the field of a column's values whose greatest value makes an entry of a map the newest."""
+        found: str | None = self._of_field(field_name, self.MERGE_MAP_TS_FIELD, str, None)
+        return found
 
     def _of_field(self, name: str, key: str, clazz: Any, default: Any) -> Any:  # noqa: ANN401 - of that class
         return self.options.get(ConfigOption(f"fields.{name}.{key}", clazz, default_value=default))

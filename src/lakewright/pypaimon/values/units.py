@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.units import GIB, KIB, MAX_LONG, MIB, TIB, parse_duration_millis, parse_memory
+from lakewright.spec import units
+from lakewright.spec.units import GIB, KIB, MAX_LONG, MIB, TIB, parse_memory
 
 _UNITS = ((TIB, "tb"), (GIB, "gb"), (MIB, "mb"), (KIB, "kb"), (1, "bytes"))
 
@@ -93,7 +94,12 @@ MemorySize.MAX_VALUE = MemorySize(MAX_LONG)
 
 def parse_duration(text: str) -> int:
     """Read text such as `10 min` as milliseconds."""
+    return parse_duration_nanos(text) // 10**6
+
+
+def parse_duration_nanos(text: str) -> int:
+    """Read text such as `10 min` as nanoseconds; a bare number is milliseconds."""
     try:
-        return parse_duration_millis(text)
+        return units.parse_duration_nanos(text)
     except (AttributeError, TypeError) as error:
         raise InvalidInputError(f"a duration is a text such as '10 min', not {text!r}") from error

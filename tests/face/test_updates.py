@@ -149,3 +149,44 @@ def test_literals_are_cast_as_in_pypaimon_with_a_warning(table: face.FileStoreTa
         _update(table).merge_into(source, on=["id"], when_matched=[face.WhenMatched.update({"id": face.lit(1.5)})])
     with pytest.raises(ValueError, match="'id'"):
         _update(table).update_by_predicate("id = 3", {"id": "text"})
+
+
+def test_batches_may_have_different_columns_and_leave_no_files_if_one_is_wrong(
+    table: face.FileStoreTable, tmp_path: Path
+) -> None:
+    first = pa.table({"_ROW_ID": pa.array([0], pa.int64()), "name": ["a"]})
+    second = pa.table({"_ROW_ID": pa.array([2], pa.int64()), "rate": pa.array([9.0], pa.float32())})
+    rows = _commit(table, _update(table).update_by_arrow_batches_with_row_id([first, second]))
+    assert rows == [(0, "a", 0.5), (1, "x", 0.5), (2, "x", 9.0), (3, "x", 0.5)]
+    files = sorted(tmp_path.rglob("*.parquet"))
+    missing = pa.table({"_ROW_ID": pa.array([99], pa.int64()), "name": ["b"]})
+    with pytest.raises(ValueError, match="99"):
+        _update(table).update_by_arrow_batches_with_row_id([second, missing])
+    assert sorted(tmp_path.rglob("*.parquet")) == files
+    assert _update(table).update_by_arrow_batches_with_row_id([]) == []
+    message = _update(table).update_by_arrow_with_row_id(first)[0]
+    expected: object = ["name"]
+    assert message.new_files[0].write_cols == expected
+    with pytest.raises(ValueError, match="_ROW_ID"):
+        _update(table).update_by_predicate(None, {"_ROW_ID": 1})
+
+
+def test_conditions_of_a_merge_may_compute(table: face.FileStoreTable) -> None:
+    source = pa.table({"id": pa.array([0, 1, 9], pa.int32()), "name": ["X", "o", "s.id + 1"], "rate": [1.0, 9.0, 2.0]})
+
+    def merged(condition: str) -> list[face.CommitMessage]:
+        clause = face.WhenMatched.update({"rate": "s.rate"}, condition=condition)
+        insert = face.WhenNotMatched("*", condition="s.name || '' = 's.id + 1' AND s.id + 1 = 10")
+        return _update(table).merge_into(source, on=["id"], when_matched=[clause], when_not_matched=[insert])
+
+    rows = _commit(table, merged("upper(t.name) = s.name AND s.rate > t.rate + 0.25"))
+    assert rows == [(0, "x", 1.0), (1, "x", 0.5), (2, "x", 0.5), (3, "x", 0.5), (9, "s.id + 1", 2.0)]
+    for wrong, said in (
+        ("s.rate + 1", "true or false for each row"),
+        ("s.nothing + 1 > 2", "s.nothing"),
+        ("s.rate + > 2", "syntax error"),
+        ("sum(s.rate) > 1", "true or false for each row"),
+        ("1 + 1 IN (SELECT id FROM read_csv('x.csv'))", "disabled"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            merged(wrong)

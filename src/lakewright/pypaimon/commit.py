@@ -61,6 +61,19 @@ class CommitCallback(ABC):
         """Release what the callback holds."""
 
 
+class _Names(tuple[str, ...]):
+    """Names of columns that also equal a list of them, as pypaimon has it."""
+
+    __slots__ = ()
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(tuple(other) if isinstance(other, list) else other)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
 class WrittenFile(DataFile):
     """A data file of a commit message, whose facts may be set before the commit: `file.first_row_id = 0`."""
 
@@ -70,7 +83,10 @@ class WrittenFile(DataFile):
     @classmethod
     def of(cls, file: DataFile) -> DataFile:
         """Return a file with the same facts."""
-        return cls(*(getattr(file, fact.name) for fact in fields(DataFile)))
+        made = cls(*(getattr(file, fact.name) for fact in fields(DataFile)))
+        if made.write_cols is not None:
+            made.write_cols = _Names(made.write_cols)  # type: ignore[misc]
+        return made
 
 
 def settable(messages: Sequence[CommitMessage]) -> list[CommitMessage]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.pypaimon.casts import cast_columns, cast_literal
+from lakewright.pypaimon.conditions import SqlText
 from lakewright.read.projection import ROW_ID
 from lakewright.spec import arguments
 from lakewright.spec.types import DataField
@@ -21,6 +22,7 @@ from lakewright.update.values import ColumnRef, LiteralValue, Side, source_col, 
 from lakewright.write.input.frames import ArrowData
 
 SetSpec: TypeAlias = str | Mapping[str, object]
+_Text = TypeVar("_Text")
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 
 
@@ -178,7 +180,7 @@ def _update(
     given: core.WhenMatched, on: Mapping[str, str], columns: Mapping[str, DataField], table: str
 ) -> core.WhenMatched:
     """Return a clause with assignments: `*` sets every column but those that are joined by, which are equal."""
-    clause = given.clause
+    clause = replace(given.clause, condition=_sql(given.clause.condition))
     if clause.action == "delete":
         return core.WhenMatched(clause)
     if clause.assignments is None:
@@ -203,7 +205,12 @@ def _insert(
             raise InvalidInputError(
                 f"INSERT spec must not reference target columns (t.*), but {name!r} comes from 't.{value.name}'"
             )
-    return core.WhenNotMatched(checked, given.condition)
+    return core.WhenNotMatched(checked, _sql(given.condition))
+
+
+def _sql(condition: _Text) -> _Text | SqlText:
+    """Return a condition that may compute."""
+    return SqlText(condition) if isinstance(condition, str) else condition
 
 
 def _checked(assignments: Mapping[str, object], columns: Mapping[str, DataField], table: str) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.pypaimon.casts import cast_column, cast_literal, cast_table, drop_unknown
+from lakewright.pypaimon.commit import settable
 from lakewright.pypaimon.merge import On, check_clauses, prepare_merge
 from lakewright.pypaimon.rows import InternalRow, to_table
 from lakewright.pypaimon.values.predicate import PredicateBuilder
@@ -29,6 +30,7 @@ from lakewright.table import update_builder as core
 from lakewright.table.table import FileStoreTable
 from lakewright.update.find import condition, hidden_fields
 from lakewright.update.row_ids import RowIds
+from lakewright.update.run import Prepare
 from lakewright.update.values import source_col
 from lakewright.write.input.frames import ArrowData
 
@@ -65,6 +67,9 @@ class TableUpdate(core.TableUpdate):
         """Return a reader and updater of the share of one of several workers; all plan on the newest snapshot."""
         shard = (arguments.whole("shard_num", shard_num), arguments.whole("total_shard_count", total_shard_count))
         return ShardTableUpdator(self.table, self._projection, self._update_cols, self.commit_user, *shard)
+
+    def _prepared(self, prepare: Prepare) -> list[CommitMessage]:
+        return settable(super()._prepared(prepare))
 
     def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
         asked = condition(self._store, predicate).columns()
@@ -221,7 +226,7 @@ class TableUpdate(core.TableUpdate):
                 f"one value for each row, and {functions[0]!r} a function of them"
             )
         self._check_has((*known, ROW_ID.name), read, "Read column {0} is not in table schema")
-        self._check_has((*known, ROW_ID.name), list(given), "Column {0} is not in table schema")
+        self._check_has(known, list(given), "Column {0} is not in table schema")
 
 
 @speaking(ROW_WORDS)

@@ -24,7 +24,7 @@ from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.arrow import from_arrow_type
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
-from lakewright.update.merge.conditions import Condition, parse
+from lakewright.update.merge.conditions import Condition, RowCondition, ScopedText, parse
 from lakewright.update.merge.match import JoinPair, Longs, Matcher, Pairs, joined, true_rows
 from lakewright.update.values import (
     Assignments,
@@ -70,7 +70,7 @@ class Clause:
 class Rule:
     """One checked clause."""
 
-    condition: Condition | None  # None: it applies to all rows
+    condition: RowCondition | None  # None: it applies to all rows
     assignments: Assignments | None  # None: the rows are deleted
 
 
@@ -106,11 +106,11 @@ class MergePlan:
     def target_columns(self) -> tuple[str, ...]:
         """The columns of the target that conditions or assignments need."""
         names = dict.fromkeys(field.name for field, _ in self.on)
-        conditions = [self.residual, *(rule.condition for rule in (*self.matched, *self.by_source))]
-        for condition in conditions:
+        rules = (*self.matched, *self.by_source)
+        for condition in (self.residual, *(rule.condition for rule in rules)):
             refs = () if condition is None else condition.refs
             names |= dict.fromkeys(sorted(ref.name for ref in refs if ref.side is Side.TARGET))
-        for rule in (*self.matched, *self.by_source):
+        for rule in rules:
             names |= dict.fromkeys(() if rule.assignments is None else rule.assignments.target_columns)
         return tuple(names)
 
@@ -334,11 +334,7 @@ class _ClauseChecker:
 
     def rule(self, clause: Clause) -> Rule:
         scope = self.scopes[clause.when]
-        condition = None
-        if clause.condition is not None:
-            condition = parse(clause.condition, scope, f"table {self.table}: the condition of {clause.name}")
-            if condition.predicate == TRUE:
-                condition = None
+        condition = self._condition(clause, scope)
         if clause.action == "delete":
             return Rule(condition, None)
         refuse_names_as_text(clause.assignments or {}, self.scopes[When.MATCHED], table=self.table)
@@ -347,6 +343,15 @@ class _ClauseChecker:
             return Rule(condition, check_assignments(given, scope, self.fields, table=self.table))
         except (InvalidInputError, ColumnNotExistException) as error:
             raise type(error)(f"{clause.name}: {error.message}", **error.facts) from error
+
+    def _condition(self, clause: Clause, scope: Scope) -> RowCondition | None:
+        """Return the condition of a clause; None: it applies to all rows."""
+        what = f"table {self.table}: the condition of {clause.name}"
+        if clause.condition is None:
+            return None
+        given = clause.condition
+        condition = given.in_scope(scope, what) if isinstance(given, ScopedText) else parse(given, scope, what)
+        return None if isinstance(condition, Condition) and condition.predicate == TRUE else condition
 
     def _updated(self, clause: Clause) -> Mapping[str, object]:
         """Return the assignments of an update; columns that only other updates set keep their values."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -22,6 +23,27 @@ from lakewright.spec.types import DataField, DataType
 from lakewright.update.values import ColumnRef, Scope, Side
 
 _SIDES = {"s": Side.SOURCE, "source": Side.SOURCE, "t": Side.TARGET, "target": Side.TARGET}
+
+
+class RowCondition(Protocol):
+    """What decides for which pairs of rows a clause applies."""
+
+    @property
+    def refs(self) -> frozenset[ColumnRef]:
+        """The columns that it needs."""
+
+    def mask(self, rows: int, target: pa.Table | None, source: pa.Table | None) -> pa.Array | pa.ChunkedArray:
+        """Evaluate it on pairs of rows: true, false or null for each."""
+
+
+class ScopedText(str):
+    """The text of a condition in another language than that of filters; a subclass says how it is understood."""
+
+    __slots__ = ()
+
+    def in_scope(self, scope: Scope, what: str) -> RowCondition:
+        """Return the condition on the columns of a scope; `what` names it in errors."""
+        return parse(str(self), scope, what)
 
 
 @dataclass(frozen=True, slots=True)

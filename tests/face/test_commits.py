@@ -156,3 +156,22 @@ def test_rows_that_writers_number_follow_those_that_exist(tmp_path: Path) -> Non
         commit.commit(write.prepare_commit())
     rows = lw.read_table(table, columns=["_ROW_ID", "a", "b"])
     assert rows.to_pydict() == {"_ROW_ID": [0, 1, 2, 3], "a": [1, 2, 3, 4], "b": [11, 21, 30, 40]}
+
+
+@pytest.mark.parametrize(("options", "newest"), [({}, 7), ({"num-sorted-run.compaction-trigger": "3"}, 10)])
+def test_commits_compact_only_where_the_table_asks_for_it(tmp_path: Path, options: dict[str, str], newest: int) -> None:
+    catalog = face.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+    schema = face.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": "1", **options})
+    catalog.create_table("d.t", schema)
+    table = catalog.get_table("d.t")
+    for n in range(7):
+        builder = table.new_batch_write_builder()
+        with builder.new_write() as write, builder.new_commit() as commit:
+            write.write_arrow(pa.table({"id": [1, n + 2], "n": [n, n]}, columns))
+            commit.commit(write.prepare_commit())
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.id == newest
+    assert lw.read_table(table, filter="id = 1").to_pylist() == [{"id": 1, "n": 6}]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import cast
+from typing import Any, cast
 
 from lakewright.commit import table_commit as core
 from lakewright.commit.committer import PartitionSpec
@@ -20,10 +20,19 @@ from lakewright.pypaimon.values.errors import OtherPartitionError
 from lakewright.pypaimon.values.words import ROW_WORDS, speaking
 from lakewright.spec.datafile import DataFile
 from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataField
 from lakewright.spec.values import to_python
 from lakewright.table.table import FileStoreTable
+
+# Options by which a table asks for a compaction after its commits.
+_COMPACTIONS = (
+    CoreOptions.COMMIT_FORCE_COMPACT,
+    CoreOptions.FULL_COMPACTION_DELTA_COMMITS,
+    CoreOptions.COMPACTION_OPTIMIZATION_INTERVAL,
+    CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER,
+)
 
 
 class CommittedOnceError(InvalidInputError, RuntimeError):
@@ -95,11 +104,21 @@ def settable(messages: Sequence[CommitMessage]) -> list[CommitMessage]:
 
 
 class TableCommit(core.TableCommit):
-    """Publishes what writers prepared. A write builder sets `table`, `commit_user` and `overwrite_partition`."""
+    """Publishes what writers prepared. A write builder sets `table`, `commit_user` and `overwrite_partition`.
+
+    As in pypaimon no compaction follows a commit, so that programs find the snapshot ids they expect, unless the table
+    asks for it or shows new rows only then.
+    """
 
     table: FileStoreTable
     commit_user: str
     overwrite_partition: PartitionSpec | None = None
+
+    def __init__(self, store: TableStore, **settings: Any) -> None:  # noqa: ANN401 - those of the core's commits
+        super().__init__(store, **settings)
+        asked = any(option.key() in store.options.values for option in _COMPACTIONS)
+        if not (asked or store.options.hides_level_0() or store.options.needs_lookup()):
+            self._after_commit = None
 
     def _tell(self, context: core.CommitContext) -> None:
         if not self._callbacks:

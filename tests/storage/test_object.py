@@ -399,6 +399,7 @@ def test_options_that_make_no_client_do_not_show_secrets() -> None:
         ("s3.access-key", "s3.secret-key", "s3.session.token", "s3.region"),
         ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", "client.region"),
         ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token", "fs.s3a.endpoint.region"),
+        ("fs.s3.accessKeyId", "fs.s3.accessKeySecret", "fs.s3.securityToken", "fs.s3.region"),
         ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"),
         ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_default_region"),
     ],

@@ -1,8 +1,8 @@
 """Catalog options in, the settings of an object store's client out, including secrets.
 
-Option names are accepted in the spelling of Paimon (`s3.access-key`), Hadoop (`fs.s3a.access.key`), the cloud's own
-environment variables (`AWS_ACCESS_KEY_ID`, in either case) and Iceberg (`s3.access-key-id`). If a setting is given
-under several names, the first in the table below wins.
+Option names are accepted in the spelling of Paimon (`s3.access-key`), pypaimon (`fs.s3.accessKeyId`), Hadoop
+(`fs.s3a.access.key`), the cloud's own environment variables (`AWS_ACCESS_KEY_ID`, in either case) and Iceberg
+(`s3.access-key-id`). If a setting is given under several names, the first in the table below wins.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from lakewright.errors import InvalidInputError
 
 # setting: its names among the options, in order of precedence
 _S3 = {
-    "access_key_id": "s3.access-key s3.access-key-id fs.s3a.access.key fs.s3a.access-key aws_access_key_id",
-    "secret_access_key": "s3.secret-key s3.secret-access-key fs.s3a.secret.key fs.s3a.secret-key aws_secret_access_key",
-    "session_token": "s3.session.token s3.session-token s3.token fs.s3a.session.token aws_session_token aws_token",
-    "endpoint": "s3.endpoint fs.s3a.endpoint aws_endpoint_url_s3 aws_endpoint_url aws_endpoint",
-    "region": "s3.region s3.endpoint.region client.region fs.s3a.endpoint.region aws_region aws_default_region",
+    "access_key_id": "s3.access-key s3.access-key-id fs.s3a.access.key fs.s3a.access-key fs.s3.accesskeyid "
+    "aws_access_key_id",
+    "secret_access_key": "s3.secret-key s3.secret-access-key fs.s3a.secret.key fs.s3a.secret-key fs.s3.accesskeysecret "
+    "aws_secret_access_key",
+    "session_token": "s3.session.token s3.session-token s3.token fs.s3a.session.token fs.s3.securitytoken "
+    "aws_session_token aws_token",
+    "endpoint": "s3.endpoint fs.s3a.endpoint fs.s3.endpoint aws_endpoint_url_s3 aws_endpoint_url aws_endpoint",
+    "region": "s3.region s3.endpoint.region client.region fs.s3a.endpoint.region fs.s3.region aws_region "
+    "aws_default_region",
     "skip_signature": "s3.anonymous aws_skip_signature",
     "server_side_encryption": "aws_server_side_encryption",
     "sse_kms_key_id": "aws_sse_kms_key_id",

@@ -115,7 +115,7 @@ def test_rows_that_are_above_are_left_alone(tmp_path: Path) -> None:
     commit(store, mine)
     assert {e.file.file_name for e in live(store)} >= {f.file_name for m in mine for f in m.new_files}
     # What happens in one bucket does not concern the other.
-    both = prepared(store, dict.fromkeys(range(20), 2))
+    both = sorted(prepared(store, dict.fromkeys(range(20), 2)), key=lambda message: message.bucket)
     assert [m.bucket for m in both] == [0, 1]
     commit(store, [m for m in prepared(store, dict.fromkeys(range(20), 3)) if m.bucket == 0])
     commit(store, both)

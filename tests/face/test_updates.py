@@ -183,7 +183,8 @@ def test_conditions_of_a_merge_may_compute(table: face.FileStoreTable) -> None:
     assert rows == [(0, "x", 1.0), (1, "x", 0.5), (2, "x", 0.5), (3, "x", 0.5), (9, "s.id + 1", 2.0)]
     for wrong, said in (
         ("s.rate + 1", "true or false for each row"),
-        ("s.nothing + 1 > 2", "s.nothing"),
+        ("s.nothing + 1 > 2", "unknown source column 'nothing'"),
+        ("upper(s.nothing) = 'X'", "s.nothing"),
         ("s.rate + > 2", "syntax error"),
         ("sum(s.rate) > 1", "true or false for each row"),
         ("1 + 1 IN (SELECT id FROM read_csv('x.csv'))", "disabled"),

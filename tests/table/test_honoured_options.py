@@ -172,6 +172,7 @@ def test_the_threads_of_a_read(catalog: lw.FileSystemCatalog, monkeypatch: pytes
     table = _table(catalog)
     lw.write_table(_rows(1), table)
     asked: list[int] = []
+    before = threading.active_count() + 16  # the pools of Arrow and of reads may start theirs
 
     def noted(sources: object, *, threads: int, ahead_max: int | None) -> object:
         asked.append(threads)
@@ -182,7 +183,7 @@ def test_the_threads_of_a_read(catalog: lw.FileSystemCatalog, monkeypatch: pytes
         table.copy(options).new_read_builder().new_read().to_arrow()
     table.copy({"read.parallelism": "7"}).new_read_builder().new_read().to_arrow(parallelism=2)
     assert asked == [7, 1, 2]
-    assert threading.active_count() < 50
+    assert threading.active_count() <= before
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])

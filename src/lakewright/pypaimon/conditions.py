@@ -43,6 +43,8 @@ class SqlText(ScopedText):
         sides = {Side.TARGET: to_arrow_schema(scope.target), Side.SOURCE: scope.source or pa.schema([])}
         for ref in condition.columns:
             if ref.name not in sides[ref.side].names:
+                if isinstance(refused, ColumnNotExistException) and ref.name in refused.message:
+                    raise refused
                 raise ColumnNotExistException(
                     f"{what}: there is no column {ref.side}.{ref.name}", column=ref.name
                 ) from refused

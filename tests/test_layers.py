@@ -24,7 +24,7 @@ FLOORS = [
     "storage formats",
     "metadata lsm datafiles",
     "commit read",
-    "compact",
+    "compact rest jdbc",
     "write",
     "update",
     "maintenance",
@@ -39,8 +39,9 @@ FLOORS = [
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch"}
+OPTIONAL |= {"urllib3": "rest", "psycopg": "jdbc", "pymysql": "jdbc"}
 
-MODULES_MAX = 340  # it grew by the compatible face of pypaimon, whose module paths and shapes are many
+MODULES_MAX = 365  # it grew by the catalogs on servers and in SQL databases
 FOLDER_MODULES_MAX = 15
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 200

@@ -138,6 +138,21 @@ def test_an_interrupted_job_is_over_when_the_interrupt_arrives(spark: SparkSessi
     assert [one.payload for one in _run(spark.range(2, numPartitions=1), _count_rows)] == [b"2"]
 
 
+def test_an_interrupt_is_not_hidden_by_an_error_of_pyspark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ConnectionError("the answer of the JVM is empty")  # as the end of PySpark's call sites does
+
+    df = spark.range(2, numPartitions=1)
+    monkeypatch.setattr(type(df), "collect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _run(df, _count_rows)
+
+
 def _beat(path: Path, *, seconds: float) -> None:
     """Write the time into a file again and again."""
     deadline = time.monotonic() + seconds

@@ -97,7 +97,7 @@ def run_job(
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
     answers = map_in_arrow(df, _on_executor(task), _ANSWER_SQL)
     run = 0
-    with _plain_interrupts(), _named_jobs(spark, group, description):
+    with _shown_interrupts(), _plain_interrupts(), _named_jobs(spark, group, description):
         if progress is not None:
             progress.follow(spark)
         try:
@@ -245,6 +245,20 @@ def _plain_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _shown_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt in place of an error of PySpark that came up while it handled that interrupt."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        raise KeyboardInterrupt from error
 
 
 @contextmanager

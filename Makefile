@@ -11,7 +11,7 @@ SPARKS := 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test quick lint types unit interop-java interop-s3 soak coverage release house clean
+.PHONY: demo test quick lint types unit interop-java interop-rest interop-s3 soak coverage release house clean
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -38,6 +38,11 @@ quick: $(VENV)/.made
 
 interop-java: $(VENV)/.made target/java/.made
 	$(BIN)/python -m pytest tests/interop/java
+
+# The REST catalog servers of Java Paimon, each version in a process of its own.
+REST_SERVERS := 1.4.2 2.0.0
+interop-rest: $(VENV)/.made $(PEERS)/.made $(REST_SERVERS:%=target/rest-server/%/.made)
+	$(BIN)/python -m pytest tests/interop/rest
 
 interop-s3: $(VENV)/.made target/minio/bin/minio
 	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/s3
@@ -147,6 +152,23 @@ target/java/.made: tests/interop/java/JavaPeer.java
 	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/hadoop-client-*.jar target/java/jars
 	for jar in slf4j-api snappy-java lz4-java; do cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/$$jar-*.jar target/java/jars; done
 	javac -cp 'target/java/jars/*' -d target/java/classes tests/interop/java/JavaPeer.java
+	touch $@
+
+# The server is in the tests of paimon-core. One jar holds all classes of Paimon; of 2.0.0 the registries have no other such.
+PAIMON_1.4.2 := paimon-bundle:1.4.2
+PAIMON_2.0.0 := paimon-flink-2.0:2.0.0
+REST_JARS := com.squareup.okhttp3:mockwebserver:4.12.0 com.squareup.okhttp3:okhttp:4.12.0 com.squareup.okio:okio-jvm:3.6.0 \
+	org.jetbrains.kotlin:kotlin-stdlib:1.8.21 junit:junit:4.13.2 org.slf4j:slf4j-api:2.0.17 org.slf4j:slf4j-nop:2.0.17 \
+	org.apache.hadoop:hadoop-client-api:3.4.1 org.apache.hadoop:hadoop-client-runtime:3.4.1
+.PRECIOUS: target/rest-server/%/.fetched
+target/rest-server/%/.fetched:
+	mkdir -p target/rest-server/$*/jars
+	for jar in org.apache.paimon:paimon-core:$*:jar:tests org.apache.paimon:$(PAIMON_$*) $(REST_JARS); do \
+		mvn --quiet dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/target/rest-server/$*/jars || exit 1; done
+	touch $@
+
+target/rest-server/%/.made: target/rest-server/%/.fetched tests/interop/rest/RestServer.java
+	javac -proc:none -nowarn -Xlint:none -cp 'target/rest-server/$*/jars/*' -d target/rest-server/$*/classes tests/interop/rest/RestServer.java
 	touch $@
 
 # A real S3 server, built from source.

@@ -12,6 +12,7 @@ LakewrightError
 ├── CommitConflictError (also RuntimeError) plan again; the inputs changed
 ├── CommitUnknownError (also RuntimeError)  look again; delete nothing
 ├── CorruptTableError                       stop; a file breaks the format
+├── CredentialsError (also PermissionError) repair what issues the credentials of a store
 └── UnsupportedError (also ValueError,      the table or call uses a feature that is not implemented
                       NotImplementedError)
 
@@ -124,6 +125,10 @@ class CommitUnknownError(LakewrightError, RuntimeError):
 
 class CorruptTableError(LakewrightError):
     """A file of the table breaks the format or its checksum. The message names the file."""
+
+
+class CredentialsError(LakewrightError, PermissionError):
+    """There are no good credentials for a store: their provider failed, or what it returned cannot be used."""
 
 
 class UnsupportedError(LakewrightError, ValueError, NotImplementedError):

@@ -25,6 +25,7 @@ import obstore
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output
+from lakewright.storage.credentials import Credentials, StoreCredentials
 from lakewright.storage.object_client import ObjectClient, ObjectInfo, open_client
 from lakewright.storage.settings import ENDPOINT_VARIABLES, Settings, store_settings
 
@@ -48,13 +49,19 @@ class ObjectStorage:
     """
 
     url: str
-    settings: Settings = field(repr=False)
+    settings: Settings = field(repr=False)  # empty with credentials that renew themselves, which know them
+    renewing: StoreCredentials | None = field(repr=False)
 
-    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, str] | None = None, credentials: Credentials | None = None
+    ) -> None:
         scheme, _, container = url.partition("://")
         scheme, container = SCHEME_ALIASES.get(scheme, scheme), container.rstrip("/")
-        object.__setattr__(self, "url", f"{scheme}://{container}")
-        object.__setattr__(self, "settings", store_settings(scheme, container, options or {}))
+        url = f"{scheme}://{container}"
+        renewing = None if credentials is None else StoreCredentials.of(credentials, url, options or {})
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "settings", () if renewing else store_settings(scheme, container, options or {}))
+        object.__setattr__(self, "renewing", renewing)
 
     @property
     def renames_atomically(self) -> bool:
@@ -159,7 +166,9 @@ class ObjectStorage:
 
     @property
     def _client(self) -> ObjectClient:
-        return open_client(self.url, self.settings)
+        if self.renewing is None:
+            return open_client(self.url, self.settings)
+        return open_client(self.url, self.renewing.settings(), self.renewing)
 
     def _prefix(self, path: str) -> str:
         """Return the key of a directory, empty for the container itself."""
@@ -212,9 +221,9 @@ class ObjectStorage:
         self._client.conditional_put_proven = True
 
     def _is_unproven_endpoint(self) -> bool:
-        if not self.url.startswith("s3://"):
+        if not self.url.startswith(("s3://", "oss://")):
             return False
-        endpoint = dict(self.settings).get("endpoint")
+        endpoint = dict(self.renewing.settings() if self.renewing else self.settings).get("endpoint")
         endpoints = [endpoint] if endpoint else [os.environ[name] for name in ENDPOINT_VARIABLES if name in os.environ]
         return any(_AMAZON.fullmatch(endpoint) is None for endpoint in endpoints)
 

@@ -36,7 +36,8 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, from_url
 
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.errors import CredentialsError, InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.storage.credentials import CLIENT_PAUSE_SECONDS, StoreCredentials
 from lakewright.storage.settings import Settings, secrets_of
 
 if TYPE_CHECKING:  # the client names these for type checkers only
@@ -55,6 +56,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _BODY = re.compile(r":?\s*<(\?xml|Error|!DOCTYPE|html)\b.*", re.DOTALL | re.IGNORECASE)
 _QUERY = re.compile(r"\?\S*")  # signed URLs carry their secret here
+_ASKED = "credential provider"  # where the client tells of an error of the callable that it was given
 _FAILURES = (BaseError, OSError, NotImplementedError, ValueError)
 _CLIENT_SETTINGS = frozenset({"allow_http"})
 _CONFLICT = 409
@@ -63,6 +65,11 @@ _NOT_IMPLEMENTED = 501
 _REFUSED = frozenset({401, 403})
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError, PermissionError)
 _NO_CONTAINER = frozenset({"NoSuchBucket", "ContainerNotFound"})
+# Answers that say that credentials are no longer known, in the words of S3, OSS and Azure.
+_OUTDATED = frozenset(
+    "ExpiredToken InvalidToken InvalidAccessKeyId TokenRefreshRequired SecurityTokenExpired InvalidSecurityToken "
+    "AuthenticationFailed ExpiredAuthenticationToken InvalidAuthenticationInfo".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class ObjectClient:
     secrets: tuple[str, ...] = field(repr=False)
     retrying: ObjectStore = field(repr=False)  # repeats a failed call where that is safe
     single_try: ObjectStore = field(repr=False)  # never repeats a call, for conditional puts
+    renewing: StoreCredentials | None = None  # credentials that renew themselves
     conditional_put_proven: bool = False
 
     def get(self, key: str) -> bytes:
@@ -136,7 +144,7 @@ class ObjectClient:
         for attempt in range(PUT_ATTEMPTS_MAX):
             if attempt:
                 time.sleep(_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - not a secret
-            outcome = self._try_put_once(key, data)
+            outcome = self._renewing(lambda: self._try_put_once(key, data))
             if outcome is True:
                 return True
             if outcome is False and unknown is None:
@@ -152,8 +160,11 @@ class ObjectClient:
         return self._call(key, obstore.open_writer, self.retrying, key, buffer_size=part_bytes)
 
     def guarded(self, key: str, call: Callable[[], T]) -> T:
-        """Make a call on an upload, with its errors translated like those of all other calls."""
-        return self._call(key, call)
+        """Make a call on an upload, with its errors translated like those of all other calls.
+
+        A call that is refused is not repeated: parts of it may have been sent.
+        """
+        return self._call_once(key, call)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object below a prefix that is a directory, by key."""
@@ -214,6 +225,25 @@ class ObjectClient:
         return store
 
     def _call(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.renewing is None:
+            return self._call_once(key, call, *args, **kwargs)
+        return self._renewing(lambda: self._call_once(key, call, *args, **kwargs))
+
+    def _renewing(self, call: Callable[[], T]) -> T:
+        """Make a call; if it is refused because the credentials are outdated, renew them and make it once more."""
+        if self.renewing is None:
+            return call()
+        # Here they are renewed in the thread of the caller, whom an error of theirs reaches as it is.
+        used = self.renewing.credentials.current()
+        try:
+            return call()
+        except _OutdatedError:
+            if not self.renewing.credentials.renewed(used):
+                raise
+        time.sleep(CLIENT_PAUSE_SECONDS)
+        return call()
+
+    def _call_once(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._ready(self.retrying)
         try:
             return call(*args, **kwargs)
@@ -223,9 +253,12 @@ class ObjectClient:
 
     def _failure(self, error: Exception, key: str) -> Exception:
         """Return the error of this library for an error of the client, without secrets in its message."""
+        asked = self.renewing.credentials.failure() if self.renewing and _ASKED in str(error) else None
+        if asked is not None:  # the client asked for credentials in the middle of an upload
+            return CredentialsError(asked.message, **asked.facts)
         status, code, path = _status(error), _code(error), self.path(key)
         message = _BODY.sub("", str(error)).partition("\n")[0]
-        for secret in self.secrets:
+        for secret in (*self.secrets, *(self.renewing.credentials.secrets() if self.renewing else ())):
             message = message.replace(secret, "***")
         message = _QUERY.sub("?***", message)[:_MESSAGE_CHARACTERS_MAX]
         if code in _NO_CONTAINER:
@@ -238,9 +271,7 @@ class ObjectClient:
             case FileNotFoundError():
                 return FileNotFoundError(errno.ENOENT, "no such object", path)
             case _ if isinstance(error, _REFUSALS) or status in _REFUSED:
-                answer = message if status is None else f"{status} {code or ''}".strip()
-                remedy = "check the keys, their rights and the region"
-                return PermissionError(errno.EACCES, f"the store refuses access ({answer}): {remedy}", path)
+                return self._refusal(message, status, code, path)
             case NotImplementedError() | NotSupportedError():
                 return UnsupportedError(f"{self.url} cannot do what {path} needs: {message}", path=path)
             case InvalidPathError():
@@ -251,28 +282,42 @@ class ObjectClient:
             return UnsupportedError(f"{self.url} cannot do what {path} needs: {message}", path=path)
         return OSError(errno.EIO, message, path)
 
+    def _refusal(self, message: str, status: int | None, code: str | None, path: str) -> PermissionError:
+        answer = message if status is None else f"{status} {code or ''}".strip()
+        remedy = "check the keys, their rights and the region"
+        # The answer to a HEAD says no code.
+        is_outdated = code in _OUTDATED or (code is None and status in _REFUSED)
+        kind = _OutdatedError if is_outdated and self.renewing else PermissionError
+        return kind(errno.EACCES, f"the store refuses access ({answer}): {remedy}", path)
 
-@lru_cache(maxsize=128)
-def open_client(url: str, settings: Settings) -> ObjectClient:
+
+class _OutdatedError(PermissionError):
+    """A store refused credentials that it may no longer know."""
+
+
+@lru_cache(maxsize=1024)
+def open_client(url: str, settings: Settings, renewing: StoreCredentials | None = None) -> ObjectClient:
     """Return the client of this process for a container; equal arguments give the same client."""
-    retrying = _object_store(url, settings, retry={"retry_timeout": _RETRY_TIMEOUT})
-    single_try = _object_store(url, settings, retry={"max_retries": 0}) if _is_remote(url) else retrying
-    return ObjectClient(url, secrets_of(settings), retrying, single_try)
+    retrying = _object_store(url, settings, {"retry_timeout": _RETRY_TIMEOUT}, renewing)
+    single_try = _object_store(url, settings, {"max_retries": 0}, renewing) if _is_remote(url) else retrying
+    return ObjectClient(url, secrets_of(settings), retrying, single_try, renewing)
 
 
 def _is_remote(url: str) -> bool:
     return not url.startswith(("memory:", "file:"))
 
 
-def _object_store(url: str, settings: Settings, retry: RetryConfig) -> ObjectStore:
+def _object_store(url: str, settings: Settings, retry: RetryConfig, renewing: StoreCredentials | None) -> ObjectStore:
     if not _is_remote(url):
         return from_url(f"{url}/")
     client: ClientConfig = {"timeout": _TIMEOUT}
     if ("allow_http", "true") in settings:
         client["allow_http"] = True
     config = {name: value for name, value in settings if name not in _CLIENT_SETTINGS}
+    place = f"s3://{url.removeprefix('oss://')}/" if url.startswith("oss://") else f"{url}/"
+    keys = {} if renewing is None else {"credential_provider": renewing}
     try:
-        return from_url(f"{url}/", config=config, client_options=client, retry_config=retry)  # type: ignore[call-overload,no-any-return]
+        return from_url(place, config=config, client_options=client, retry_config=retry, **keys)  # type: ignore[call-overload,no-any-return]
     except (BaseError, ValueError) as error:
         message = str(error).partition("\n")[0]
         for secret in secrets_of(settings):

@@ -13,13 +13,14 @@ from typing import TypeAlias
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.options import CoreOptions
 from lakewright.storage.base import Storage
+from lakewright.storage.credentials import Credentials
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.object import SCHEME_ALIASES, ObjectStorage
 
 Factory: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Storage, str]]
 
-_OBJECT_SCHEMES = frozenset({"s3", "gs", "az", "abfs", "abfss"})
-_KEYS_BEFORE_HOST = frozenset({"s3", "gs"})  # where `name@` can only be a key pair; Azure puts the container there
+_OBJECT_SCHEMES = frozenset({"s3", "oss", "gs", "az", "abfs", "abfss"})
+_KEYS_BEFORE_HOST = frozenset({"s3", "oss", "gs"})  # where `name@` is a key pair; Azure puts the container there
 _REGISTERED: dict[str, Factory] = {}
 
 
@@ -28,8 +29,12 @@ def register_scheme(scheme: str, factory: Factory) -> None:
     _REGISTERED[scheme] = factory
 
 
-def open_storage(location: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+def open_storage(
+    location: str, options: Mapping[str, str], credentials: Credentials | None = None
+) -> tuple[Storage, str]:
     """Return the storage of a location, and the location as that storage spells it.
+
+    `credentials` are those of an object store; a disk needs none.
 
     >>> open_storage("file:///lake/../lake/sales/", {})
     (LocalStorage(durable=True), '/lake/sales')
@@ -47,10 +52,10 @@ def open_storage(location: str, options: Mapping[str, str]) -> tuple[Storage, st
     if scheme in _REGISTERED:
         return _REGISTERED[scheme](location, options)
     if scheme in _OBJECT_SCHEMES:
-        return _open_object(scheme, rest, options)
+        return _open_object(scheme, rest, options, credentials)
     raise UnsupportedError(
         f"cannot open a location of scheme {scheme!r}: "
-        "use a local path, file:, s3:, s3a:, s3n:, gs:, abfs:, abfss: or az:",
+        "use a local path, file:, s3:, s3a:, s3n:, oss:, gs:, abfs:, abfss: or az:",
         scheme=scheme,
     )
 
@@ -74,7 +79,9 @@ def _file_path(location: str) -> str:
     return rest
 
 
-def _open_object(scheme: str, rest: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+def _open_object(
+    scheme: str, rest: str, options: Mapping[str, str], credentials: Credentials | None
+) -> tuple[Storage, str]:
     container, _, path = rest.partition("/")
     if scheme in _KEYS_BEFORE_HOST and "@" in container:
         raise InvalidInputError(f"a {scheme}: location holds keys before its bucket: pass them as options instead")
@@ -83,5 +90,5 @@ def _open_object(scheme: str, rest: str, options: Mapping[str, str]) -> tuple[St
     path = path.rstrip("/")
     if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise InvalidInputError(f"'{scheme}://{rest}' has an empty or relative part in its path")
-    storage = ObjectStorage(f"{scheme}://{container}", options)
+    storage = ObjectStorage(f"{scheme}://{container}", options, credentials)
     return storage, f"{storage.url}/{path}" if path else storage.url

@@ -8,6 +8,7 @@ Option names are accepted in the spelling of Paimon (`s3.access-key`), pypaimon 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -31,6 +32,13 @@ _S3 = {
     "conditional_put": "aws_conditional_put",
     "disable_bulk_delete": "aws_disable_bulk_delete",
 }
+_OSS = {  # Alibaba's store, which answers the requests of S3
+    "access_key_id": "fs.oss.accesskeyid",
+    "secret_access_key": "fs.oss.accesskeysecret",
+    "session_token": "fs.oss.securitytoken",
+    "endpoint": "fs.oss.endpoint",
+    "region": "fs.oss.region",
+}
 _GCS = {
     "bearer_token": "gcs.oauth2.token google_bearer_token",
     "application_credentials": "google_application_credentials gs.application-credentials",
@@ -50,7 +58,7 @@ _AZURE = {
     "endpoint": "adls.endpoint azure_storage_endpoint azure_endpoint",
     "use_emulator": "azure_storage_use_emulator",
 }
-_NAMES = {"s3": _S3, "gs": _GCS, "az": _AZURE, "abfs": _AZURE, "abfss": _AZURE}
+_NAMES = {"s3": _S3, "oss": _OSS, "gs": _GCS, "az": _AZURE, "abfs": _AZURE, "abfss": _AZURE}
 _PATH_STYLE = "s3.path.style.access s3.path-style-access fs.s3a.path.style.access".split()
 _VIRTUAL_HOST = ["aws_virtual_hosted_style_request"]
 _ALLOW_HTTP = "aws_allow_http allow_http azure_allow_http google_allow_http".split()
@@ -60,23 +68,33 @@ _SECRETS = frozenset(
     "access_key_id secret_access_key session_token bearer_token service_account_key account_key sas_key client_secret "
     "token".split()
 )
+_ADDRESS = re.compile(r"(\d+(\.\d+){3}|\[[0-9a-f:]+\]|localhost)(:\d+)?")
+_OSS_REGION, _OSS_REGION_DEFAULT = re.compile(r"\boss-([a-z0-9-]+?)(?:-internal)?\."), "us-east-1"
 Settings = tuple[tuple[str, str], ...]
 
 
-def store_settings(scheme: str, container: str, options: Mapping[str, str]) -> Settings:
+def store_settings(
+    scheme: str, container: str, options: Mapping[str, str], newer: Mapping[str, str] | None = None
+) -> Settings:
     """Return the settings that the options give to the client of an object store, sorted by name.
+
+    A setting that `newer` options give wins, whatever its name is there.
 
     >>> store_settings("s3", "lake", {"s3.endpoint": "http://127.0.0.1:9000", "other": "x"})
     (('allow_http', 'true'), ('endpoint', 'http://127.0.0.1:9000'))
     """
     known = {name.lower(): value for name, value in options.items() if isinstance(value, str)}
+    later = {name.lower(): value for name, value in (newer or {}).items()}
     settings = {}
     for setting, names in _NAMES.get(scheme, {}).items():
-        value = _first(known, names.split())
+        value = _first(later, names.split()) or _first(known, names.split())
         if value:
             settings[setting] = _switch(value, setting) if setting in _SWITCHES else value
+    known |= later
     if scheme == "s3":
         _place_endpoint(settings, container, known)
+    if scheme == "oss":
+        _place_oss(settings, container)
     endpoint = settings.get("endpoint") or settings.get("base_url") or ""
     if scheme == "s3" and not endpoint:  # the client reads these variables too, but plain HTTP must be allowed here
         endpoint = next((os.environ[name] for name in ENDPOINT_VARIABLES if name in os.environ), "")
@@ -89,8 +107,22 @@ def store_settings(scheme: str, container: str, options: Mapping[str, str]) -> S
 @cache
 def setting_names() -> frozenset[str]:
     """Return every option name that is a setting of an object store, in lower case."""
-    names = [text for store in (_S3, _GCS, _AZURE) for text in store.values()]
+    names = [text for store in (_S3, _OSS, _GCS, _AZURE) for text in store.values()]
     return frozenset((*" ".join(names).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP))
+
+
+@cache
+def public_names() -> frozenset[str]:
+    """Return the option names, in lower case, of settings that are no secrets."""
+    stores = (_S3, _OSS, _GCS, _AZURE)
+    secrets = " ".join(names for store in stores for setting, names in store.items() if setting in _SECRETS)
+    return setting_names() - frozenset(secrets.split())
+
+
+def parted(settings: Settings) -> tuple[Settings, Settings]:
+    """Return the settings that are no secrets, and those that are."""
+    public = tuple(pair for pair in settings if pair[0] not in _SECRETS)
+    return public, tuple(pair for pair in settings if pair[0] in _SECRETS)
 
 
 def secrets_of(settings: Settings) -> tuple[str, ...]:
@@ -109,11 +141,31 @@ def _place_endpoint(settings: dict[str, str], container: str, known: Mapping[str
         in_host = _switch(virtual, _VIRTUAL_HOST[0]) == "true"
     if in_host:
         settings["virtual_hosted_style_request"] = "true"
-        if endpoint is not None:
-            transport, _, host = endpoint.partition("://")
-            endpoint = endpoint if host.startswith(f"{container}.") else f"{transport}://{container}.{host}"
+        endpoint = endpoint and _with_container(endpoint, container)
     if endpoint is not None:
         settings["endpoint"] = endpoint
+
+
+def _place_oss(settings: dict[str, str], container: str) -> None:
+    """Set the endpoint with the container in its host, which OSS demands, and the region of the signature."""
+    endpoint = settings.get("endpoint")
+    if endpoint is None:
+        raise InvalidInputError(
+            f"the option 'fs.oss.endpoint' is missing for oss://{container}", option=_OSS["endpoint"]
+        )
+    endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
+    host = endpoint.partition("://")[2].partition("/")[0]
+    if _ADDRESS.fullmatch(host) is None:  # an address has no room for a name
+        settings["virtual_hosted_style_request"] = "true"
+        endpoint = _with_container(endpoint, container)
+    region = _OSS_REGION.search(host)
+    settings.setdefault("region", region[1] if region else _OSS_REGION_DEFAULT)
+    settings["endpoint"] = endpoint
+
+
+def _with_container(endpoint: str, container: str) -> str:
+    transport, _, host = endpoint.partition("://")
+    return endpoint if host.startswith(f"{container}.") else f"{transport}://{container}.{host}"
 
 
 def _first(known: Mapping[str, str], names: list[str]) -> str | None:

@@ -58,6 +58,7 @@ from lakewright.spec.predicate.comparison import is_float
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.types import DataField
 from lakewright.storage.local import LocalStorage
+from lakewright.storage.object import ObjectStorage
 
 _PARQUET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.parquet")  # names that Spark neither hides nor escapes
 _GLOB, _ESCAPED = re.compile(r"([\\\[\]{}*?])"), r"\\\1"
@@ -174,8 +175,11 @@ class _NativeRules:
     def _reads_storage(self) -> bool:
         """Say whether Spark reads the storage of the table by itself."""
         asked = self.store.options.get(CoreOptions.LAKEWRIGHT_NATIVE_SCAN)
-        if isinstance(self.store.storage, LocalStorage):
+        storage = self.store.storage
+        if isinstance(storage, LocalStorage):
             return asked is not NativeScan.NEVER
+        if isinstance(storage, ObjectStorage) and storage.renewing is not None:
+            return False  # Spark's own scan has no credentials that renew themselves
         return asked is NativeScan.ALWAYS and self.store.layout.root.partition("://")[0] in _REMOTE_SCHEMES
 
     def _raw_groups(self, split: DataSplit) -> Iterator[tuple[int, ...]]:

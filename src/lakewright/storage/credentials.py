@@ -1,0 +1,295 @@
+"""Credentials that renew themselves: a callable that issues options with keys in, keys that are still good out.
+
+A process asks for credentials once per life. They are renewed a little early, by one thread, while the others go on
+with the old ones; if that fails, the old ones are kept as long as they are good. An issuer that gives the same
+credentials until they expire is asked again when they do. The credentials of a process are found by a key that travels
+with the value, so that all tasks of a worker process share them; the credentials themselves do not travel.
+
+Secrets are never part of a `repr` or an error. What a callable of a user raises may hold some, so that an error of ours
+names only its class.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TypeAlias
+
+from lakewright.errors import CredentialsError, LakewrightError
+from lakewright.storage.settings import Settings, parted, public_names, store_settings
+
+Provider: TypeAlias = Callable[[], Mapping[str, object]]
+
+EXPIRES_AT, EXPIRES_AT_MILLIS = "expires_at", "expiresAtMillis"
+_NEVER = float("inf")
+_EARLY_SHARE, _EARLY_SECONDS_MAX = 0.1, 600.0  # how long before their end credentials are renewed
+_LAST_SHARE, _LAST_SECONDS_MAX = 0.05, 1.0  # of an issuer that does not renew early, nobody uses the last moment
+_PAUSE_SHARE = 0.2  # of the time that is left: when a renewal that failed is tried again
+_HOLDERS_MAX = 1000  # beyond it, those with credentials that are no longer good are forgotten
+# The client keeps what it was given for a tenth of a second, and longer only if it expires in more than five minutes.
+# So it is told that everything expires sooner, and asks here, where the credentials are kept, before its requests.
+_CLIENT_KEEPS = timedelta(minutes=1)
+CLIENT_PAUSE_SECONDS = 0.12  # after which the client has new credentials for sure
+
+# What the client of a store is given: the name there, the setting, whether it must be issued. The first that fits.
+_S3_KEYS = [[("access_key_id", True), ("secret_access_key", True), ("session_token", False)]]
+_KEYS: dict[str, list[list[tuple[str, bool]]]] = {
+    "s3": _S3_KEYS,
+    "oss": _S3_KEYS,
+    "gs": [[("bearer_token", True)]],
+    "az": [[("token", True)], [("sas_key", True)], [("account_key", True)]],
+}
+_KEYS |= {"abfs": _KEYS["az"], "abfss": _KEYS["az"]}
+_CLIENT_NAMES = {
+    "session_token": "token",
+    "bearer_token": "token",
+    "sas_key": "sas_token",
+    "account_key": "access_key",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Issued:
+    """Options with keys as they were issued, and when they expire, in seconds since 1970."""
+
+    options: Mapping[str, str] = field(repr=False)
+    expires: float = _NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Where the credentials of a store come from. Those with equal keys share what was issued in a process."""
+
+    provider: Provider = field(repr=False, compare=False)
+    key: Hashable = field(repr=False)
+    place: str = field(compare=False)  # the store or table, as errors name it
+
+    @classmethod
+    def of(cls, provider: Provider, place: str) -> Credentials:
+        """Return the credentials that a callable issues; equal callables have the same, here and in other processes."""
+        try:
+            key = _key_of(provider)
+        except TypeError:  # it cannot be hashed
+            key = uuid.uuid4().hex
+        return cls(provider, key, place)
+
+    def current(self) -> Issued:
+        """Return credentials that are good; they are issued anew if necessary. CredentialsError where that fails."""
+        return _holder(self.key).current(self)
+
+    def renewed(self, refused: Issued) -> bool:
+        """Ask for other credentials, because a store refused these before their time; say whether there are any."""
+        return _holder(self.key).renew_refused(self, refused)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the keys that were issued lately, which no message may contain."""
+        lately = [pair for issued in _holder(self.key).lately for pair in issued.options.items()]
+        return tuple(value for name, value in lately if value and name.lower() not in public_names())
+
+    def failure(self) -> LakewrightError | None:
+        """Return why the last renewal failed."""
+        return _holder(self.key).failure
+
+    def issue(self) -> Issued:
+        """Call the provider and check its answer."""
+        issued = self._issue()
+        if issued.expires <= time.time():  # it may have expired on its way here
+            issued = self._issue()
+        if issued.expires <= time.time():
+            end = datetime.fromtimestamp(issued.expires, UTC).isoformat(timespec="seconds")
+            raise self.error(f"the issued credentials expired already, at {end}: check the clocks of both machines")
+        return issued
+
+    def error(self, reason: str) -> CredentialsError:
+        """Return the error that names the store."""
+        return CredentialsError(f"no credentials for {self.place}: {reason}", store=self.place)
+
+    def _issue(self) -> Issued:
+        failure: LakewrightError | None = None
+        try:
+            answer = self.provider()
+        except LakewrightError as error:  # of this library, without secrets
+            failure = self.error(str(error))
+            failure.__cause__ = error
+        except Exception as error:  # noqa: BLE001 - a provider may raise anything, and its message may hold secrets
+            failure = self.error(f"their provider raised {type(error).__name__}; call it by itself to see its message")
+        if failure is not None:
+            raise failure
+        return self._checked(answer)
+
+    def _checked(self, answer: object) -> Issued:
+        if not isinstance(answer, Mapping):
+            raise self.error(f"their provider returned {type(answer).__name__}, not a mapping of options")
+        given = {key: value for key, value in answer.items() if value is not None}
+        ends = [given.pop(name) for name in (EXPIRES_AT, EXPIRES_AT_MILLIS) if name in given]
+        wrong = [key for key, value in given.items() if not (isinstance(key, str) and isinstance(value, str))]
+        if wrong:
+            raise self.error(f"the options {sorted(map(str, wrong))} of their provider are not text")
+        return Issued(given, self._end(ends[0]) if ends else _NEVER)
+
+    def _end(self, value: object) -> float:
+        if isinstance(value, datetime):
+            if value.tzinfo is None:
+                raise self.error(f"{EXPIRES_AT!r} of their provider has no time zone: use datetime.now(timezone.utc)")
+            return value.timestamp()
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value / 1000
+        raise self.error(
+            f"their provider says when they expire as {type(value).__name__}: {EXPIRES_AT!r} is a datetime with a "
+            f"zone, {EXPIRES_AT_MILLIS!r} the milliseconds since 1970"
+        )
+
+
+@dataclass(slots=True)
+class _Holder:
+    """The credentials of this process under one key, and when to renew them."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    issued: Issued | None = None
+    renew_at: float = 0.0  # from then on, the next caller renews them
+    good_until: float = 0.0  # from then on, nobody uses them
+    renews_early: bool = True  # whether the issuer gives other credentials before the old ones expire
+    early_renewal: Issued | None = None  # those that came after a refusal: they are not renewed early once more
+    failure: LakewrightError | None = None
+    lately: tuple[Issued, ...] = ()
+
+    def current(self, credentials: Credentials) -> Issued:
+        held, now = self.issued, time.time()
+        if held is not None and now < self.renew_at:
+            return held
+        if held is not None and now < self.good_until:
+            if not self.lock.acquire(blocking=False):
+                return held  # another thread renews them
+        else:
+            self.lock.acquire()
+        try:
+            return self._renewed(credentials)
+        finally:
+            self.lock.release()
+
+    def renew_refused(self, credentials: Credentials, refused: Issued) -> bool:
+        with self.lock:
+            if self.issued is not refused:
+                return True
+            if self.early_renewal is refused:
+                return False
+            fresh = credentials.issue()
+            self._keep(fresh)
+            self.early_renewal = fresh
+            return fresh.options != refused.options
+
+    def _renewed(self, credentials: Credentials) -> Issued:
+        held, now = self.issued, time.time()
+        if held is not None and now < self.renew_at:  # another thread was first
+            return held
+        if held is not None and not self.renews_early:
+            time.sleep(max(0.0, held.expires - now))
+        try:
+            fresh = credentials.issue()
+        except LakewrightError as error:
+            self.failure = error
+            left = self.good_until - time.time()
+            if held is None or left <= 0:
+                raise
+            self.renew_at = self.good_until - left * (1 - _PAUSE_SHARE)
+            return held
+        self._keep(fresh)
+        return fresh
+
+    def _keep(self, fresh: Issued) -> None:
+        held, now = self.issued, time.time()
+        if held is not None and now < held.expires and fresh.expires <= held.expires:
+            self.renews_early = False
+        left = fresh.expires - now
+        early = min(left * _EARLY_SHARE, _EARLY_SECONDS_MAX)
+        last = min(left * _LAST_SHARE, _LAST_SECONDS_MAX)
+        self.good_until = fresh.expires if self.renews_early else fresh.expires - last
+        self.renew_at = fresh.expires - (early if self.renews_early else last)
+        self.issued, self.failure = fresh, None
+        self.lately = (fresh, *self.lately[:2])
+
+
+_HOLDERS: dict[Hashable, _Holder] = {}
+
+
+@dataclass(slots=True)
+class _Guard:
+    """The lock of `_HOLDERS`; a fork gets new ones, as a thread that it lacks may hold the old ones."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def after_fork(self) -> None:
+        self.lock = threading.Lock()
+        _HOLDERS.clear()
+
+
+_GUARD = _Guard()
+os.register_at_fork(after_in_child=_GUARD.after_fork)
+
+
+def _holder(key: Hashable) -> _Holder:
+    holder = _HOLDERS.get(key)
+    if holder is not None:
+        return holder
+    with _GUARD.lock:
+        if len(_HOLDERS) >= _HOLDERS_MAX:
+            now = time.time()
+            for old in [old for old, holder in _HOLDERS.items() if holder.issued and holder.good_until < now]:
+                del _HOLDERS[old]
+        return _HOLDERS.setdefault(key, _Holder())
+
+
+@lru_cache(maxsize=_HOLDERS_MAX)
+def _key_of(provider: Provider) -> str:  # noqa: ARG001 - the cache knows it
+    """Return a new key for a callable; equal ones get the same."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCredentials:
+    """The credentials of one container: what is issued is laid over the options that the storage was opened with."""
+
+    credentials: Credentials
+    url: str
+    options: Settings = field(repr=False)  # without secrets
+
+    @classmethod
+    def of(cls, credentials: Credentials, url: str, options: Mapping[str, str]) -> StoreCredentials:
+        """Return the credentials of a container, with those options that are settings of its client."""
+        known = {key: value for key, value in options.items() if key.lower() in public_names()}
+        return cls(credentials, url, tuple(sorted(known.items())))
+
+    def settings(self) -> Settings:
+        """Return the settings of the client at this moment, without secrets: an issued endpoint is among them."""
+        return self._parted()[0]
+
+    def __call__(self) -> dict[str, object]:
+        """Return the keys in the words of the client, which calls this from threads of its own too."""
+        return {**self._parted()[1], "expires_at": datetime.now(UTC) + _CLIENT_KEEPS}
+
+    def _parted(self) -> tuple[Settings, Mapping[str, str]]:
+        issued = self.credentials.current()
+        public, keys, missing = _laid_over(self.url, self.options, issued)
+        if missing:
+            names = sorted(issued.options)
+            raise self.credentials.error(f"what their provider returned lacks {missing} (its options: {names})")
+        return public, keys
+
+
+@lru_cache(maxsize=256)
+def _laid_over(url: str, options: Settings, issued: Issued) -> tuple[Settings, Mapping[str, str], str]:
+    """Return the settings of a client with issued options, the keys in its words, and which keys are missing."""
+    scheme, _, container = url.partition("://")
+    public, secrets = parted(store_settings(scheme, container, dict(options), issued.options))
+    keys = dict(secrets)
+    for names in _KEYS[scheme]:
+        if all(name in keys for name, is_needed in names if is_needed):
+            return public, {_CLIENT_NAMES.get(name, name): keys[name] for name, _ in names if name in keys}, ""
+    choices = [[name for name, is_needed in names if is_needed and name not in keys] for names in _KEYS[scheme]]
+    return public, {}, " or ".join(" and ".join(choice) for choice in choices)

@@ -74,7 +74,7 @@ def main() -> None:
             spark.stop()
 
 
-def ingest(spark: SparkSession, catalog: lw.FileSystemCatalog, data: pa.Table, directory: Path) -> lw.FileStoreTable:
+def ingest(spark: SparkSession, catalog: lw.Catalog, data: pa.Table, directory: Path) -> lw.FileStoreTable:
     """Bring files into a table that is made from them."""
     with step(f"made {ROWS:,} orders in {FILES - 1} parquet files and a csv file"):
         files = make_files(data, directory)
@@ -113,7 +113,7 @@ def change(spark: SparkSession, table: lw.FileStoreTable) -> None:
         more.append(f"snapshot {lws.write_table(fresh, table, mode='overwrite').snapshot_id}")
 
 
-def query(spark: SparkSession, catalog: lw.FileSystemCatalog, table: lw.FileStoreTable, data: pa.Table) -> None:
+def query(spark: SparkSession, catalog: lw.Catalog, table: lw.FileStoreTable, data: pa.Table) -> None:
     """Read with a filter, in SQL, at an earlier time, and without Spark."""
     large = f"day = '{DAYS[0]}' AND price > 200"
     with step("read the large orders of one day") as more:

@@ -19,7 +19,7 @@ DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "2", "write-only": "
 POSTPONE = {"bucket": "-2", "write-only": "true"}
 
 
-def observe(catalog: lw.FileSystemCatalog) -> object:
+def observe(catalog: lw.Catalog) -> object:
     """Return the rows of the newest snapshot, what waits for a bucket, and how many commits there were."""
     table = catalog.get_table("d.t")
     snapshot = table.store.snapshots.latest()
@@ -35,7 +35,7 @@ def _batch(partition: int, keys: range, text: str) -> pa.Table:
     return pa.table({"p": [partition] * len(keys), "k": list(keys), "v": [text] * len(keys)})
 
 
-def _upsert(catalog: lw.FileSystemCatalog, rows: pa.Table) -> None:
+def _upsert(catalog: lw.Catalog, rows: pa.Table) -> None:
     builder = catalog.get_table("d.t").new_batch_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
         write.write_arrow(rows)
@@ -43,7 +43,7 @@ def _upsert(catalog: lw.FileSystemCatalog, rows: pa.Table) -> None:
 
 
 def written(options: dict[str, str], key: list[str]) -> Action:
-    def prepare(catalog: lw.FileSystemCatalog) -> None:
+    def prepare(catalog: lw.Catalog) -> None:
         catalog.create_database("d")
         catalog.create_table("d.t", lw.Schema(FIELDS, ["p"], key, options))
         _upsert(catalog, _batch(0, range(3), "old"))
@@ -51,7 +51,7 @@ def written(options: dict[str, str], key: list[str]) -> Action:
     return prepare
 
 
-def upsert(catalog: lw.FileSystemCatalog) -> None:
+def upsert(catalog: lw.Catalog) -> None:
     _upsert(catalog, _batch(1, range(2, 4), "new"))
 
 

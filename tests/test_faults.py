@@ -21,7 +21,7 @@ FIELDS = [
 DAYS = [date(2026, 11, 1), date(2026, 11, 2)]
 
 
-def observe(catalog: lw.FileSystemCatalog) -> object:
+def observe(catalog: lw.Catalog) -> object:
     """Return all that a user sees: tables, columns, options, rows of every snapshot, tags."""
     seen = {}
     for database in catalog.list_databases():
@@ -38,16 +38,16 @@ def _rows(table: lw.FileStoreTable, snapshot_id: int) -> list[str]:
     return sorted(map(repr, lw.read_table(table, snapshot_id=snapshot_id).to_pylist()))
 
 
-def database(catalog: lw.FileSystemCatalog) -> None:
+def database(catalog: lw.Catalog) -> None:
     catalog.create_database("d")
 
 
-def empty_table(catalog: lw.FileSystemCatalog) -> None:
+def empty_table(catalog: lw.Catalog) -> None:
     database(catalog)
     catalog.create_table("d.t", lw.Schema(FIELDS, ["day"], options={"manifest.merge-min-count": "2"}))
 
 
-def written_table(catalog: lw.FileSystemCatalog) -> None:
+def written_table(catalog: lw.Catalog) -> None:
     empty_table(catalog)
     for number in range(3):
         lw.write_table(_batch(number), catalog.get_table("d.t"))
@@ -57,72 +57,72 @@ def _batch(number: int) -> pa.Table:
     return pa.table({"id": pa.array([number, number + 100], pa.int32()), "day": pa.array(DAYS)})
 
 
-def create(catalog: lw.FileSystemCatalog) -> None:
+def create(catalog: lw.Catalog) -> None:
     catalog.create_table("d.t", lw.Schema(FIELDS, ["day"]), ignore_if_exists=True)
 
 
-def append(catalog: lw.FileSystemCatalog) -> None:
+def append(catalog: lw.Catalog) -> None:
     lw.write_table(_batch(7), catalog.get_table("d.t"))
 
 
-def stream_append(catalog: lw.FileSystemCatalog) -> None:
+def stream_append(catalog: lw.Catalog) -> None:
     builder = catalog.get_table("d.t").new_stream_write_builder().with_commit_user("stream")
     with builder.new_write() as write, builder.new_commit() as commit:
         write.write_arrow(_batch(8))
         commit.filter_and_commit({1: write.prepare_commit(1)})
 
 
-def overwrite(catalog: lw.FileSystemCatalog) -> None:
+def overwrite(catalog: lw.Catalog) -> None:
     lw.write_table(_batch(9).slice(0, 1), catalog.get_table("d.t"), mode="overwrite")
 
 
-def overwrite_static(catalog: lw.FileSystemCatalog) -> None:
+def overwrite_static(catalog: lw.Catalog) -> None:
     lw.write_table(_batch(9).slice(0, 1), catalog.get_table("d.t"), mode="overwrite", partitions={"day": DAYS[0]})
 
 
-def truncate(catalog: lw.FileSystemCatalog) -> None:
+def truncate(catalog: lw.Catalog) -> None:
     with catalog.get_table("d.t").new_batch_write_builder().new_commit() as commit:
         commit.truncate_table()
 
 
-def alter(catalog: lw.FileSystemCatalog) -> None:
+def alter(catalog: lw.Catalog) -> None:
     if "note" not in catalog.get_table("d.t").field_names:
         catalog.alter_table("d.t", [lw.SchemaChange.add_column("note", lw.AtomicType("STRING"))])
 
 
-def tag(catalog: lw.FileSystemCatalog) -> None:
+def tag(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").create_tag("one", ignore_if_exists=True)
 
 
-def drop(catalog: lw.FileSystemCatalog) -> None:
+def drop(catalog: lw.Catalog) -> None:
     catalog.drop_table("d.t", ignore_if_not_exists=True)
 
 
-def rename(catalog: lw.FileSystemCatalog) -> None:
+def rename(catalog: lw.Catalog) -> None:
     catalog.rename_table("d.t", "d.renamed", ignore_if_not_exists=True)
 
 
-def marked_table(catalog: lw.FileSystemCatalog) -> None:
+def marked_table(catalog: lw.Catalog) -> None:
     """Make a table with deletion vectors of which some rows are deleted already."""
     _changeable(catalog, {"deletion-vectors.enabled": "true"})
     catalog.get_table("d.t").delete("id = 2")
 
 
-def tracked_table(catalog: lw.FileSystemCatalog) -> None:
+def tracked_table(catalog: lw.Catalog) -> None:
     _changeable(catalog, {"row-tracking.enabled": "true"})
 
 
-def _changeable(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def _changeable(catalog: lw.Catalog, options: dict[str, str]) -> None:
     database(catalog)
     catalog.create_table("d.t", lw.Schema(FIELDS, options=options))
     lw.write_table(pa.concat_tables([_batch(0), _batch(1), _batch(2)]), catalog.get_table("d.t"))
 
 
-def delete(catalog: lw.FileSystemCatalog) -> None:
+def delete(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").delete("id >= 100")
 
 
-def update(catalog: lw.FileSystemCatalog) -> None:
+def update(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").update({"day": DAYS[1]}, "id < 2")
 
 
@@ -155,7 +155,7 @@ def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
 def test_the_enumerator_notices_an_operation_that_is_not_atomic() -> None:
     """A check that cannot fail proves nothing: two commits in one operation must be caught between."""
 
-    def twice(catalog: lw.FileSystemCatalog) -> None:
+    def twice(catalog: lw.Catalog) -> None:
         append(catalog)
         append(catalog)
 
@@ -166,7 +166,7 @@ def test_the_enumerator_notices_an_operation_that_is_not_atomic() -> None:
 def test_the_enumerator_notices_every_lie_about_a_commit() -> None:
     """Also of faults that leave no trace, of which only the first is followed to the end."""
 
-    def hushed(catalog: lw.FileSystemCatalog) -> None:
+    def hushed(catalog: lw.Catalog) -> None:
         with suppress(OSError, lw.LakewrightError):
             append(catalog)
 

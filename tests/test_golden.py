@@ -14,7 +14,7 @@ TABLES = sorted(expected())
 
 
 @pytest.fixture(scope="module")
-def catalog() -> lw.FileSystemCatalog:
+def catalog() -> lw.Catalog:
     return lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)})
 
 
@@ -37,7 +37,7 @@ def _read_or_refuse(table: lw.FileStoreTable, spec: dict[str, Any], numbers: lis
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_latest(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_latest(catalog: lw.Catalog, name: str) -> None:
     spec = expected()[name]
     table = catalog.get_table(name)
     columns = [[field.id, field.name, str(field.type)] for field in table.fields]
@@ -46,7 +46,7 @@ def test_latest(catalog: lw.FileSystemCatalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if expected()[n]["snapshots"]])
-def test_every_snapshot(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_every_snapshot(catalog: lw.Catalog, name: str) -> None:
     spec = expected()[name]
     table = catalog.get_table(name)
     assert table.store.snapshots.ids() == [s["id"] for s in spec["snapshots"]]
@@ -59,7 +59,7 @@ def test_every_snapshot(catalog: lw.FileSystemCatalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if expected()[n].get("tags")])
-def test_every_tag(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_every_tag(catalog: lw.Catalog, name: str) -> None:
     spec = expected()[name]
     table = catalog.get_table(name)
     assert sorted(table.list_tags()) == sorted(spec["tags"])
@@ -68,7 +68,7 @@ def test_every_tag(catalog: lw.FileSystemCatalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in expected() if expected()[n].get("branches")])
-def test_every_branch_is_there(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_every_branch_is_there(catalog: lw.Catalog, name: str) -> None:
     spec = expected()[name]
     assert catalog.list_branches(name) == sorted(spec["branches"])
     for branch, numbers in spec["branches"].items():
@@ -78,7 +78,7 @@ def test_every_branch_is_there(catalog: lw.FileSystemCatalog, name: str) -> None
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if expected()[n].get("files")])
-def test_live_files(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_live_files(catalog: lw.Catalog, name: str) -> None:
     rows = lw.read_table(catalog.get_table(f"{name}$files")).to_pylist()
     got = sorted((r["file_path"].rsplit("/")[-1], r["bucket"], r["level"], r["record_count"]) for r in rows)
     want = sorted((f["file"], f["bucket"], f["level"], f["rows"]) for f in expected()[name]["files"])
@@ -86,7 +86,7 @@ def test_live_files(catalog: lw.FileSystemCatalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if expected()[n].get("rowTracking")])
-def test_row_ids(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_row_ids(catalog: lw.Catalog, name: str) -> None:
     spec = expected()[name]
     table = catalog.get_table(name)
     names = [*table.field_names, "_ROW_ID", "_SEQUENCE_NUMBER"]

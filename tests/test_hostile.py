@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.commit.message.java import encode_java
 from lakewright.commit.message.message import VERSION
@@ -33,6 +34,7 @@ from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, 
 from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import Snapshot, tag_to_json, to_json
 from lakewright.spec.snapshot import Tag as SnapshotTag
+from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 from lakewright.testing.storage import FaultyStorage, MemoryImage
 from support.effort import examples
@@ -40,7 +42,7 @@ from support.hostile import HOSTILE_TEXT, NAMES, ROWS, World, encodes, encodes_a
 
 pytestmark = pytest.mark.long
 
-Attack: TypeAlias = Callable[[FileSystemCatalog], object]
+Attack: TypeAlias = Callable[[Catalog], object]
 
 _PLACE = "a place for a name"
 LATER_MILLIS = 10 * 24 * 60 * 60 * 1000
@@ -81,7 +83,7 @@ def _name_attacks(name: str) -> list[Attack]:
     ]
 
 
-def _keeps_to_one_component(world: World, catalog: FileSystemCatalog, act: Attack) -> None:
+def _keeps_to_one_component(world: World, catalog: Catalog, act: Attack) -> None:
     """Whatever a name made lies directly where things of its kind lie."""
     act(catalog)
     depth = {"schema-0": 5, "": 3}
@@ -136,7 +138,7 @@ def test_partition_values_and_column_names(world: World) -> None:
     """Each value makes one directory below the table, and comes back as it was written."""
     values = [name for name in NAMES if encodes(name)]
 
-    def write(catalog: FileSystemCatalog) -> None:
+    def write(catalog: Catalog) -> None:
         for value in values:
             try:
                 lw.write_table(pa.table({"id": [7], "p": [value]}), catalog.get_table("d.t"))
@@ -156,7 +158,7 @@ def test_partition_values_and_column_names(world: World) -> None:
     world.restore()
     for name in values:
 
-        def create(catalog: FileSystemCatalog, name: str = name) -> None:
+        def create(catalog: Catalog, name: str = name) -> None:
             rows = pa.table({"id": [1], name: ["v"]})
             schema = lw.Schema.from_pyarrow_schema(rows.schema, partition_keys=[name])
             catalog.drop_table("d.t")
@@ -180,9 +182,10 @@ def test_options_that_name_places(world: World) -> None:
     for name in NAMES:
         for key in ("data-file.path-directory", "partition.default-name", "data-file.prefix", "branch"):
 
-            def alter(catalog: FileSystemCatalog, key: str = key, name: str = name) -> None:
+            def alter(catalog: Catalog, key: str = key, name: str = name) -> None:
                 held = _PLACE if not encodes_at_all(name) else name
                 schema = replace(world.table().schema, id=1, options={key: held})
+                assert isinstance(catalog, FileSystemCatalog)
                 catalog.storage.create(f"{world.root}/schema/schema-1", _planted(schema.to_json(), name))
                 table = catalog.get_table("d.t")
                 lw.write_table(pa.table({"id": [5], "p": pa.array([None], pa.string())}), table)
@@ -216,7 +219,7 @@ def _hostile_paths(world: World) -> list[str]:
     ]
 
 
-def _use(catalog: FileSystemCatalog, verbs: Iterable[int] = range(8)) -> None:
+def _use(catalog: Catalog, verbs: Iterable[int] = range(8)) -> None:
     """Do what users do with a table, each whether or not the one before was refused."""
     table = catalog.get_table("d.t")
     known: list[Callable[[], object]] = [
@@ -363,7 +366,7 @@ def _splits(world: World) -> list[DataSplit]:
     return world.table().new_read_builder().new_scan().plan().splits()
 
 
-def _read_split(catalog: FileSystemCatalog, data: bytes, *, java: bool) -> None:
+def _read_split(catalog: Catalog, data: bytes, *, java: bool) -> None:
     table = catalog.get_table("d.t")
     split = from_java(data, table.store.partition_types) if java else DataSplit.deserialize(data)
     table.new_read_builder().new_read().to_arrow([split])
@@ -424,7 +427,7 @@ def _forged(message: lw.CommitMessage, change: Callable[[dict[str, object]], obj
     return _framed(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _take(catalog: FileSystemCatalog, data: bytes, *, java: bool) -> None:
+def _take(catalog: Catalog, data: bytes, *, java: bool) -> None:
     """Abort and commit a message, one after the other, whether or not the first is refused."""
     message = lw.CommitMessage.from_java(data) if java else lw.CommitMessage.deserialize(data)
     table = catalog.get_table("d.t")
@@ -573,7 +576,7 @@ def test_pickled_messages_and_splits_run_nothing(world: World) -> None:
 class Disk:
     """A warehouse on disk beside a directory that nobody may touch."""
 
-    catalog: FileSystemCatalog
+    catalog: Catalog
     root: Path
     outside: Path
 
@@ -674,13 +677,18 @@ def test_a_table_or_database_that_is_a_link_is_not_dropped(disk: Disk) -> None:
     assert sorted(path.name for path in warehouse.iterdir()) == ["d.db", "e.db"]
 
 
+def _storage(catalog: Catalog) -> Storage:
+    assert isinstance(catalog, FileSystemCatalog)
+    return catalog.storage
+
+
 def test_the_recorder_notices_a_path_outside(world: World) -> None:
     """A check that cannot fail proves nothing."""
     for path in (f"{world.root}/../x", f"{world.memory.root}/x", f"{world.root}x", f"{world.root}/a\\b"):
         with pytest.raises(AssertionError):
-            world.attack(lambda catalog, path=path: catalog.storage.exists(path))  # type: ignore[misc]
+            world.attack(lambda catalog, path=path: _storage(catalog).exists(path))  # type: ignore[misc]
     with pytest.raises(AssertionError):
-        world.attack(lambda catalog: catalog.storage.delete(f"{world.memory.root}/w/x"), inside=world.memory.root)
+        world.attack(lambda catalog: _storage(catalog).delete(f"{world.memory.root}/w/x"), inside=world.memory.root)
     assert Layout(world.root).root == world.root
 
 

@@ -22,7 +22,7 @@ VECTORS = {"bucket": "1", "deletion-vectors.enabled": "true"}
 PRODUCER = {"bucket": "1", "changelog-producer": "lookup"}
 
 
-def observe(catalog: lw.FileSystemCatalog) -> object:
+def observe(catalog: lw.Catalog) -> object:
     """Return what a user sees: the rows after every commit, and the changelog, whatever was compacted meanwhile.
 
     Rows of level 0 that a table hides until they are compacted are looked at all the same.
@@ -41,7 +41,7 @@ def observe(catalog: lw.FileSystemCatalog) -> object:
     return seen
 
 
-def newest(catalog: lw.FileSystemCatalog) -> object:
+def newest(catalog: lw.Catalog) -> object:
     """Return the newest rows alone: what neither expiry nor another number of buckets must change."""
     table = catalog.get_table("d.t")
     return _rows(table, table.store.snapshots.ids()[-1])
@@ -56,7 +56,7 @@ def _batch(first: int, text: str) -> pa.Table:
 
 
 def written(options: dict[str, str], numbers: tuple[int, ...] = (0, 1)) -> Action:
-    def prepare(catalog: lw.FileSystemCatalog) -> None:
+    def prepare(catalog: lw.Catalog) -> None:
         catalog.create_database("d")
         catalog.create_table("d.t", lw.Schema(FIELDS, ["p"], ["p", "k"], options))
         for number in numbers:
@@ -65,31 +65,31 @@ def written(options: dict[str, str], numbers: tuple[int, ...] = (0, 1)) -> Actio
     return prepare
 
 
-def upsert(catalog: lw.FileSystemCatalog) -> None:
+def upsert(catalog: lw.Catalog) -> None:
     lw.write_table(_batch(2, "new"), catalog.get_table("d.t"), mode="upsert")
 
 
-def delete(catalog: lw.FileSystemCatalog) -> None:
+def delete(catalog: lw.Catalog) -> None:
     lw.write_table(_batch(1, "").select(["p", "k"]), catalog.get_table("d.t"), mode="delete")
 
 
-def update(catalog: lw.FileSystemCatalog) -> None:
+def update(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").update({"v": "changed"}, "k = 1 OR v = '1'")
 
 
-def overwrite(catalog: lw.FileSystemCatalog) -> None:
+def overwrite(catalog: lw.Catalog) -> None:
     lw.write_table(_batch(5, "whole").slice(0, 2), catalog.get_table("d.t"), mode="overwrite")
 
 
-def compact(catalog: lw.FileSystemCatalog) -> None:
+def compact(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").compact(full=True)
 
 
-def rescale(catalog: lw.FileSystemCatalog) -> None:
+def rescale(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").rescale(3)
 
 
-def expire(catalog: lw.FileSystemCatalog) -> None:
+def expire(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").expire_snapshots(retain_max=1, retain_min=1)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.testing.storage import MemoryStorage
 
@@ -39,7 +40,7 @@ class World:
     """A catalog in memory, and a way to see that nothing changed."""
 
     storage: MemoryStorage
-    catalog: FileSystemCatalog
+    catalog: Catalog
 
     def create(
         self, options: Mapping[str, str] | None = None, *, keys: tuple[str, ...] = ("id",), parts: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
@@ -35,10 +36,10 @@ class Lake:
             lw.write_table(ROWS, catalog.get_table("d.t"))
         self.image = self.memory.image()
 
-    def catalog(self, storage: MemoryStorage | FaultyStorage) -> FileSystemCatalog:
+    def catalog(self, storage: MemoryStorage | FaultyStorage) -> Catalog:
         return FileSystemCatalog(storage, f"{self.memory.root}/w")
 
-    def fails(self, act: Callable[[FileSystemCatalog], object], kind: FaultKind) -> Iterator[Exception]:
+    def fails(self, act: Callable[[Catalog], object], kind: FaultKind) -> Iterator[Exception]:
         """Let the storage fail at each call of an act in turn, and yield what is raised, until nothing is."""
         for call in range(1, 200):
             self.memory.restore(self.image)
@@ -61,11 +62,11 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
     made.memory.clear()
 
 
-def _of(verb: Callable[[lw.FileStoreTable], object]) -> Callable[[FileSystemCatalog], object]:
+def _of(verb: Callable[[lw.FileStoreTable], object]) -> Callable[[Catalog], object]:
     return lambda catalog: verb(catalog.get_table("d.t"))
 
 
-VERBS: dict[str, Callable[[FileSystemCatalog], object]] = {
+VERBS: dict[str, Callable[[Catalog], object]] = {
     "write": _of(lambda table: lw.write_table(ROWS, table)),
     "overwrite": _of(lambda table: lw.write_table(ROWS, table, mode="overwrite")),
     "write with a job id": _of(lambda table: lw.write_table(ROWS, table, job_id="j")),
@@ -98,7 +99,7 @@ def test_altering_on_a_full_disk_did_nothing_and_says_so(lake: Lake) -> None:
 
 
 def test_messages_of_a_builder_survive_a_full_disk(lake: Lake) -> None:
-    def act(catalog: FileSystemCatalog) -> None:
+    def act(catalog: Catalog) -> None:
         builder = lake.catalog(lake.memory).get_table("d.t").new_batch_write_builder()
         messages = builder.new_write().write_arrow(ROWS).prepare_commit()
         catalog.get_table("d.t").new_batch_write_builder().new_commit().commit(messages)

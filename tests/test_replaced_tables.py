@@ -6,7 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,11 @@ import pytest
 import lakewright as lw
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.publish import Outcome, SnapshotFiles
+from lakewright.commit.publish import SnapshotFiles
 from lakewright.errors import TableNotExistException, TableReplacedError
+from lakewright.metadata.home import Outcome
 from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.layout import Layout
@@ -35,7 +37,7 @@ NEW_ROWS = pa.table({"id": ["x"], "text": ["y"]}, schema=NEW)
 class Lake:
     """A catalog on disk with the table d.t, and what can happen to it."""
 
-    catalog: lw.FileSystemCatalog
+    catalog: lw.Catalog
     keys: tuple[str, ...]
 
     @property
@@ -267,10 +269,10 @@ def test_a_table_replaced_in_the_moment_of_publishing(lake: Lake, fate: str) -> 
     before: dict[str, bytes] = {}
 
     class Late(SnapshotFiles):
-        def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
+        def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             happen(lake)
             before.update(lake.files())
-            return super().publish(snapshot, base)
+            return super().publish(snapshot, base, entries)
 
     messages = _messages(store)
     with pytest.raises(error):
@@ -283,9 +285,9 @@ def test_a_snapshot_that_others_built_upon_is_not_taken_back(lake: Lake) -> None
     store = lake.table().store
 
     class Late(SnapshotFiles):
-        def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
+        def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             lake.make_again_empty()
-            outcome = super().publish(snapshot, base)
+            outcome = super().publish(snapshot, base, entries)
             later = self.layout.snapshot_file(snapshot.id + 1)
             self.storage.create(later, b"{}")
             return outcome

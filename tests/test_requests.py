@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,7 +13,9 @@ import lakewright as lw
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.publish import Outcome, SnapshotFiles
+from lakewright.commit.publish import SnapshotFiles
+from lakewright.metadata.home import Outcome
+from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.object import ObjectStorage
 from lakewright.testing.storage import FaultyStorage
@@ -108,10 +111,10 @@ def test_a_lost_race(counted: Counted, races: int) -> None:
     mine = counted.write()
 
     class Late(SnapshotFiles):
-        def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
+        def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             if others:
                 Committer(replace(store, storage=counted.storage.inner)).commit(others.pop())
-            return super().publish(snapshot, base)
+            return super().publish(snapshot, base, entries)
 
     counted.requests()
     Committer(store, publisher=Late(store.storage, store.layout), sleep=lambda _: None).commit(mine)

@@ -1,8 +1,10 @@
 """Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone."""
 
 from lakewright.calls import Progress, ProgressCallback, read_table, write_table
-from lakewright.catalog.filesystem import CatalogFactory, Database, FileSystemCatalog
-from lakewright.catalog.listing import PagedList, Partition
+from lakewright.catalog.base import Catalog, Database
+from lakewright.catalog.factory import CatalogFactory
+from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.listing import PagedList
 from lakewright.catalog.open import open_table
 from lakewright.catalog.system.views import (
     AuditLog,
@@ -62,7 +64,7 @@ from lakewright.read.splits.split import DataSplit, DeletionFile, Row
 from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
 from lakewright.spec.datafile import DataFile, SimpleStats
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.manifest import ManifestEntry, Partition
 from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
 from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.filters import Filter
@@ -110,6 +112,7 @@ __all__ = [
     "BranchAlreadyExistException",
     "BranchNotExistException",
     "BucketMode",
+    "Catalog",
     "CatalogFactory",
     "ColumnAlreadyExistException",
     "ColumnChange",

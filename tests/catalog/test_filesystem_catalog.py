@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.filesystem import open_filesystem
 from lakewright.testing.storage import MemoryStorage
 
 ID = lw.DataField(0, "id", lw.AtomicType("BIGINT"))
@@ -16,12 +17,12 @@ DAY = lw.DataField(1, "day", lw.AtomicType("STRING"))
 @pytest.fixture(params=["local", "memory"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileSystemCatalog:
     if request.param == "local":
-        return lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
+        return open_filesystem({"warehouse": str(tmp_path / "warehouse")})
     storage = MemoryStorage(f"catalog-{tmp_path.name}")
     return lw.FileSystemCatalog(storage, f"{storage.root}/warehouse")
 
 
-def _make(catalog: lw.FileSystemCatalog, name: str = "d.t", **options: str) -> lw.FileStoreTable:
+def _make(catalog: lw.Catalog, name: str = "d.t", **options: str) -> lw.FileStoreTable:
     catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
     catalog.create_table(name, lw.Schema([ID, DAY], ["day"], options=options))
     return catalog.get_table(name)
@@ -54,7 +55,7 @@ def test_a_dropped_property_is_told(catalog: lw.FileSystemCatalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a\x00b", "x" * 300])
-def test_hostile_names_are_refused(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_hostile_names_are_refused(catalog: lw.Catalog, name: str) -> None:
     with pytest.raises(lw.InvalidInputError):
         catalog.create_database(name)
     catalog.create_database("d")

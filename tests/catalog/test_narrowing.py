@@ -27,13 +27,13 @@ def _at(*parts: int) -> dt.datetime:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
     return catalog
 
 
-def _made(catalog: lw.FileSystemCatalog, dtype: str, values: list[Any], **options: object) -> lw.FileStoreTable:
+def _made(catalog: lw.Catalog, dtype: str, values: list[Any], **options: object) -> lw.FileStoreTable:
     fields = [lw.DataField(0, "id", lw.AtomicType("INT")), lw.DataField(1, "c", lw.AtomicType(dtype))]
     catalog.create_table("d.t", lw.Schema(fields=fields, options=options))
     table = catalog.get_table("d.t")
@@ -78,7 +78,7 @@ PAIRS: list[tuple[str, str, list[Any], Any, str]] = [
 
 @pytest.mark.parametrize(("old", "new", "fitting", "other", "message"), PAIRS, ids=[f"{p[0]}-{p[1]}" for p in PAIRS])
 def test_a_narrower_type_holds_every_stored_value(
-    catalog: lw.FileSystemCatalog, old: str, new: str, fitting: list[Any], other: object, message: str
+    catalog: lw.Catalog, old: str, new: str, fitting: list[Any], other: object, message: str
 ) -> None:
     table = _made(catalog, old, [*fitting, None])
     lw.write_table(pa.table({"id": [9], "c": pa.array([other], lw.read_table(table).schema.field("c").type)}), table)
@@ -98,13 +98,13 @@ def test_a_narrower_type_holds_every_stored_value(
     assert read["c"].null_count == 1
 
 
-def test_a_loss_that_is_asked_for(catalog: lw.FileSystemCatalog) -> None:
+def test_a_loss_that_is_asked_for(catalog: lw.Catalog) -> None:
     _made(catalog, "INT", [1, 300])
     catalog.alter_table("d.t", [C.update_column_type("c", "TINYINT", allow_lossy=True)])
     assert lw.read_table(catalog.get_table("d.t"))["c"].to_pylist() == [1, 44]
 
 
-def test_all_changes_of_one_call_are_looked_at_together(catalog: lw.FileSystemCatalog) -> None:
+def test_all_changes_of_one_call_are_looked_at_together(catalog: lw.Catalog) -> None:
     _made(catalog, "INT", [1, 300])
     renamed = [C.update_column_type("c", "TINYINT"), C.rename_column("c", "e")]
     with pytest.raises(InvalidInputError, match="'c' cannot be converted from INT to TINYINT"):
@@ -116,7 +116,7 @@ def test_all_changes_of_one_call_are_looked_at_together(catalog: lw.FileSystemCa
     assert lw.read_table(catalog.get_table("d.t"))["e"].to_pylist() == [1, 300]
 
 
-def test_what_statistics_prove_is_not_read(catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_statistics_prove_is_not_read(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     _made(catalog, "BIGINT", list(range(100)))
 
     def no_reading(*_: object) -> None:
@@ -127,7 +127,7 @@ def test_what_statistics_prove_is_not_read(catalog: lw.FileSystemCatalog, monkey
     assert str(catalog.get_table("d.t").fields[1].type) == "SMALLINT"
 
 
-def test_fields_inside_columns(catalog: lw.FileSystemCatalog) -> None:
+def test_fields_inside_columns(catalog: lw.Catalog) -> None:
     inner = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.int32())), ("z", pa.map_(pa.string(), pa.int32()))])
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema([("r", inner)])))
     table = catalog.get_table("d.t")
@@ -145,7 +145,7 @@ def test_fields_inside_columns(catalog: lw.FileSystemCatalog) -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_nulls_and_not_null(catalog: lw.FileSystemCatalog, nested: bool) -> None:
+def test_nulls_and_not_null(catalog: lw.Catalog, nested: bool) -> None:
     options = {"alter-column-null-to-not-null.disabled": "false"}
     inner = pa.struct([("x", pa.int64())])
     columns = pa.schema([("id", pa.int64()), ("c", inner if nested else pa.int64())])
@@ -164,7 +164,7 @@ def test_nulls_and_not_null(catalog: lw.FileSystemCatalog, nested: bool) -> None
     catalog.alter_table("d.t", [C.update_column_nullability(path, False)])  # noqa: FBT003
 
 
-def test_only_merged_rows_count(catalog: lw.FileSystemCatalog) -> None:
+def test_only_merged_rows_count(catalog: lw.Catalog) -> None:
     columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("c", pa.int32())])
     schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
     catalog.create_table("d.t", schema)
@@ -178,7 +178,7 @@ def test_only_merged_rows_count(catalog: lw.FileSystemCatalog) -> None:
 
 
 @pytest.mark.parametrize("bucket", [-2, 1])
-def test_rows_that_no_batch_read_sees_count(catalog: lw.FileSystemCatalog, bucket: int) -> None:
+def test_rows_that_no_batch_read_sees_count(catalog: lw.Catalog, bucket: int) -> None:
     columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("c", pa.int32())])
     options = {"bucket": bucket, **({"deletion-vectors.enabled": "true"} if bucket > 0 else {})}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
@@ -203,7 +203,7 @@ KEYED = {"bucket": 1}
     ids=["deduplicate", "partial-update", "vectors", "append"],
 )
 def test_stored_text_that_no_read_shows_would_make_the_file_unreadable(
-    catalog: lw.FileSystemCatalog, options: dict[str, Any], first: str, second: str | None
+    catalog: lw.Catalog, options: dict[str, Any], first: str, second: str | None
 ) -> None:
     columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("c", pa.string())])
     keys = ["id"] if "bucket" in options else None
@@ -221,7 +221,7 @@ def test_stored_text_that_no_read_shows_would_make_the_file_unreadable(
     assert lw.read_table(catalog.get_table("d.t"))["c"].to_pylist() == [int(text) for text in (second, "5") if text]
 
 
-def test_every_value_of_an_aggregation_counts(catalog: lw.FileSystemCatalog) -> None:
+def test_every_value_of_an_aggregation_counts(catalog: lw.Catalog) -> None:
     columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("c", pa.int32())])
     options = {"bucket": 1, "merge-engine": "aggregation", "fields.c.aggregate-function": "sum"}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
@@ -235,7 +235,7 @@ def test_every_value_of_an_aggregation_counts(catalog: lw.FileSystemCatalog) -> 
     assert lw.read_table(catalog.get_table("d.t"))["c"].to_pylist() == [10]
 
 
-def test_a_write_that_comes_in_between(catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_comes_in_between(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = _made(catalog, "INT", [1])
     create = Schemas.create
 
@@ -251,7 +251,7 @@ def test_a_write_that_comes_in_between(catalog: lw.FileSystemCatalog, monkeypatc
     assert lw.read_table(catalog.get_table("d.t"))["c"].to_pylist() == [1, 300]
 
 
-def test_the_merge_of_schemas_never_narrows(catalog: lw.FileSystemCatalog) -> None:
+def test_the_merge_of_schemas_never_narrows(catalog: lw.Catalog) -> None:
     table = _made(catalog, "BIGINT", [2**40])
     stale = catalog.get_table("d.t")
     lw.write_table(pa.table({"id": [1], "c": pa.array([5], pa.int32())}), table, schema_mode="merge")

@@ -20,7 +20,7 @@ ROWS = pa.table({"id": [1], "n": [2]})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": tmp_path})
     made.create_database("d")
     made.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
@@ -28,7 +28,7 @@ def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
     return made
 
 
-def stored(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def stored(catalog: lw.Catalog, options: dict[str, str]) -> None:
     """Put options into the schema file of `d.t`, as another implementation would."""
     path = Path(catalog.get_table("d.t").table_path) / "schema" / "schema-0"
     schema = json.loads(path.read_text())
@@ -36,39 +36,39 @@ def stored(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
     path.write_text(json.dumps({**schema, "options": {**schema["options"], **options}}))
 
 
-def create(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def create(catalog: lw.Catalog, options: dict[str, str]) -> None:
     catalog.create_table("d.new", lw.Schema.from_pyarrow_schema(COLUMNS, options=options))
 
 
-def create_by_default(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def create_by_default(catalog: lw.Catalog, options: dict[str, str]) -> None:
     defaults = {f"table-default.{key}": value for key, value in options.items()}
     other = lw.CatalogFactory.create({"warehouse": catalog.warehouse, **defaults})
     other.create_table("d.new", lw.Schema.from_pyarrow_schema(COLUMNS))
 
 
-def alter(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def alter(catalog: lw.Catalog, options: dict[str, str]) -> None:
     catalog.alter_table("d.t", [lw.SchemaChange.set_option(key, value) for key, value in options.items()])
 
 
-def copy(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def copy(catalog: lw.Catalog, options: dict[str, str]) -> None:
     catalog.get_table("d.t").copy(options)
 
 
-def open_path(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def open_path(catalog: lw.Catalog, options: dict[str, str]) -> None:
     lw.open_table(catalog.get_table("d.t").table_path, options)
 
 
-def open_stored(catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def open_stored(catalog: lw.Catalog, options: dict[str, str]) -> None:
     stored(catalog, options)
     catalog.get_table("d.t")
 
 
 GIVEN = [create, create_by_default, alter, copy, open_path]
-Way = Callable[[lw.FileSystemCatalog, dict[str, str]], None]
+Way = Callable[[lw.Catalog, dict[str, str]], None]
 
 
 @pytest.mark.parametrize("way", [*GIVEN, open_stored])
-def test_an_unknown_key_is_warned_about_once_with_the_nearest_one(catalog: lw.FileSystemCatalog, way: Way) -> None:
+def test_an_unknown_key_is_warned_about_once_with_the_nearest_one(catalog: lw.Catalog, way: Way) -> None:
     with pytest.warns(LakewrightWarning, match="'target-file-sise'.*did you mean 'target-file-size'") as caught:
         way(catalog, {"target-file-sise": "1 mb"})
     assert len(caught) == 1
@@ -90,7 +90,7 @@ def test_an_unknown_key_is_warned_about_once_with_the_nearest_one(catalog: lw.Fi
     ],
 )
 def test_what_cannot_be_ignored_is_refused_where_it_is_given(
-    catalog: lw.FileSystemCatalog, way: Way, key: str, value: str, remedy: str
+    catalog: lw.Catalog, way: Way, key: str, value: str, remedy: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=f"table d.(t|new): the option '{key}' = '{value}'.*{remedy}") as caught:
         way(catalog, {key: value})
@@ -100,7 +100,7 @@ def test_what_cannot_be_ignored_is_refused_where_it_is_given(
 
 
 @pytest.mark.parametrize("kind", ["format-table", "object-table", "iceberg-table", "lance-table"])
-def test_tables_of_another_type_are_refused_by_name(catalog: lw.FileSystemCatalog, kind: str) -> None:
+def test_tables_of_another_type_are_refused_by_name(catalog: lw.Catalog, kind: str) -> None:
     with pytest.raises(UnsupportedError, match=f"'type' = '{kind}'.*the engine that made it"):
         create(catalog, {"type": kind})
     stored(catalog, {"type": kind})
@@ -112,13 +112,13 @@ def test_tables_of_another_type_are_refused_by_name(catalog: lw.FileSystemCatalo
 
 
 @pytest.mark.parametrize("way", GIVEN)
-def test_values_that_ask_for_nothing_and_harmless_keys_pass(catalog: lw.FileSystemCatalog, way: Way) -> None:
+def test_values_that_ask_for_nothing_and_harmless_keys_pass(catalog: lw.Catalog, way: Way) -> None:
     way(
         catalog, {"query-auth.enabled": "false", "read.allow.fullScan": "TRUE", "lookup.cache-rows": "5", "owner": "me"}
     )
 
 
-def test_a_stored_option_is_refused_when_read_or_only_when_written(catalog: lw.FileSystemCatalog) -> None:
+def test_a_stored_option_is_refused_when_read_or_only_when_written(catalog: lw.Catalog) -> None:
     stored(catalog, {"pk-btree.index.columns": "n"})
     table = catalog.get_table("d.t")
     assert lw.read_table(table).num_rows == 1
@@ -135,7 +135,7 @@ def test_a_stored_option_is_refused_when_read_or_only_when_written(catalog: lw.F
         table.new_stream_read_builder().new_read()
 
 
-def test_an_option_of_readers_does_not_stop_writers(catalog: lw.FileSystemCatalog) -> None:
+def test_an_option_of_readers_does_not_stop_writers(catalog: lw.Catalog) -> None:
     stored(catalog, {"scan.plan-sort-partition": "true"})
     table = catalog.get_table("d.t")
     lw.write_table(ROWS, table)
@@ -157,9 +157,7 @@ def test_an_option_of_readers_does_not_stop_writers(catalog: lw.FileSystemCatalo
         ),
     ],
 )
-def test_what_a_commit_does_not_do_is_said_once(
-    catalog: lw.FileSystemCatalog, options: dict[str, str], said: str
-) -> None:
+def test_what_a_commit_does_not_do_is_said_once(catalog: lw.Catalog, options: dict[str, str], said: str) -> None:
     alter(catalog, options)
     table = catalog.get_table("d.t")
     with pytest.warns(LakewrightWarning, match=f"table d.t: a commit does nothing about .*{said}") as caught:
@@ -185,17 +183,17 @@ def test_a_stored_list_with_a_blank_name_is_refused(tmp_path: Path) -> None:
             use()
 
 
-def test_the_default_asks_a_commit_for_nothing(catalog: lw.FileSystemCatalog) -> None:
+def test_the_default_asks_a_commit_for_nothing(catalog: lw.Catalog) -> None:
     alter(catalog, {"tag.automatic-creation": "none", "metadata.iceberg.storage": "disabled"})
     lw.write_table(ROWS, catalog.get_table("d.t"))
 
 
-def test_a_write_only_table_leaves_expiry_to_others(catalog: lw.FileSystemCatalog) -> None:
+def test_a_write_only_table_leaves_expiry_to_others(catalog: lw.Catalog) -> None:
     alter(catalog, {"write-only": "true", "snapshot.num-retained.max": "2", "tag.automatic-creation": "watermark"})
     lw.write_table(ROWS, catalog.get_table("d.t"))
 
 
-def test_the_same_key_of_two_tables_is_said_twice(catalog: lw.FileSystemCatalog) -> None:
+def test_the_same_key_of_two_tables_is_said_twice(catalog: lw.Catalog) -> None:
     for number in range(2):
         with pytest.warns(LakewrightWarning, match=f"table d.n{number}: nobody knows the option 'my.own'"):
             catalog.create_table(f"d.n{number}", lw.Schema.from_pyarrow_schema(COLUMNS, options={"my.own": "x"}))
@@ -229,16 +227,14 @@ def test_options_that_do_nothing_for_a_catalog_are_said_once(tmp_path: Path, key
     ("key", "value", "said"),
     [("case-sensitive", "false", "compared with their case"), ("table.type", "external", "drop_table deletes")],
 )
-def test_options_that_a_catalog_cannot_ignore_are_refused(
-    catalog: lw.FileSystemCatalog, key: str, value: str, said: str
-) -> None:
+def test_options_that_a_catalog_cannot_ignore_are_refused(catalog: lw.Catalog, key: str, value: str, said: str) -> None:
     with pytest.raises(UnsupportedError, match=f"'{key}' = '{value}' is not supported: .*{said}"):
         lw.CatalogFactory.create({"warehouse": catalog.warehouse, key: value})
     with pytest.raises(UnsupportedError, match=said):
         open_path(catalog, {key: value})
 
 
-def test_the_options_of_open_table_hold_for_the_table(catalog: lw.FileSystemCatalog) -> None:
+def test_the_options_of_open_table_hold_for_the_table(catalog: lw.Catalog) -> None:
     table = catalog.get_table("d.t")
     lw.write_table(ROWS, table)
     options = {"scan.snapshot-id": 1, "s3.endpoint": "x", "warehouse": "w", "table-default.bucket": "1"}

@@ -16,13 +16,13 @@ COLUMNS = pa.schema([pa.field("day", pa.string()), pa.field("id", pa.int64(), nu
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d")
     return made
 
 
-def _table(catalog: lw.FileSystemCatalog, **options: str) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, **options: str) -> lw.FileStoreTable:
     schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["day"], options=options)
     catalog.create_table("d.t", schema)
     table = catalog.get_table("d.t")
@@ -31,12 +31,12 @@ def _table(catalog: lw.FileSystemCatalog, **options: str) -> lw.FileStoreTable:
     return table
 
 
-def _rows(catalog: lw.FileSystemCatalog, name: str) -> list[dict[str, Any]]:
+def _rows(catalog: lw.Catalog, name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = lw.read_table(catalog.get_table(f"d.t${name}")).to_pylist()
     return rows
 
 
-def test_partitions_and_buckets_count_their_files(catalog: lw.FileSystemCatalog) -> None:
+def test_partitions_and_buckets_count_their_files(catalog: lw.Catalog) -> None:
     _table(catalog, bucket="1", **{"bucket-key": "id"})
     partitions = {row["partition"]: row for row in _rows(catalog, "partitions")}
     assert {name: (row["record_count"], row["file_count"]) for name, row in partitions.items()} == {
@@ -59,7 +59,7 @@ def test_partitions_and_buckets_count_their_files(catalog: lw.FileSystemCatalog)
     ]
 
 
-def test_deleted_rows_of_a_partition_are_counted(catalog: lw.FileSystemCatalog) -> None:
+def test_deleted_rows_of_a_partition_are_counted(catalog: lw.Catalog) -> None:
     table = _table(catalog, **{"deletion-vectors.enabled": "true"})
     table.delete("id IN (1, 5)")
     counts = {row["partition"]: row["deleted_record_count"] for row in _rows(catalog, "partitions")}
@@ -72,7 +72,7 @@ def test_deleted_rows_of_a_partition_are_counted(catalog: lw.FileSystemCatalog) 
     assert index["row_range_start"] is None
 
 
-def test_manifests_show_the_bounds_of_their_partitions(catalog: lw.FileSystemCatalog) -> None:
+def test_manifests_show_the_bounds_of_their_partitions(catalog: lw.Catalog) -> None:
     _table(catalog)
     rows = _rows(catalog, "manifests")
     assert [(row["num_added_files"], row["num_deleted_files"]) for row in rows] == [(1, 0)] * 4
@@ -86,7 +86,7 @@ def test_manifests_show_the_bounds_of_their_partitions(catalog: lw.FileSystemCat
     assert all((lake / "manifest" / row["file_name"]).stat().st_size == row["file_size"] for row in rows)
 
 
-def test_key_ranges_name_whole_paths(catalog: lw.FileSystemCatalog) -> None:
+def test_key_ranges_name_whole_paths(catalog: lw.Catalog) -> None:
     schema = lw.Schema.from_pyarrow_schema(
         COLUMNS, partition_keys=["day"], primary_keys=["day", "id"], options={"bucket": "1"}
     )
@@ -98,7 +98,7 @@ def test_key_ranges_name_whole_paths(catalog: lw.FileSystemCatalog) -> None:
     assert Path(row["file_path"]).stat().st_size == row["file_size_in_bytes"]
 
 
-def test_tags_branches_and_consumers(catalog: lw.FileSystemCatalog) -> None:
+def test_tags_branches_and_consumers(catalog: lw.Catalog) -> None:
     table = _table(catalog)
     begin = datetime.now()  # noqa: DTZ005 - tags have the wall clock
     table.create_tag("kept", 2, time_retained=timedelta(days=1, minutes=1))
@@ -117,7 +117,7 @@ def test_tags_branches_and_consumers(catalog: lw.FileSystemCatalog) -> None:
     assert _rows(catalog, "consumers") == [{"consumer_id": "reader", "next_snapshot_id": 3}]
 
 
-def test_a_branch_is_as_old_as_its_first_schema_file(catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_is_as_old_as_its_first_schema_file(catalog: lw.Catalog) -> None:
     root = Path(_table(catalog).table_path)
     copied = root / "branch" / "branch-b" / "schema"
     copied.mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_a_branch_is_as_old_as_its_first_schema_file(catalog: lw.FileSystemCatal
     assert abs((row["create_time"] - datetime(1970, 1, 1)).total_seconds() - made) < 1  # noqa: DTZ001 - UTC
 
 
-def test_a_builder_changes_in_place_and_splits_hold_the_rows(catalog: lw.FileSystemCatalog) -> None:
+def test_a_builder_changes_in_place_and_splits_hold_the_rows(catalog: lw.Catalog) -> None:
     _table(catalog)
     source: object = catalog.get_table("d.t$snapshots")
     assert isinstance(source, lw.SystemTable)
@@ -153,13 +153,13 @@ def test_a_builder_changes_in_place_and_splits_hold_the_rows(catalog: lw.FileSys
 
 
 @pytest.mark.parametrize("verb", ["new_batch_write_builder", "new_stream_write_builder", "new_stream_read_builder"])
-def test_system_tables_are_not_written_and_not_followed(catalog: lw.FileSystemCatalog, verb: str) -> None:
+def test_system_tables_are_not_written_and_not_followed(catalog: lw.Catalog, verb: str) -> None:
     _table(catalog)
     with pytest.raises(lw.UnsupportedError, match="System table is read-only"):
         getattr(catalog.get_table("d.t$files"), verb)()
 
 
-def test_an_empty_table_has_empty_system_tables(catalog: lw.FileSystemCatalog) -> None:
+def test_an_empty_table_has_empty_system_tables(catalog: lw.Catalog) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
     for name in ("snapshots", "manifests", "files", "partitions", "buckets", "file_key_ranges", "table_indexes"):
         rows = lw.read_table(catalog.get_table(f"d.t${name}"))

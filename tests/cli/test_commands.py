@@ -143,7 +143,7 @@ def test_ctrl_c_ends_with_130(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lw.FileSystemCatalog, "get_table", interrupted)
+    monkeypatch.setattr(lw.Catalog, "get_table", interrupted)
     assert main(["describe", "d.t", "-w", warehouse]) == 130
     assert capsys.readouterr().err == "lakewright: interrupted\n"
 
@@ -152,7 +152,7 @@ def test_a_signal_to_end_is_an_orderly_end(
     warehouse: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(lw.FileSystemCatalog, "get_table", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(lw.Catalog, "get_table", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit) as ended:
         main(["describe", "d.t", "-w", warehouse])
     assert ended.value.code == 143
@@ -230,7 +230,7 @@ def test_an_unexpected_error_is_one_line_and_debug_shows_where(
         message = "two\nlines"
         raise RuntimeError(message)
 
-    monkeypatch.setattr(lw.FileSystemCatalog, "get_table", broken)
+    monkeypatch.setattr(lw.Catalog, "get_table", broken)
     assert main(["describe", "d.t", "-w", warehouse]) == 1
     said = capsys.readouterr().err
     assert said.startswith("lakewright: RuntimeError: two lines")

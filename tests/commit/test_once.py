@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.publish import Outcome, SnapshotFiles
+from lakewright.commit.publish import SnapshotFiles
+from lakewright.metadata.home import Outcome
 from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.testing.enumerator import stray_files
 from lakewright.write.leftovers import remove_leftovers
@@ -67,11 +69,11 @@ class _Overtaken:
         self._inner = SnapshotFiles(store.storage, store.layout)
         self._overtake: Callable[[], object] | None = overtake
 
-    def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
+    def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
         overtake, self._overtake = self._overtake, None
         if overtake is not None:
             overtake()
-        return self._inner.publish(snapshot, base)
+        return self._inner.publish(snapshot, base, entries)
 
 
 def test_the_loser_of_a_race_finds_the_winner(tmp_path: Path) -> None:

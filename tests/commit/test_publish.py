@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.publish import LostRace, Published, SnapshotFiles, Unknown
+from lakewright.commit.publish import SnapshotFiles
+from lakewright.metadata.home import LostRace, Published, Unknown
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
 
 OURS = Snapshot(1, 0, "b", "d", "me", 1, CommitKind.APPEND, 0, uuid="ours")
-THEIRS = replace(OURS, commit_user="them", uuid="theirs")
+THEIRS = replace(OURS, commit_user="them", uuid="theirs", base_manifest_list="b2", delta_manifest_list="d2")
 
 
 class Scripted:
@@ -61,10 +62,12 @@ def test_our_own_earlier_try_is_recognised(tmp_path: Path) -> None:
     assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
 
 
-def test_a_snapshot_without_uuid_is_somebody_elses(tmp_path: Path) -> None:
+def test_our_own_snapshot_is_recognised_without_its_uuid(tmp_path: Path) -> None:
+    """Servers and other writers drop members that they do not know."""
     storage = Scripted(tmp_path)
-    storage.inner.create(storage.path, to_json(replace(THEIRS, uuid=None)).encode())
-    assert publisher(storage, tmp_path).publish(replace(OURS, uuid=None), None) == LostRace(1)
+    storage.inner.create(storage.path, to_json(replace(OURS, uuid=None)).encode())
+    assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
+    assert publisher(storage, tmp_path).publish(replace(THEIRS, uuid=None), None) == LostRace(1)
 
 
 def test_a_lost_reply_is_looked_up(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from lakewright.commit.changes import copy_name, origin_name
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage, snapshot_name
-from lakewright.commit.publish import Outcome, Unknown
 from lakewright.commit.renumber import HighestNumbers
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidMessageError
+from lakewright.metadata.home import Outcome, Unknown
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.spec.datafile import COMPACT, EMPTY_ROW
@@ -311,7 +311,7 @@ def test_who_gives_up_takes_the_copies_back(tmp_path: Path) -> None:
 class Silent:
     """Takes snapshots and never answers."""
 
-    def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:  # noqa: ARG002 - says nothing of either
+    def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:  # noqa: ARG002 - says nothing of either
         return Unknown(OSError("no reply"))
 
 

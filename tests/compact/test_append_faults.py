@@ -20,7 +20,7 @@ OPTIONS = {
 }
 
 
-def observe(catalog: lw.FileSystemCatalog) -> object:
+def observe(catalog: lw.Catalog) -> object:
     """Return the rows and how the files lie."""
     table = catalog.get_table("d.t")
     snapshot = table.snapshot()
@@ -31,7 +31,7 @@ def observe(catalog: lw.FileSystemCatalog) -> object:
     return sorted(map(repr, lw.read_table(table).to_pylist())), files, deleted
 
 
-def with_groups(catalog: lw.FileSystemCatalog) -> None:
+def with_groups(catalog: lw.Catalog) -> None:
     """Leave three groups, of which two are small; a vector of one of them lies beside that of the third."""
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, options=OPTIONS))
@@ -42,7 +42,7 @@ def with_groups(catalog: lw.FileSystemCatalog) -> None:
     table.delete_by_row_id([3, 25])
 
 
-def compact(catalog: lw.FileSystemCatalog) -> None:
+def compact(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").compact()
 
 

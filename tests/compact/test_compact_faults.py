@@ -17,7 +17,7 @@ COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int32()
 VECTORS = {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"}
 
 
-def observe(catalog: lw.FileSystemCatalog) -> object:
+def observe(catalog: lw.Catalog) -> object:
     """Return the rows, how the files lie, and the buckets."""
     table = catalog.get_table("d.t")
     snapshot = table.snapshot()
@@ -28,7 +28,7 @@ def observe(catalog: lw.FileSystemCatalog) -> object:
     return rows, levels, len(changelog), table.options.bucket()
 
 
-def with_vectors(catalog: lw.FileSystemCatalog) -> None:
+def with_vectors(catalog: lw.Catalog) -> None:
     catalog.create_database("d")
     stored = {"bucket": "1", "write-only": "true", **VECTORS}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, primary_keys=["k"], options=stored))
@@ -45,7 +45,7 @@ def with_vectors(catalog: lw.FileSystemCatalog) -> None:
             table.compact(full=True)
 
 
-def compact(catalog: lw.FileSystemCatalog) -> None:
+def compact(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").compact()
 
 

@@ -12,7 +12,7 @@ from support.peers import PYTHON, Peers
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
     made.create_database("d")
     return made

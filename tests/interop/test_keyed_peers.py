@@ -44,7 +44,7 @@ ALL = (US, *NAMES)
 class Shared:
     """A table that everybody writes and reads."""
 
-    catalog: lw.FileSystemCatalog
+    catalog: lw.Catalog
     peers: Peers
     name: str
     unordered: Sequence[int] = ()  # places of columns whose arrays have no order
@@ -97,7 +97,7 @@ Make: TypeAlias = Callable[..., Shared]  # of a schema, and of places of columns
 
 
 @pytest.fixture
-def shared(catalog: lw.FileSystemCatalog, peers: Peers) -> Make:
+def shared(catalog: lw.Catalog, peers: Peers) -> Make:
     numbers = itertools.count()
 
     def make(schema: lw.Schema, unordered: Sequence[int] = ()) -> Shared:

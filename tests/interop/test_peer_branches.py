@@ -48,16 +48,16 @@ def write(table: lw.FileStoreTable, n: int) -> None:
     lw.write_table(pa.table({"n": [n]}, schema=COLUMNS), table)
 
 
-def ours(catalog: lw.FileSystemCatalog, name: str) -> list[int]:
+def ours(catalog: lw.Catalog, name: str) -> list[int]:
     return sorted(lw.read_table(catalog.get_table(name))["n"].to_pylist())
 
 
-def theirs(peers: Peers, catalog: lw.FileSystemCatalog, name: str) -> list[int]:
+def theirs(peers: Peers, catalog: lw.Catalog, name: str) -> list[int]:
     found = peers.read("pypaimon", Path(catalog.warehouse), name)
     return [] if found is None else sorted(found["n"].to_pylist())
 
 
-def test_pypaimon_reads_our_branches_and_rollbacks(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_pypaimon_reads_our_branches_and_rollbacks(catalog: lw.Catalog, peers: Peers) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
     table = catalog.get_table("d.t")
     for n in (1, 2, 3):
@@ -80,7 +80,7 @@ def test_pypaimon_reads_our_branches_and_rollbacks(catalog: lw.FileSystemCatalog
     assert (theirs(peers, catalog, "d.t"), theirs(peers, catalog, "d.t$branch_prod")) == ([1, 5, 10], [1, 10])
 
 
-def test_we_read_pypaimons_branches_and_rollbacks(catalog: lw.FileSystemCatalog) -> None:
+def test_we_read_pypaimons_branches_and_rollbacks(catalog: lw.Catalog) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
     done = subprocess.run(
         [str(PYTHON), "-c", PEER_PROGRAM, str(catalog.warehouse)], capture_output=True, text=True, check=False

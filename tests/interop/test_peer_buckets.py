@@ -18,7 +18,7 @@ SCHEMA = pa.schema(
 Rows = list[tuple[str, int, str]]
 
 
-def _table(catalog: lw.FileSystemCatalog, keys: list[str], **options: str) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, keys: list[str], **options: str) -> lw.FileStoreTable:
     catalog.create_table(
         "d.t", lw.Schema.from_pyarrow_schema(SCHEMA, partition_keys=["p"], primary_keys=keys, options=options)
     )
@@ -29,7 +29,7 @@ def _rows(rows: Rows) -> pa.Table:
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
-def _write(catalog: lw.FileSystemCatalog, peers: Peers, who: str, rows: Rows) -> None:
+def _write(catalog: lw.Catalog, peers: Peers, who: str, rows: Rows) -> None:
     if who != "lakewright":
         peers.append(who, Path(catalog.warehouse), "d.t", _rows(rows))
         return
@@ -39,7 +39,7 @@ def _write(catalog: lw.FileSystemCatalog, peers: Peers, who: str, rows: Rows) ->
         commit.commit(write.prepare_commit())
 
 
-def _read(catalog: lw.FileSystemCatalog, peers: Peers, who: str) -> Rows:
+def _read(catalog: lw.Catalog, peers: Peers, who: str) -> Rows:
     if who == "lakewright":
         builder = catalog.get_table("d.t").new_read_builder()
         found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
@@ -51,7 +51,7 @@ def _read(catalog: lw.FileSystemCatalog, peers: Peers, who: str) -> Rows:
 
 
 @pytest.mark.parametrize("write_only", ["true", "false"])
-def test_one_dynamic_table_is_grown_in_turn(catalog: lw.FileSystemCatalog, peers: Peers, write_only: str) -> None:
+def test_one_dynamic_table_is_grown_in_turn(catalog: lw.Catalog, peers: Peers, write_only: str) -> None:
     options = {"bucket": "-1", "dynamic-bucket.target-row-num": "20", "write-only": write_only}
     table = _table(catalog, ["p", "k"], **options)
     model: dict[tuple[str, int], str] = {}
@@ -84,7 +84,7 @@ def _check_hashes(table: lw.FileStoreTable, model: dict[tuple[str, int], str]) -
     assert seen
 
 
-def test_keys_move_between_partitions_by_us_and_by_rust(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_keys_move_between_partitions_by_us_and_by_rust(catalog: lw.Catalog, peers: Peers) -> None:
     _table(catalog, ["k"], bucket="-1", **{"dynamic-bucket.target-row-num": "10", "write-only": "true"})
     model: dict[int, tuple[str, str]] = {}
     for turn, who in enumerate(["lakewright", "pypaimon-rust"] * 3):
@@ -97,9 +97,7 @@ def test_keys_move_between_partitions_by_us_and_by_rust(catalog: lw.FileSystemCa
 
 
 @pytest.mark.parametrize("reader", NAMES)
-def test_peers_do_not_see_rows_that_wait_for_their_bucket(
-    catalog: lw.FileSystemCatalog, peers: Peers, reader: str
-) -> None:
+def test_peers_do_not_see_rows_that_wait_for_their_bucket(catalog: lw.Catalog, peers: Peers, reader: str) -> None:
     table = _table(catalog, ["p", "k"], bucket="-2", **{"postpone.default-bucket-num": "2"})
     _write(catalog, peers, "lakewright", [("a", 1, "waits")])
     _write(catalog, peers, reader, [("a", 2, "waits")])
@@ -114,7 +112,7 @@ def test_peers_do_not_see_rows_that_wait_for_their_bucket(
 
 
 @pytest.mark.parametrize("function", ["mod", "hive"])
-def test_rust_finds_our_rows_by_their_buckets(catalog: lw.FileSystemCatalog, peers: Peers, function: str) -> None:
+def test_rust_finds_our_rows_by_their_buckets(catalog: lw.Catalog, peers: Peers, function: str) -> None:
     _table(catalog, ["p", "k"], bucket="3", **{"bucket-function.type": function})
     rows = [("a", k, str(k)) for k in range(-20, 20)]
     _write(catalog, peers, "lakewright", rows)

@@ -27,7 +27,7 @@ SAME = "partition bucket file_path file_format schema_id level record_count file
 SAME += " min_sequence_number max_sequence_number deleteRowCount first_row_id write_cols"
 
 
-def _rows(peers: Peers, catalog: lw.FileSystemCatalog, name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _rows(peers: Peers, catalog: lw.Catalog, name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     ours = lw.read_table(catalog.get_table(name))
     theirs = peers.read("pypaimon", Path(catalog.warehouse), name)
     assert theirs is not None
@@ -36,7 +36,7 @@ def _rows(peers: Peers, catalog: lw.FileSystemCatalog, name: str) -> tuple[list[
 
 
 @pytest.mark.parametrize("keys", [["day", "k", "s"], []], ids=["keyed", "append"])
-def test_system_tables_agree(catalog: lw.FileSystemCatalog, peers: Peers, keys: list[str]) -> None:
+def test_system_tables_agree(catalog: lw.Catalog, peers: Peers, keys: list[str]) -> None:
     options = {"bucket": "2", "bucket-key": "k"}
     schema = lw.Schema.from_pyarrow_schema(
         COLUMNS, partition_keys=["day"], primary_keys=keys, options=options, comment="sold"
@@ -80,7 +80,7 @@ def _plain(dtype: object) -> object:
     return [_plain(part) for part in dtype] if isinstance(dtype, list) else dtype
 
 
-def test_columns_and_keys_are_the_same(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_columns_and_keys_are_the_same(catalog: lw.Catalog, peers: Peers) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
     for name in TABLES.split():
         theirs = peers.ask(op="describe", warehouse=str(catalog.warehouse), table=f"d.t${name}")
@@ -90,7 +90,7 @@ def test_columns_and_keys_are_the_same(catalog: lw.FileSystemCatalog, peers: Pee
         assert list(view.primary_keys) == theirs["keys"], name
 
 
-def test_index_files_agree(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_index_files_agree(catalog: lw.Catalog, peers: Peers) -> None:
     schema = lw.Schema.from_pyarrow_schema(
         COLUMNS, partition_keys=["day"], options={"deletion-vectors.enabled": "true", "bucket": "1", "bucket-key": "k"}
     )

@@ -17,7 +17,7 @@ ROWS = pa.table({"p": ["a", "b", "a", "b"], "k": [1, 2, 3, 4], "v": ["x"] * 4}, 
 MORE = pa.table({"p": ["a", "b"], "k": [5, 2], "v": ["y"] * 2}, schema=COLUMNS)
 
 
-def _agreed(catalog: lw.FileSystemCatalog, peers: Peers) -> list[tuple[Any, ...]]:
+def _agreed(catalog: lw.Catalog, peers: Peers) -> list[tuple[Any, ...]]:
     ours = lw.read_table(catalog.get_table("d.t"))
     theirs = peers.read("pypaimon", Path(catalog.warehouse), "d.t")
     assert theirs is not None
@@ -37,7 +37,7 @@ def _agreed(catalog: lw.FileSystemCatalog, peers: Peers) -> list[tuple[Any, ...]
     ids=["no key", "no key, partitions", "the partition as key", "a key without the partition"],
 )
 def test_odd_keys_are_written_as_pypaimon_does(
-    catalog: lw.FileSystemCatalog, peers: Peers, made: dict[str, Any], warning: str | None, count: int
+    catalog: lw.Catalog, peers: Peers, made: dict[str, Any], warning: str | None, count: int
 ) -> None:
     warehouse = Path(catalog.warehouse)
     peers.create(warehouse, "d.t", ROWS, **made)
@@ -56,7 +56,7 @@ def test_odd_keys_are_written_as_pypaimon_does(
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.binary(2)])
-def test_binary_partitions_are_refused_by_name(catalog: lw.FileSystemCatalog, peers: Peers, kind: pa.DataType) -> None:
+def test_binary_partitions_are_refused_by_name(catalog: lw.Catalog, peers: Peers, kind: pa.DataType) -> None:
     rows = pa.table({"p": pa.array([b"ab", b"\0\xff"], kind), "k": [1, 2]})
     warehouse = Path(catalog.warehouse)
     peers.create(warehouse, "d.t", rows, partition_keys=["p"])

@@ -19,7 +19,7 @@ from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields,
 
 
 def _table(
-    catalog: lw.FileSystemCatalog, fields: Sequence[DataField], partition_keys: Sequence[str] = (), **options: str
+    catalog: lw.Catalog, fields: Sequence[DataField], partition_keys: Sequence[str] = (), **options: str
 ) -> lw.FileStoreTable:
     stored = {key.replace("_", "-").replace("--", "."): value for key, value in options.items()}
     catalog.create_table("d.t", lw.Schema(list(fields), list(partition_keys), options=stored))
@@ -51,7 +51,7 @@ FORMATS = ("parquet", "orc", "avro")
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("peer", NAMES)
-def test_peers_read_our_scalars(catalog: lw.FileSystemCatalog, peers: Peers, peer: str, file_format: str) -> None:
+def test_peers_read_our_scalars(catalog: lw.Catalog, peers: Peers, peer: str, file_format: str) -> None:
     skip = NANOSECONDS if file_format == "avro" else []  # Avro holds no nanoseconds
     fields = scalar_fields(skip)
     table = _table(catalog, fields, file__format=file_format)
@@ -62,7 +62,7 @@ def test_peers_read_our_scalars(catalog: lw.FileSystemCatalog, peers: Peers, pee
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("peer", NAMES)
-def test_peers_read_our_nested_values(catalog: lw.FileSystemCatalog, peers: Peers, peer: str, file_format: str) -> None:
+def test_peers_read_our_nested_values(catalog: lw.Catalog, peers: Peers, peer: str, file_format: str) -> None:
     if (peer, file_format) == ("pypaimon-rust", "avro"):
         pytest.skip("pypaimon-rust 0.4.0 reads the fields of a ROW in Avro files as nulls")
     fields = nested_fields()
@@ -74,9 +74,7 @@ def test_peers_read_our_nested_values(catalog: lw.FileSystemCatalog, peers: Peer
 
 @pytest.mark.parametrize("column", range(1, 25))
 @pytest.mark.parametrize("peer", NAMES)
-def test_peers_read_tables_partitioned_by_any_scalar(
-    catalog: lw.FileSystemCatalog, peers: Peers, peer: str, column: int
-) -> None:
+def test_peers_read_tables_partitioned_by_any_scalar(catalog: lw.Catalog, peers: Peers, peer: str, column: int) -> None:
     fields = scalar_fields()
     if column >= len(fields):
         pytest.skip("no such column")
@@ -131,7 +129,7 @@ def test_we_read_a_table_that_pypaimon_created(tmp_path: Path, peers: Peers) -> 
 
 
 @pytest.mark.parametrize("options", [{}, {"bucket": "3", "bucket_key": "id"}], ids=["unaware", "buckets"])
-def test_mixed_writers_in_turn_agree(catalog: lw.FileSystemCatalog, peers: Peers, options: dict[str, str]) -> None:
+def test_mixed_writers_in_turn_agree(catalog: lw.Catalog, peers: Peers, options: dict[str, str]) -> None:
     fields = scalar_fields()
     table = _table(catalog, fields, **options)
     rows = scalar_rows(fields)
@@ -150,7 +148,7 @@ def test_mixed_writers_in_turn_agree(catalog: lw.FileSystemCatalog, peers: Peers
     assert filtered.num_rows == 9
 
 
-def test_peers_read_after_our_overwrites_and_schema_changes(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_peers_read_after_our_overwrites_and_schema_changes(catalog: lw.Catalog, peers: Peers) -> None:
     fields = [
         DataField(0, "id", lw.AtomicType("INT")),
         DataField(1, "p", lw.AtomicType("STRING")),
@@ -178,7 +176,7 @@ def test_peers_read_after_our_overwrites_and_schema_changes(catalog: lw.FileSyst
         _assert_same(peers.read(peer, Path(catalog.warehouse), "d.t"), want, table.fields)
 
 
-def test_messages_travel_between_us_and_the_rust_peer(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_messages_travel_between_us_and_the_rust_peer(catalog: lw.Catalog, peers: Peers) -> None:
     fields = [DataField(0, "id", lw.AtomicType("INT")), DataField(1, "p", lw.AtomicType("STRING"))]
     table = _table(catalog, fields, ["p"])
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "p": ["a", None]})

@@ -31,7 +31,7 @@ def rows_of(first: int) -> pa.Table:
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
-def make(catalog: lw.FileSystemCatalog, options: dict[str, str], partitions: list[str] | None) -> lw.FileStoreTable:
+def make(catalog: lw.Catalog, options: dict[str, str], partitions: list[str] | None) -> lw.FileStoreTable:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(SCHEMA, partition_keys=partitions, options=options))
     table = catalog.get_table("d.t")
     for first in (0, COUNT):
@@ -47,7 +47,7 @@ def plain(rows: pa.Table | None) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("partitions", [None, ["p"]], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_peers_see_what_we_deleted_and_updated(
-    catalog: lw.FileSystemCatalog, peers: Peers, kind: str, partitions: list[str] | None
+    catalog: lw.Catalog, peers: Peers, kind: str, partitions: list[str] | None
 ) -> None:
     table = make(catalog, KINDS[kind], partitions)
     table.delete("id >= 100 AND id < 6000 OR id IN (8001, 8003, 9500)")  # runs, a full bit set, single rows
@@ -64,9 +64,7 @@ def test_peers_see_what_we_deleted_and_updated(
 
 
 @pytest.mark.parametrize("peer", NAMES)
-def test_what_a_peer_deleted_is_gone_and_can_be_deleted_further(
-    catalog: lw.FileSystemCatalog, peers: Peers, peer: str
-) -> None:
+def test_what_a_peer_deleted_is_gone_and_can_be_deleted_further(catalog: lw.Catalog, peers: Peers, peer: str) -> None:
     """Both peers delete rows of tables with data evolution alone."""
     table = make(catalog, {**VECTORS, **EVOLVING}, None)
     warehouse = Path(catalog.warehouse)

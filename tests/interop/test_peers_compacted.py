@@ -35,7 +35,7 @@ def _by_key(table: pa.Table | None) -> dict[int, tuple[object, ...]]:
 
 @pytest.mark.parametrize("options", TABLES, ids=str)
 def test_peers_read_what_we_compacted(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, options: dict[str, str]
+    catalog: lw.Catalog, tmp_path: Path, peers: Peers, options: dict[str, str]
 ) -> None:
     schema = lw.Schema.from_pyarrow_schema(COLUMNS, primary_keys=["k"], options={"bucket": "1", **options})
     catalog.create_table("d.t", schema)
@@ -80,7 +80,7 @@ APPEND_TABLES: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("options", APPEND_TABLES, ids=str)
 def test_peers_read_append_tables_that_we_compacted(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, options: dict[str, str]
+    catalog: lw.Catalog, tmp_path: Path, peers: Peers, options: dict[str, str]
 ) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, options=options))
     table = catalog.get_table("d.t")

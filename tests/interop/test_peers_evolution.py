@@ -21,7 +21,7 @@ def _rows(low: int, high: int) -> pa.Table:
     return pa.table([k, [n / 2 for n in k], [f"s{n}" for n in k], [f"p{n % 2}" for n in k]], schema=COLUMNS)
 
 
-def _table(catalog: lw.FileSystemCatalog, options: dict[str, str], keys: list[str] | None) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, options: dict[str, str], keys: list[str] | None) -> lw.FileStoreTable:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=keys, options=options))
     table = catalog.get_table("d.t")
     for low in (0, 50, 100):
@@ -58,7 +58,7 @@ def _ids(table: lw.FileStoreTable, keys: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("keys", [None, ["p"]], ids=["whole", "partitioned"])
 def test_peers_read_our_updates_and_deletes(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, keys: list[str] | None
+    catalog: lw.Catalog, tmp_path: Path, peers: Peers, keys: list[str] | None
 ) -> None:
     table = _table(catalog, VECTORS, keys)
     warehouse = tmp_path / "warehouse"
@@ -74,7 +74,7 @@ def test_peers_read_our_updates_and_deletes(
     assert rows[ids[0]][:3] == (3, 1.5, "all")
 
 
-def test_peers_read_groups_that_we_wrote_anew(catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers) -> None:
+def test_peers_read_groups_that_we_wrote_anew(catalog: lw.Catalog, tmp_path: Path, peers: Peers) -> None:
     table = _table(catalog, EVOLVING, None)
     table.update_by_row_id(pa.table({"_ROW_ID": [7], "s": ["seven"]}))
     table.delete_by_row_id([8, 9])
@@ -86,7 +86,7 @@ def test_peers_read_groups_that_we_wrote_anew(catalog: lw.FileSystemCatalog, tmp
 @pytest.mark.parametrize("peer", NAMES)
 @pytest.mark.parametrize("keys", [None, ["p"]], ids=["whole", "partitioned"])
 def test_peers_and_we_change_one_table_in_turn(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, peer: str, keys: list[str] | None
+    catalog: lw.Catalog, tmp_path: Path, peers: Peers, peer: str, keys: list[str] | None
 ) -> None:
     table = _table(catalog, VECTORS, keys)
     warehouse = tmp_path / "warehouse"

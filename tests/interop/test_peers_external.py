@@ -16,7 +16,7 @@ COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("p", pa.string(
 @pytest.mark.parametrize("strategy", ["round-robin", "specific-fs", "entropy-inject", "weight-robin"])
 @pytest.mark.parametrize("keys", [None, ["p", "k"]], ids=["append", "keyed"])
 def test_pypaimon_and_we_share_external_paths(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, strategy: str, keys: list[str] | None
+    catalog: lw.Catalog, tmp_path: Path, peers: Peers, strategy: str, keys: list[str] | None
 ) -> None:
     options = {
         "data-file.external-paths": f"file://{tmp_path}/one,file://{tmp_path}/two",

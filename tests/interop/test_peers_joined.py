@@ -14,7 +14,7 @@ from support.peers import Peers
 
 
 @pytest.mark.parametrize("peer", ["pypaimon", "pypaimon-rust"])
-def test_peers_read_joined_files(catalog: lw.FileSystemCatalog, tmp_path: Path, peers: Peers, peer: str) -> None:
+def test_peers_read_joined_files(catalog: lw.Catalog, tmp_path: Path, peers: Peers, peer: str) -> None:
     rows = pa.table({f"c{n}": np.random.default_rng(n).integers(0, 2**60, 1_200_000) for n in range(6)})
     options = {"lakewright.write-threads": "2"}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(rows.schema, options=options))

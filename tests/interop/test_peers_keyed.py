@@ -18,7 +18,7 @@ from support.rows import NANOSECONDS, scalar_fields, scalar_rows
 
 
 def _table(
-    catalog: lw.FileSystemCatalog,
+    catalog: lw.Catalog,
     fields: Sequence[DataField],
     keys: Sequence[str],
     partition_keys: Sequence[str] = (),
@@ -49,7 +49,7 @@ SIMPLE = [
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("thin", ["true", "false"])
 def test_peers_read_our_upserts_and_deletes(
-    catalog: lw.FileSystemCatalog, peers: Peers, peer: str, file_format: str, thin: str
+    catalog: lw.Catalog, peers: Peers, peer: str, file_format: str, thin: str
 ) -> None:
     table = _table(catalog, SIMPLE, ["k"], file__format=file_format, data_file__thin_mode=thin)
     chance = random.Random(3)
@@ -74,7 +74,7 @@ def test_peers_read_our_upserts_and_deletes(
 
 @pytest.mark.parametrize("peer", NAMES)
 @pytest.mark.parametrize("column", range(1, 25))
-def test_peers_read_keys_of_any_type(catalog: lw.FileSystemCatalog, peers: Peers, peer: str, column: int) -> None:
+def test_peers_read_keys_of_any_type(catalog: lw.Catalog, peers: Peers, peer: str, column: int) -> None:
     fields = scalar_fields()
     if column >= len(fields):
         pytest.skip("no such column")
@@ -92,7 +92,7 @@ def test_peers_read_keys_of_any_type(catalog: lw.FileSystemCatalog, peers: Peers
     assert _rows(peers.read(peer, Path(catalog.warehouse), "d.t"), stored) == _rows(again, stored)
 
 
-def test_all_write_the_same_keys_in_turn(catalog: lw.FileSystemCatalog, peers: Peers) -> None:
+def test_all_write_the_same_keys_in_turn(catalog: lw.Catalog, peers: Peers) -> None:
     fields = [DataField(0, "p", lw.AtomicType("STRING")), *(DataField(f.id + 1, f.name, f.type) for f in SIMPLE)]
     table = _table(catalog, fields, ["p", "k", "name"], ["p"], bucket="3")
     chance = random.Random(4)
@@ -131,9 +131,7 @@ def test_all_write_the_same_keys_in_turn(catalog: lw.FileSystemCatalog, peers: P
 
 @pytest.mark.parametrize("peer", NAMES)
 @pytest.mark.parametrize("function", ["default", "mod", "hive"])
-def test_peers_find_rows_in_the_buckets_we_chose(
-    catalog: lw.FileSystemCatalog, peers: Peers, peer: str, function: str
-) -> None:
+def test_peers_find_rows_in_the_buckets_we_chose(catalog: lw.Catalog, peers: Peers, peer: str, function: str) -> None:
     if peer == "pypaimon" and function != "default":
         pytest.skip("pypaimon 2.1.0 knows only the default bucket function")
     table = _table(catalog, SIMPLE, ["k"], bucket="4", bucket_function__type=function)

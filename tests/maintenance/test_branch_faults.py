@@ -20,7 +20,7 @@ def write(table: lw.FileStoreTable, key: int) -> None:
     lw.write_table(pa.table({"k": [key], "v": ["x"]}, schema=COLUMNS), table)
 
 
-def prepare(catalog: lw.FileSystemCatalog) -> None:
+def prepare(catalog: lw.Catalog) -> None:
     """Make a table with the snapshots 1 to 4 (tags: v1, v4), and a branch of v1 with two of its own."""
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
@@ -45,16 +45,16 @@ def rows(table: lw.FileStoreTable) -> list[int]:
     return sorted(lw.read_table(table)["k"].to_pylist())
 
 
-def observe(catalog: lw.FileSystemCatalog) -> State:
+def observe(catalog: lw.Catalog) -> State:
     table = catalog.get_table("d.t")
     branches = {name: rows(catalog.get_table(f"d.t$branch_{name}")) for name in table.list_branches()}
     return {"rows": rows(table), **branches}
 
 
-def step_by_step(after: list[int]) -> Callable[[lw.FileSystemCatalog], State]:
+def step_by_step(after: list[int]) -> Callable[[lw.Catalog], State]:
     """Return an `observe` for a change in several steps: each state between is whole, and counts as the one before."""
 
-    def look(catalog: lw.FileSystemCatalog) -> State:
+    def look(catalog: lw.Catalog) -> State:
         state = observe(catalog)
         between = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 20]]
         table = catalog.get_table("d.t")
@@ -66,29 +66,29 @@ def step_by_step(after: list[int]) -> Callable[[lw.FileSystemCatalog], State]:
     return look
 
 
-def create(catalog: lw.FileSystemCatalog) -> None:
+def create(catalog: lw.Catalog) -> None:
     catalog.create_branch("d.t", "new", "v1")
 
 
-def drop(catalog: lw.FileSystemCatalog) -> None:
+def drop(catalog: lw.Catalog) -> None:
     catalog.drop_branch("d.t", "b")
 
 
-def rename(catalog: lw.FileSystemCatalog) -> None:
+def rename(catalog: lw.Catalog) -> None:
     catalog.rename_branch("d.t", "b", "c")
 
 
-def forward(catalog: lw.FileSystemCatalog) -> None:
+def forward(catalog: lw.Catalog) -> None:
     catalog.fast_forward("d.t", "b")
 
 
-def back(catalog: lw.FileSystemCatalog) -> None:
+def back(catalog: lw.Catalog) -> None:
     catalog.rollback_to("d.t", 2)
 
 
 @pytest.mark.parametrize("run", [create, drop, rename])
 def test_every_fault_of_a_branch_verb_leaves_the_branch_as_it_was_or_will_be(
-    run: Callable[[lw.FileSystemCatalog], None],
+    run: Callable[[lw.Catalog], None],
 ) -> None:
     report = enumerate_faults(Operation(run.__name__, prepare, run), observe, SIX_FAULTS)
     assert report.calls > 0
@@ -98,7 +98,7 @@ def test_every_fault_of_a_branch_verb_leaves_the_branch_as_it_was_or_will_be(
 @pytest.mark.parametrize("renames", [True, False])
 @pytest.mark.parametrize(("run", "after"), [(forward, [1, 20, 30]), (back, [1, 2])])
 def test_every_fault_of_a_forward_or_rollback_leaves_a_whole_table(
-    run: Callable[[lw.FileSystemCatalog], None], after: list[int], *, renames: bool
+    run: Callable[[lw.Catalog], None], after: list[int], *, renames: bool
 ) -> None:
     operation = Operation(run.__name__, prepare, run, run)
     report = enumerate_faults(operation, step_by_step(after), SIX_FAULTS, renames=renames)
@@ -106,7 +106,7 @@ def test_every_fault_of_a_forward_or_rollback_leaves_a_whole_table(
     assert report.failures == ()
 
 
-def whole_or_dropped(catalog: lw.FileSystemCatalog) -> State:
+def whole_or_dropped(catalog: lw.Catalog) -> State:
     """Return the rows of every branch that can be opened; one cut short lacks its first schema."""
     table = catalog.get_table("d.t")
     layout = table.store.layout
@@ -114,19 +114,19 @@ def whole_or_dropped(catalog: lw.FileSystemCatalog) -> State:
     return {"rows": rows(table), **{name: rows(catalog.get_table(f"d.t$branch_{name}")) for name in whole}}
 
 
-def create_again(catalog: lw.FileSystemCatalog) -> None:
+def create_again(catalog: lw.Catalog) -> None:
     if "new" not in whole_or_dropped(catalog):
         create(catalog)
 
 
-def drop_again(catalog: lw.FileSystemCatalog) -> None:
+def drop_again(catalog: lw.Catalog) -> None:
     if "b" in catalog.list_branches("d.t"):
         drop(catalog)
 
 
 @pytest.mark.parametrize(("run", "again"), [(create, create_again), (drop, drop_again)])
 def test_on_an_object_store_the_same_call_finishes_a_creation_or_drop(
-    run: Callable[[lw.FileSystemCatalog], None], again: Callable[[lw.FileSystemCatalog], None]
+    run: Callable[[lw.Catalog], None], again: Callable[[lw.Catalog], None]
 ) -> None:
     operation = Operation(run.__name__, prepare, run, again)
     report = enumerate_faults(operation, whole_or_dropped, SIX_FAULTS, renames=False)

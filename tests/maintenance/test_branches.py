@@ -23,7 +23,7 @@ def keys(table: lw.FileStoreTable, **travel: object) -> list[int]:
     return sorted(lw.read_table(table, **travel)["k"].to_pylist())  # type: ignore[arg-type]
 
 
-def two_snapshots(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def two_snapshots(catalog: lw.Catalog) -> lw.FileStoreTable:
     """Return a table with the snapshots 1 and 2, of which 1 is tagged `v1`."""
     catalog.create_database("d", ignore_if_exists=True)
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
@@ -35,7 +35,7 @@ def two_snapshots(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
 
 
 @pytest.fixture(params=["disk", "object store"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.Catalog:
     if request.param == "disk":
         return lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     storage = MemoryStorage(f"branches-{tmp_path.name}", renames=False)
@@ -43,7 +43,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileSystemCata
     return lw.FileSystemCatalog(storage, f"{storage.root}/warehouse")
 
 
-def test_a_branch_of_a_tag_goes_its_own_way(catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_of_a_tag_goes_its_own_way(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev", "v1")
     branch = catalog.get_table("d.t$branch_dev")
@@ -56,7 +56,7 @@ def test_a_branch_of_a_tag_goes_its_own_way(catalog: lw.FileSystemCatalog) -> No
     assert branch.store.snapshots.ids() == [1, 2]
 
 
-def test_a_branch_without_a_tag_is_empty_and_has_the_newest_schema(catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_without_a_tag_is_empty_and_has_the_newest_schema(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     catalog.alter_table("d.t", [lw.SchemaChange.add_column("more", lw.AtomicType("INT"))])
     catalog.create_branch("d.t", "empty")
@@ -68,7 +68,7 @@ def test_a_branch_without_a_tag_is_empty_and_has_the_newest_schema(catalog: lw.F
 
 
 def test_a_branch_of_a_tag_has_no_later_schema_and_a_tag_whose_snapshot_has_expired(
-    catalog: lw.FileSystemCatalog,
+    catalog: lw.Catalog,
 ) -> None:
     table = two_snapshots(catalog)
     catalog.alter_table("d.t", [lw.SchemaChange.add_column("more", lw.AtomicType("INT"))])
@@ -78,7 +78,7 @@ def test_a_branch_of_a_tag_has_no_later_schema_and_a_tag_whose_snapshot_has_expi
     assert (branch.field_names, branch.store.schemas.ids(), keys(branch)) == (["k", "v"], [0], [1])
 
 
-def test_a_branch_does_what_a_table_does(catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_does_what_a_table_does(catalog: lw.Catalog) -> None:
     columns = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["k"], options={"bucket": "1"}))
@@ -106,7 +106,7 @@ def test_a_branch_does_what_a_table_does(catalog: lw.FileSystemCatalog) -> None:
     assert (keys(table), table.list_tags(), table.field_names) == ([1, 2], [], ["k", "v"])
 
 
-def test_expiry_keeps_what_branches_need(catalog: lw.FileSystemCatalog) -> None:
+def test_expiry_keeps_what_branches_need(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev", "v1")
     branch = catalog.get_table("d.t$branch_dev")
@@ -124,7 +124,7 @@ def test_expiry_keeps_what_branches_need(catalog: lw.FileSystemCatalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["main", "12", "", " ", "a/b", ".."])
-def test_names_that_are_none(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_names_that_are_none(catalog: lw.Catalog, name: str) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")
     calls: list[Callable[[], None]] = [
@@ -140,7 +140,7 @@ def test_names_that_are_none(catalog: lw.FileSystemCatalog, name: str) -> None:
     assert table.list_branches() == ["dev"]
 
 
-def test_errors_say_which_branch_and_tag(catalog: lw.FileSystemCatalog) -> None:
+def test_errors_say_which_branch_and_tag(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")
     with pytest.raises(lw.BranchAlreadyExistException, match="already exists") as taken:
@@ -169,7 +169,7 @@ def test_errors_say_which_branch_and_tag(catalog: lw.FileSystemCatalog) -> None:
     assert table.list_branches() == ["dev", "second"]
 
 
-def test_a_renamed_branch_keeps_its_rows(catalog: lw.FileSystemCatalog) -> None:
+def test_a_renamed_branch_keeps_its_rows(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev", "v1")
     write(catalog.get_table("d.t$branch_dev"), 10)
@@ -180,7 +180,7 @@ def test_a_renamed_branch_keeps_its_rows(catalog: lw.FileSystemCatalog) -> None:
         catalog.get_table("d.t$branch_dev")
 
 
-def test_a_dropped_branch_leaves_only_orphans(catalog: lw.FileSystemCatalog) -> None:
+def test_a_dropped_branch_leaves_only_orphans(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev", "v1")
     late = catalog.get_table("d.t$branch_dev")
@@ -198,14 +198,14 @@ def test_a_dropped_branch_leaves_only_orphans(catalog: lw.FileSystemCatalog) -> 
     assert keys(catalog.get_table("d.t$branch_dev")) == [1]
 
 
-def test_a_branch_that_the_table_falls_back_to_is_not_dropped(catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_that_the_table_falls_back_to_is_not_dropped(catalog: lw.Catalog) -> None:
     two_snapshots(catalog).create_branch("dev", "v1")
     catalog.alter_table("d.t", [lw.SchemaChange.set_option("scan.fallback-branch", "dev")])
     with pytest.raises(lw.InvalidInputError, match=r"scan\.fallback-branch"):
         catalog.drop_branch("d.t", "dev")
 
 
-def test_fast_forward_takes_the_history_of_the_branch(catalog: lw.FileSystemCatalog) -> None:
+def test_fast_forward_takes_the_history_of_the_branch(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     write(table, 3)
     table.create_tag("late")
@@ -226,7 +226,7 @@ def test_fast_forward_takes_the_history_of_the_branch(catalog: lw.FileSystemCata
     assert keys(table) == [1, 10, 11, 12, 13]
 
 
-def test_fast_forward_takes_the_schema_of_the_branch(catalog: lw.FileSystemCatalog) -> None:
+def test_fast_forward_takes_the_schema_of_the_branch(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     catalog.create_branch("d.t", "dev", "v1")
     catalog.alter_table("d.t", [lw.SchemaChange.add_column("here", lw.AtomicType("INT"))])
@@ -241,7 +241,7 @@ def test_fast_forward_takes_the_schema_of_the_branch(catalog: lw.FileSystemCatal
     assert keys(table) == [1, 5]
 
 
-def test_fast_forward_to_a_branch_without_a_common_snapshot(catalog: lw.FileSystemCatalog) -> None:
+def test_fast_forward_to_a_branch_without_a_common_snapshot(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("fresh")
     write(catalog.get_table("d.t$branch_fresh"), 7)
@@ -249,7 +249,7 @@ def test_fast_forward_to_a_branch_without_a_common_snapshot(catalog: lw.FileSyst
     assert (keys(table), table.store.snapshots.ids(), table.list_tags()) == ([7], [1], [])
 
 
-def test_fast_forward_when_the_common_snapshot_has_expired(catalog: lw.FileSystemCatalog) -> None:
+def test_fast_forward_when_the_common_snapshot_has_expired(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev", "v1")
     write(table, 3)
@@ -261,7 +261,7 @@ def test_fast_forward_when_the_common_snapshot_has_expired(catalog: lw.FileSyste
     assert keys(table) == [1, 4]
 
 
-def test_a_stale_handle_makes_no_branch_of_another_table(catalog: lw.FileSystemCatalog) -> None:
+def test_a_stale_handle_makes_no_branch_of_another_table(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")
     catalog.drop_table("d.t")

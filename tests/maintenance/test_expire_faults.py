@@ -16,7 +16,7 @@ VECTORS = {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-produce
 LONG = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.max": "9"}
 
 
-def observe(catalog: lw.FileSystemCatalog) -> object:
+def observe(catalog: lw.Catalog) -> object:
     """Return the newest rows and those of the tag; read all that is there besides."""
     table = catalog.get_table("d.t")
     for snapshot_id in table.store.snapshots.ids():
@@ -35,7 +35,7 @@ def observe(catalog: lw.FileSystemCatalog) -> object:
 )
 @pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
 def test_every_fault_of_an_expiry_leaves_whole_snapshots(options: dict[str, str], kinds: tuple[FaultKind, ...]) -> None:
-    def prepare(catalog: lw.FileSystemCatalog) -> None:
+    def prepare(catalog: lw.Catalog) -> None:
         catalog.create_database("d")
         catalog.create_table("d.t", lw.Schema(FIELDS, None, ["k"], options))
         table = catalog.get_table("d.t")
@@ -45,7 +45,7 @@ def test_every_fault_of_an_expiry_leaves_whole_snapshots(options: dict[str, str]
             if number == 1:
                 table.create_tag("kept")
 
-    def expire(catalog: lw.FileSystemCatalog) -> None:
+    def expire(catalog: lw.Catalog) -> None:
         catalog.get_table("d.t").expire_snapshots(retain_max=1)
 
     report = enumerate_faults(Operation("expire", prepare, expire, expire), observe, kinds)

@@ -23,12 +23,12 @@ def keys(table: lw.FileStoreTable, **travel: object) -> list[int]:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     return lw.CatalogFactory.create({"warehouse": str(tmp_path)})
 
 
 @pytest.fixture
-def table(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def table(catalog: lw.Catalog) -> lw.FileStoreTable:
     """Return a table with the snapshots 1 to 5, of which 2 and 4 are tagged."""
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
@@ -74,9 +74,7 @@ def test_back_to_a_time(table: lw.FileStoreTable) -> None:
         table.rollback_to_timestamp(1)
 
 
-def test_a_target_that_does_not_exist_names_its_neighbours(
-    table: lw.FileStoreTable, catalog: lw.FileSystemCatalog
-) -> None:
+def test_a_target_that_does_not_exist_names_its_neighbours(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     table.expire_snapshots(retain_max=1, retain_min=1)
     for target, near in ((3, "2 and 4"), (9, "5"), (0, "2")):
         with pytest.raises(lw.NotFoundError, match=f"snapshot {target} doesn't exist; the nearest: {near}$") as missing:
@@ -91,9 +89,7 @@ def test_a_target_that_does_not_exist_names_its_neighbours(
     assert keys(table) == [1, 2, 3, 4, 5]
 
 
-def test_only_from_the_snapshot_that_the_caller_has_seen(
-    table: lw.FileStoreTable, catalog: lw.FileSystemCatalog
-) -> None:
+def test_only_from_the_snapshot_that_the_caller_has_seen(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     with pytest.raises(lw.CommitConflictError, match="its newest snapshot is 5, not 4"):
         catalog.rollback_to("d.t", 2, from_snapshot=4)
     assert keys(table) == [1, 2, 3, 4, 5]
@@ -110,7 +106,7 @@ def test_a_target_that_cannot_be_read_removes_nothing(table: lw.FileStoreTable) 
     assert table.store.snapshots.ids() == [1, 2, 3, 4, 5]
 
 
-def test_a_stale_handle_rolls_nothing_back(table: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:
+def test_a_stale_handle_rolls_nothing_back(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     catalog.drop_table("d.t")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
     again = catalog.get_table("d.t")
@@ -134,7 +130,7 @@ def test_consumers_beyond_the_target_are_named(table: lw.FileStoreTable) -> None
 
 
 @pytest.mark.filterwarnings("ignore:.*a commit does nothing about:lakewright.LakewrightWarning")
-def test_long_lived_changelogs_after_the_target_go(catalog: lw.FileSystemCatalog) -> None:
+def test_long_lived_changelogs_after_the_target_go(catalog: lw.Catalog) -> None:
     catalog.create_database("d")
     columns = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
     options = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.max": "99"}
@@ -152,7 +148,7 @@ def test_long_lived_changelogs_after_the_target_go(catalog: lw.FileSystemCatalog
     assert keys(table) == [1, 2]
 
 
-def test_a_branch_goes_back_by_itself(table: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_goes_back_by_itself(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     table.create_branch("dev", "v2")
     branch = catalog.get_table("d.t$branch_dev")
     write(branch, 10)

@@ -25,7 +25,7 @@ class Table:
     def __post_init__(self) -> None:
         self.directory = self.root / "snapshot"
         self.directory.mkdir(exist_ok=True)
-        self.snapshots = Snapshots(LocalStorage(durable=False), Layout(str(self.root)), self.waits.append)
+        self.snapshots = Snapshots(LocalStorage(durable=False), Layout(str(self.root)), sleep=self.waits.append)
 
     def put(self, *ids: int, user: str = "user", watermark: int | None = None) -> None:
         for number in ids:

@@ -29,7 +29,7 @@ THROUGH_RAY = [
 
 
 @pytest.fixture(scope="module")
-def catalog() -> lw.FileSystemCatalog:
+def catalog() -> lw.Catalog:
     return lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)})
 
 
@@ -62,11 +62,11 @@ def _by_tasks(table: lw.FileStoreTable) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tasks_read_every_table(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_the_tasks_read_every_table(catalog: lw.Catalog, name: str) -> None:
     _check(_by_tasks, catalog.get_table(name), name)
 
 
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", THROUGH_RAY)
-def test_ray_reads_tables_of_every_kind(catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_ray_reads_tables_of_every_kind(catalog: lw.Catalog, name: str) -> None:
     _check(lambda table: arrow_of(read_table(table)), catalog.get_table(name), name)

@@ -30,7 +30,7 @@ from support.read_cases import COLUMNS, READS, read_catalog, sorted_rows
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.FileSystemCatalog:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.Catalog:
     """Hold an append table of three snapshots and a keyed one of three, an empty one and one of a row per file."""
     made = read_catalog(tmp_path_factory.mktemp("warehouse"))
     made.create_table("d.empty", lw.Schema.from_pyarrow_schema(COLUMNS))
@@ -49,7 +49,7 @@ def _source(table: lw.FileStoreTable, **what: Any) -> TableDatasource:  # noqa: 
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", ["append", "keyed"])
 @pytest.mark.parametrize("what", READS, ids=str)
-def test_a_read_means_what_it_means_embedded(catalog: lw.FileSystemCatalog, name: str, what: dict[str, Any]) -> None:
+def test_a_read_means_what_it_means_embedded(catalog: lw.Catalog, name: str, what: dict[str, Any]) -> None:
     table = catalog.get_table(f"d.{name}")
     want = lw.read_table(table, **what)
     dataset = read_table(table, **what)
@@ -148,7 +148,7 @@ def _told(source: TableDatasource, parallelism: int = 1) -> list[int | None]:
     return [task.metadata.num_rows for task in source.get_read_tasks(parallelism)]
 
 
-def test_rows_are_told_only_where_they_are_known(catalog: lw.FileSystemCatalog) -> None:
+def test_rows_are_told_only_where_they_are_known(catalog: lw.Catalog) -> None:
     append, keyed = catalog.get_table("d.append"), catalog.get_table("d.keyed")
     assert _told(_source(append)) == [6]
     assert sorted(rows or 0 for rows in _told(_source(append), 6)) == [1] * 6
@@ -175,7 +175,7 @@ def test_deleted_rows_are_not_counted(tmp_path: Path) -> None:
     assert sum(rows or 0 for rows in _told(source)) == lw.read_table(table).num_rows == 8
 
 
-def test_bytes_follow_the_columns_that_are_read(catalog: lw.FileSystemCatalog) -> None:
+def test_bytes_follow_the_columns_that_are_read(catalog: lw.Catalog) -> None:
     table = catalog.get_table("d.append")
     whole, narrow = _source(table), _source(table, columns=["id"])
     assert narrow.estimate_inmemory_data_size() == 6 * 8
@@ -183,7 +183,7 @@ def test_bytes_follow_the_columns_that_are_read(catalog: lw.FileSystemCatalog) -
     assert whole.estimate_inmemory_data_size() == sum(t.metadata.size_bytes or 0 for t in whole.get_read_tasks(3))
 
 
-def test_a_filter_leaves_out_files(catalog: lw.FileSystemCatalog) -> None:
+def test_a_filter_leaves_out_files(catalog: lw.Catalog) -> None:
     source = _source(catalog.get_table("d.files"), filter="n = 3")
     files = [path for task in source.get_read_tasks(9) for path in task.metadata.input_files or ()]
     assert len(files) == 4  # of six: 3 lies between the least and the greatest number of these
@@ -223,9 +223,7 @@ def test_a_task_holds_a_bounded_number_of_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize(("blocks", "made"), [(None, 1), (1, 1), (2, 2), (4, 4), (6, 6), (12, 12)])
-def test_a_dataset_has_the_blocks_that_were_asked_for(
-    catalog: lw.FileSystemCatalog, blocks: int | None, made: int
-) -> None:
+def test_a_dataset_has_the_blocks_that_were_asked_for(catalog: lw.Catalog, blocks: int | None, made: int) -> None:
     """The plan has one split of six files: it is cut where more tasks are wanted, and Ray cuts their blocks further."""
     builder = catalog.get_table("d.files").new_read_builder()
     splits = builder.new_scan().plan().splits()
@@ -235,20 +233,20 @@ def test_a_dataset_has_the_blocks_that_were_asked_for(
     assert sorted(row["n"] for row in found.take_all()) == [*range(6), *range(100, 106)]
 
 
-def test_tasks_have_about_equal_bytes(catalog: lw.FileSystemCatalog) -> None:
+def test_tasks_have_about_equal_bytes(catalog: lw.Catalog) -> None:
     tasks = _source(catalog.get_table("d.files")).get_read_tasks(3)
     assert [task.metadata.num_rows for task in tasks] == [4, 4, 4]
 
 
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("limit", [0, 1, 5, 12, 100])
-def test_a_limit_holds_over_all_tasks(catalog: lw.FileSystemCatalog, limit: int) -> None:
+def test_a_limit_holds_over_all_tasks(catalog: lw.Catalog, limit: int) -> None:
     dataset = read_table(catalog.get_table("d.files"), limit=limit, override_num_blocks=6)
     assert len(dataset.take_all()) == min(limit, 12)
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_a_limit_counts_rows_that_match_and_were_merged(catalog: lw.FileSystemCatalog) -> None:
+def test_a_limit_counts_rows_that_match_and_were_merged(catalog: lw.Catalog) -> None:
     found = read_table(catalog.get_table("d.files"), filter="n >= 2 AND n < 103", limit=5, override_num_blocks=6)
     assert len(found.take_all()) == 5
     merged = read_table(catalog.get_table("d.keyed"), limit=10, override_num_blocks=2)
@@ -257,14 +255,14 @@ def test_a_limit_counts_rows_that_match_and_were_merged(catalog: lw.FileSystemCa
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_an_empty_table_is_an_empty_dataset_with_its_columns(catalog: lw.FileSystemCatalog) -> None:
+def test_an_empty_table_is_an_empty_dataset_with_its_columns(catalog: lw.Catalog) -> None:
     dataset = read_table(catalog.get_table("d.empty"))
     assert (dataset.count(), dataset.take_all()) == (0, [])
     assert dataset.schema().base_schema == dataset.materialize().schema().base_schema == COLUMNS
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_a_dataset_stays_at_its_snapshot(catalog: lw.FileSystemCatalog) -> None:
+def test_a_dataset_stays_at_its_snapshot(catalog: lw.Catalog) -> None:
     catalog.create_table("d.grows", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
     table = catalog.get_table("d.grows")
     lw.write_table(pa.table({"n": [1]}), table)
@@ -276,7 +274,7 @@ def test_a_dataset_stays_at_its_snapshot(catalog: lw.FileSystemCatalog) -> None:
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_tags_audit_logs_and_system_tables_are_read(catalog: lw.FileSystemCatalog) -> None:
+def test_tags_audit_logs_and_system_tables_are_read(catalog: lw.Catalog) -> None:
     table = catalog.get_table("d.append")
     assert len(read_table(table, tag="second").take_all()) == 4
     snapshots = read_table(catalog.get_table("d.append$snapshots"), columns=["snapshot_id"], filter="snapshot_id > 1")
@@ -291,7 +289,7 @@ def test_tags_audit_logs_and_system_tables_are_read(catalog: lw.FileSystemCatalo
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_what_is_said_of_the_tasks_reaches_ray(catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_of_the_tasks_reaches_ray(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, object] = {}
     whole = ray.data.read_datasource
 
@@ -319,7 +317,7 @@ def test_what_is_said_of_the_tasks_reaches_ray(catalog: lw.FileSystemCatalog, mo
     }
 
 
-def test_rows_of_each_task_can_be_bounded(catalog: lw.FileSystemCatalog) -> None:
+def test_rows_of_each_task_can_be_bounded(catalog: lw.Catalog) -> None:
     read = catalog.get_table("d.files").new_read_builder().new_read()
     source = TableDatasource(read, read.new_plan().splits(), task_rows=3)
     tasks = source.get_read_tasks(2)
@@ -328,7 +326,7 @@ def test_rows_of_each_task_can_be_bounded(catalog: lw.FileSystemCatalog) -> None
     assert task.metadata.num_rows == sum(map(len, task())) == 2
 
 
-def test_arguments_that_cannot_be_are_refused(catalog: lw.FileSystemCatalog) -> None:
+def test_arguments_that_cannot_be_are_refused(catalog: lw.Catalog) -> None:
     read = catalog.get_table("d.files").new_read_builder().new_read()
     with pytest.raises(InvalidInputError, match=r"^colums, limit: no argument of to_ray"):
         read.to_ray(None, colums=["n"], limit=3)
@@ -336,9 +334,7 @@ def test_arguments_that_cannot_be_are_refused(catalog: lw.FileSystemCatalog) -> 
         read.to_ray(None, override_num_blocks=0)
 
 
-def test_without_ray_the_door_says_what_to_install(
-    catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ray_the_door_says_what_to_install(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'lakewright\[ray\]'"):
         catalog.get_table("d.files").new_read_builder().new_read().to_ray(None)

@@ -22,14 +22,14 @@ def _read(table: lw.FileStoreTable, **what: object) -> list[str]:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d")
     return made
 
 
 @pytest.fixture
-def table(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def table(catalog: lw.Catalog) -> lw.FileStoreTable:
     return fallback_table(catalog)
 
 
@@ -85,7 +85,7 @@ def test_the_plan_shows_both_branches(table: lw.FileStoreTable) -> None:
     assert shown.file_skipping.after == shown.file_count
 
 
-def test_changes_of_rows_keep_to_the_table(table: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:
+def test_changes_of_rows_keep_to_the_table(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     before = _read(catalog.get_table("d.t$branch_b"))
     assert table.delete("p = 'z'").rows == 0
     table.update({"v": "changed"}, "k = 1")
@@ -108,7 +108,7 @@ def test_streams_and_changes_keep_to_one_branch(table: lw.FileStoreTable) -> Non
     assert _read(table.copy({FALLBACK: ""}), incremental=(1, 2)) == ["y 5 own"]
 
 
-def test_row_ids_of_two_branches_are_not_mixed(catalog: lw.FileSystemCatalog) -> None:
+def test_row_ids_of_two_branches_are_not_mixed(catalog: lw.Catalog) -> None:
     schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"], options={"row-tracking.enabled": "true"})
     catalog.create_table("d.t", schema)
     make_branch(catalog, "d.t", "b", schema)
@@ -121,7 +121,7 @@ def test_row_ids_of_two_branches_are_not_mixed(catalog: lw.FileSystemCatalog) ->
     assert lw.read_table(table.copy({FALLBACK: ""}), columns=["_ROW_ID"]).num_rows == 1
 
 
-def test_a_branch_is_not_read_beside_itself(table: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:
+def test_a_branch_is_not_read_beside_itself(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     catalog.alter_table("d.t$branch_b", [lw.SchemaChange.set_option(FALLBACK, "b")])
     assert _read(catalog.get_table("d.t$branch_b")) == ["x 9 other", "z 1 other", "z 2 newer"]
     catalog.alter_table("d.t$branch_b", [lw.SchemaChange.set_option(FALLBACK, "main")])
@@ -130,7 +130,7 @@ def test_a_branch_is_not_read_beside_itself(table: lw.FileStoreTable, catalog: l
 
 
 def test_a_branch_that_cannot_be_read_beside_the_table_is_refused(
-    table: lw.FileStoreTable, catalog: lw.FileSystemCatalog
+    table: lw.FileStoreTable, catalog: lw.Catalog
 ) -> None:
     with pytest.raises(BranchNotExistException, match="'nowhere'"):
         lw.read_table(table.copy({FALLBACK: "nowhere"}))
@@ -146,7 +146,7 @@ def test_a_branch_that_cannot_be_read_beside_the_table_is_refused(
     lw.write_table(rows_of("z 7 own"), table)  # writes do not look at the other branch
 
 
-def test_a_handle_learns_of_the_option(table: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:
+def test_a_handle_learns_of_the_option(table: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     catalog.alter_table("d.t", [lw.SchemaChange.remove_option(FALLBACK)])
     assert _read(table) == ALL[:3]
     catalog.alter_table("d.t", [lw.SchemaChange.set_option(FALLBACK, "b")])

@@ -42,7 +42,7 @@ def _schema(**options: object) -> lw.Schema:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": tmp_path})
     made.create_database("d")
     made.create_table("d.t", _schema())
@@ -50,7 +50,7 @@ def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
 
 
 @pytest.mark.parametrize(("key", "value", "said"), WRONG)
-def test_wrong_values(catalog: lw.FileSystemCatalog, key: str, value: str, said: str) -> None:
+def test_wrong_values(catalog: lw.Catalog, key: str, value: str, said: str) -> None:
     with pytest.raises(lw.InvalidInputError, match=said):
         catalog.create_table("d.new", _schema(**{key: value}))
     with pytest.raises(lw.InvalidInputError, match=said):
@@ -60,7 +60,7 @@ def test_wrong_values(catalog: lw.FileSystemCatalog, key: str, value: str, said:
     assert catalog.list_tables("d") == ["t"]
 
 
-def test_right_values(catalog: lw.FileSystemCatalog) -> None:
+def test_right_values(catalog: lw.Catalog) -> None:
     right = {"file.format": "ORC", "file.compression": "gzip", "file.format.per.level": "0:avro, 5:parquet"}
     catalog.create_table("d.new", _schema(**right, **{"sequence.field": "n"}))
     table = catalog.get_table("d.new")

@@ -20,7 +20,7 @@ def rows_of(text: str) -> pa.Table:
 
 
 def make_branch(
-    catalog: lw.FileSystemCatalog, name: str, branch: str, schema: lw.Schema, changes: Sequence[lw.SchemaChange] = ()
+    catalog: lw.Catalog, name: str, branch: str, schema: lw.Schema, changes: Sequence[lw.SchemaChange] = ()
 ) -> lw.FileStoreTable:
     """Make an empty branch of a table with a schema of its own, which then changes."""
     store = catalog.get_table(name).store
@@ -31,7 +31,7 @@ def make_branch(
     return catalog.get_table(f"{name}$branch_{branch}")
 
 
-def fallback_table(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def fallback_table(catalog: lw.Catalog) -> lw.FileStoreTable:
     """Make an append table `d.t` with partitions x and y, whose keyed fallback branch `b` has x and z."""
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"]))
     keyed = lw.Schema.from_pyarrow_schema(

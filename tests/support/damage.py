@@ -22,6 +22,7 @@ from unittest import mock
 import pyarrow as pa
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.testing.storage import FaultyStorage, MemoryImage, MemoryStorage
 
@@ -45,7 +46,7 @@ FILTER = "day = date '2026-11-01' and id < 350 and title = 'name-3'"
 NOTICED, HARMLESS = "noticed", "harmless"
 _numbers = itertools.count()
 
-View = Callable[[FileSystemCatalog], object]
+View = Callable[[Catalog], object]
 
 
 @contextmanager
@@ -190,7 +191,7 @@ def _equal(a: object, b: object) -> bool:
     return a == b
 
 
-def catalog_of(storage: MemoryStorage | FaultyStorage) -> FileSystemCatalog:
+def catalog_of(storage: MemoryStorage | FaultyStorage) -> Catalog:
     inner = storage.inner if isinstance(storage, FaultyStorage) else storage
     assert isinstance(inner, MemoryStorage)
     return FileSystemCatalog(storage, f"{inner.root}/w", DEFAULTS)

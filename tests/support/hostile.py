@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.testing.storage import FaultyStorage, MemoryImage, MemoryStorage
 
@@ -61,7 +62,7 @@ class World:
     def root(self) -> str:
         return f"{self.memory.root}/w/d.db/t"
 
-    def attack(self, act: Callable[[FileSystemCatalog], object], *, inside: str | None = None) -> None:
+    def attack(self, act: Callable[[Catalog], object], *, inside: str | None = None) -> None:
         """Do something hostile; every path that is touched must lie inside, and every error be one of ours."""
         self.cases += 1
         recorder = FaultyStorage(self.memory)

@@ -25,7 +25,7 @@ READS: list[dict[str, Any]] = [
 ]
 
 
-def read_catalog(root: Path) -> lw.FileSystemCatalog:
+def read_catalog(root: Path) -> lw.Catalog:
     """Make `d.append`, an append table of three snapshots with a tag, and `d.keyed`, a primary-key table of three."""
     made = lw.CatalogFactory.create({"warehouse": str(root)})
     made.create_database("d")

@@ -55,7 +55,7 @@ def new_table(kind: str, root: Path | None = None, /, **options: str) -> lw.File
     """Make an empty table of a kind, in memory or below a directory."""
     partition_keys, primary_keys, own = KINDS[kind]
     storage = MemoryStorage(f"changes-{next(_names)}")
-    catalog = lw.FileSystemCatalog(storage, f"{storage.root}/warehouse", OPTIONS)
+    catalog: lw.Catalog = lw.FileSystemCatalog(storage, f"{storage.root}/warehouse", OPTIONS)
     if root is not None:
         catalog = lw.CatalogFactory.create({"warehouse": str(root)})
     catalog.create_database("d")

@@ -20,15 +20,13 @@ IGNORED = "changelog-producer.row-deduplicate-ignore-fields"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d")
     return made
 
 
-def _table(
-    catalog: lw.FileSystemCatalog, options: dict[str, str] | None = None, **schema: list[str]
-) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, options: dict[str, str] | None = None, **schema: list[str]) -> lw.FileStoreTable:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, options=options or {}, **schema))  # type: ignore[arg-type]
     return catalog.get_table("d.t")
 
@@ -53,7 +51,7 @@ def _keys(table: lw.FileStoreTable) -> list[int]:
     return sorted(lw.read_table(table)["k"].to_pylist())
 
 
-def test_files_since_a_time(catalog: lw.FileSystemCatalog) -> None:
+def test_files_since_a_time(catalog: lw.Catalog) -> None:
     table = _table(catalog)
     first, second, third = _three_snapshots(table)
     for since, want in ((first - 1000, [0, 1, 2]), (first + 1, [1, 2]), (second + 1, [2]), (third + 1, [])):
@@ -68,7 +66,7 @@ def test_files_since_a_time(catalog: lw.FileSystemCatalog) -> None:
         assert scan.plan() is None
 
 
-def test_the_first_snapshot_since_a_time(catalog: lw.FileSystemCatalog) -> None:
+def test_the_first_snapshot_since_a_time(catalog: lw.Catalog) -> None:
     table = _table(catalog)
     first, second, third = _three_snapshots(table)
     # Before the first snapshot and after the last one only files can tell.
@@ -83,7 +81,7 @@ def test_the_first_snapshot_since_a_time(catalog: lw.FileSystemCatalog) -> None:
     assert found == [1, 2]
 
 
-def test_times_of_creation_do_not_go_together_with_others(catalog: lw.FileSystemCatalog) -> None:
+def test_times_of_creation_do_not_go_together_with_others(catalog: lw.Catalog) -> None:
     table = _table(catalog)
     lw.write_table(_rows(1), table)
     for options in (
@@ -101,7 +99,7 @@ def test_times_of_creation_do_not_go_together_with_others(catalog: lw.FileSystem
         table.copy({FILE_TIME: "1"}).delete("k = 1")
 
 
-def test_new_columns_come_before_the_partition_columns(catalog: lw.FileSystemCatalog) -> None:
+def test_new_columns_come_before_the_partition_columns(catalog: lw.Catalog) -> None:
     table = _table(catalog, {"add-column-before-partition": "true"}, partition_keys=["p", "v"])
     lw.write_table(_rows(1), table)
     change = lw.SchemaChange
@@ -118,7 +116,7 @@ def test_new_columns_come_before_the_partition_columns(catalog: lw.FileSystemCat
     assert catalog.get_table("d.plain").field_names == ["k", "p", "v", "one"]
 
 
-def test_a_nullable_key_has_one_row_without_a_value(catalog: lw.FileSystemCatalog) -> None:
+def test_a_nullable_key_has_one_row_without_a_value(catalog: lw.Catalog) -> None:
     columns = pa.schema({"k": pa.int64(), "v": pa.string()})
     options = {"bucket": "1", "primary-key.nullable": "true"}
     catalog.create_table("d.n", lw.Schema.from_pyarrow_schema(columns, primary_keys=["k"], options=options))
@@ -141,9 +139,7 @@ def test_a_nullable_key_has_one_row_without_a_value(catalog: lw.FileSystemCatalo
     ids=str,
 )
 @pytest.mark.parametrize("postponed", [False, True], ids=["at once", "compacted later"])
-def test_buckets_of_postponed_rows(
-    catalog: lw.FileSystemCatalog, options: dict[str, str], buckets: int, postponed: bool
-) -> None:
+def test_buckets_of_postponed_rows(catalog: lw.Catalog, options: dict[str, str], buckets: int, postponed: bool) -> None:
     table = _table(catalog, {"bucket": "-2", **options}, primary_keys=["k"])
     if postponed:
         lw.write_table(_rows(*range(50)), table)
@@ -157,7 +153,7 @@ def test_buckets_of_postponed_rows(
     assert {split.total_buckets for split in table.new_read_builder().new_scan().plan().splits()} == {buckets}
 
 
-def test_bad_numbers_are_refused(catalog: lw.FileSystemCatalog) -> None:
+def test_bad_numbers_are_refused(catalog: lw.Catalog) -> None:
     table = _table(catalog, {"bucket": "-2"}, primary_keys=["k"])
     for key in (
         "postpone.target-row-num-per-bucket",
@@ -168,7 +164,7 @@ def test_bad_numbers_are_refused(catalog: lw.FileSystemCatalog) -> None:
             table.copy({key: "0"})
 
 
-def test_the_threads_of_a_read(catalog: lw.FileSystemCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_of_a_read(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = _table(catalog)
     lw.write_table(_rows(1), table)
     asked: list[int] = []
@@ -187,7 +183,7 @@ def test_the_threads_of_a_read(catalog: lw.FileSystemCatalog, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_columns_that_a_changelog_does_not_compare(catalog: lw.FileSystemCatalog, producer: str) -> None:
+def test_columns_that_a_changelog_does_not_compare(catalog: lw.Catalog, producer: str) -> None:
     options = {
         "bucket": "1",
         "changelog-producer": producer,
@@ -213,13 +209,13 @@ def test_columns_that_a_changelog_does_not_compare(catalog: lw.FileSystemCatalog
     assert catalog.get_table("d.t").schema.options[IGNORED] == "w"
 
 
-def test_a_column_that_is_none_cannot_be_ignored(catalog: lw.FileSystemCatalog) -> None:
+def test_a_column_that_is_none_cannot_be_ignored(catalog: lw.Catalog) -> None:
     with pytest.raises(InvalidInputError, match="'nothing'"):
         _table(catalog, {IGNORED: "nothing", "bucket": "1"}, primary_keys=["k"])
 
 
 @pytest.mark.parametrize("more", [{}, {"snapshot.ignore-empty-commit": "true"}], ids=["alone", "against the other"])
-def test_an_empty_commit_makes_a_snapshot(catalog: lw.FileSystemCatalog, more: dict[str, str]) -> None:
+def test_an_empty_commit_makes_a_snapshot(catalog: lw.Catalog, more: dict[str, str]) -> None:
     table = _table(catalog, {"commit.force-create-snapshot": "true", **more})
     for builder in (table.new_batch_write_builder(), table.copy({}).new_batch_write_builder()):
         with builder.new_write() as write, builder.new_commit() as commit:
@@ -230,7 +226,7 @@ def test_an_empty_commit_makes_a_snapshot(catalog: lw.FileSystemCatalog, more: d
     assert newest.total_record_count == 0
 
 
-def test_rows_that_wait_count_for_the_buckets_of_a_partition(catalog: lw.FileSystemCatalog) -> None:
+def test_rows_that_wait_count_for_the_buckets_of_a_partition(catalog: lw.Catalog) -> None:
     options = {"bucket": "-2", "postpone.target-row-num-per-bucket": "10"}
     table = _table(catalog, options, primary_keys=["k"])
     lw.write_table(_rows(*range(25)), table)  # they wait

@@ -41,14 +41,14 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d")
     return made
 
 
 def new_table(
-    catalog: lw.FileSystemCatalog, keys: list[str], options: Mapping[str, str], *, parts: bool = True
+    catalog: lw.Catalog, keys: list[str], options: Mapping[str, str], *, parts: bool = True
 ) -> lw.FileStoreTable:
     options = {"lakewright.write-threads": "1", "bucket": "1", **options}
     wanted = lw.Schema.from_pyarrow_schema(
@@ -86,7 +86,7 @@ def read(table: lw.FileStoreTable) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_deletes_and_updates_equal_a_reference(catalog: lw.FileSystemCatalog, kind: str) -> None:
+def test_deletes_and_updates_equal_a_reference(catalog: lw.Catalog, kind: str) -> None:
     keys = ["k"] if kind == "cross-partition" else ["p", "k"]
     table = new_table(catalog, keys, KINDS[kind])
     lw.write_table(rows(0, 20), table)
@@ -148,7 +148,7 @@ def changes(table: lw.FileStoreTable, first: int, last: int) -> list[tuple[int, 
 
 
 @pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
-def test_the_changelog_tells_old_and_new_rows(catalog: lw.FileSystemCatalog, producer: str) -> None:
+def test_the_changelog_tells_old_and_new_rows(catalog: lw.Catalog, producer: str) -> None:
     options = {"bucket": "1", "changelog-producer": producer, "full-compaction.delta-commits": "1"}
     table = new_table(catalog, ["k"], options, parts=False)
     lw.write_table(rows(0, 4), table)
@@ -162,7 +162,7 @@ def test_the_changelog_tells_old_and_new_rows(catalog: lw.FileSystemCatalog, pro
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])
-def test_a_row_that_is_changed_wins_over_what_it_was(catalog: lw.FileSystemCatalog, order: str) -> None:
+def test_a_row_that_is_changed_wins_over_what_it_was(catalog: lw.Catalog, order: str) -> None:
     options = {"bucket": "1", "sequence.field": "n,d", "sequence.field.sort-order": order}
     table = new_table(catalog, ["k"], options, parts=False)
     lw.write_table(rows(0, 4), table)
@@ -183,7 +183,7 @@ def test_a_row_that_is_changed_wins_over_what_it_was(catalog: lw.FileSystemCatal
     assert read(table)["k"].to_list() == [0, 1, 3]
 
 
-def test_commits_that_order_the_rows_order_changes_too(catalog: lw.FileSystemCatalog) -> None:
+def test_commits_that_order_the_rows_order_changes_too(catalog: lw.Catalog) -> None:
     options = {"sequence.snapshot-ordering": "true", "write-only": "true", "changelog-producer": "input"}
     table = new_table(catalog, ["k"], options, parts=False)
     lw.write_table(rows(0, 3), table)
@@ -193,7 +193,7 @@ def test_commits_that_order_the_rows_order_changes_too(catalog: lw.FileSystemCat
     assert read(table)["v"].to_list() == ["one", "two"]
 
 
-def test_a_change_is_committed_only_on_the_rows_it_read(catalog: lw.FileSystemCatalog) -> None:
+def test_a_change_is_committed_only_on_the_rows_it_read(catalog: lw.Catalog) -> None:
     table = new_table(catalog, ["p", "k"], {"write-only": "true"})
     lw.write_table(rows(0, 4), table)
     base = table.snapshot()
@@ -210,14 +210,14 @@ def test_a_change_is_committed_only_on_the_rows_it_read(catalog: lw.FileSystemCa
     assert read(table).select("k", "v").rows() == [(1, "theirs"), (3, "v3")]
 
 
-def test_keys_and_partitions_stay(catalog: lw.FileSystemCatalog) -> None:
+def test_keys_and_partitions_stay(catalog: lw.Catalog) -> None:
     table = new_table(catalog, ["p", "k"], {})
     with pytest.raises(InvalidInputError, match="'p', 'k' cannot be assigned") as caught:
         table.update({"v": "x", "k": 1, "p": "y"}, None)
     assert caught.value.facts["columns"] == ("p", "k")
 
 
-def test_columns_with_defaults_take_null(catalog: lw.FileSystemCatalog) -> None:
+def test_columns_with_defaults_take_null(catalog: lw.Catalog) -> None:
     fields = [
         lw.DataField(0, "k", lw.AtomicType("INT", nullable=False)),
         lw.DataField(1, "v", lw.AtomicType("STRING"), default_value="x"),
@@ -232,7 +232,7 @@ def test_columns_with_defaults_take_null(catalog: lw.FileSystemCatalog) -> None:
     assert read(table).rows() == [(1, None, 5), (2, "x", 0)]
 
 
-def test_the_column_of_kinds_says_what_was_done(catalog: lw.FileSystemCatalog) -> None:
+def test_the_column_of_kinds_says_what_was_done(catalog: lw.Catalog) -> None:
     table = new_table(catalog, ["k"], {"rowkind.field": "v"}, parts=False)
     lw.write_table(rows(0, 3).set_column(2, "v", pa.array(["+I"] * 3)), table)
     table.update({"n": 9}, "k = 1")
@@ -261,7 +261,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("options", "verb", "option", "advice"), REFUSED)
 def test_engines_that_cannot_express_it_refuse(
-    catalog: lw.FileSystemCatalog, options: dict[str, str], verb: str, option: str, advice: str
+    catalog: lw.Catalog, options: dict[str, str], verb: str, option: str, advice: str
 ) -> None:
     table = new_table(catalog, ["k"], options, parts=False)
     lw.write_table(rows(0, 3), table)
@@ -272,7 +272,7 @@ def test_engines_that_cannot_express_it_refuse(
     assert newest(table) == before
 
 
-def test_partial_updates_set_values_and_refuse_nulls(catalog: lw.FileSystemCatalog) -> None:
+def test_partial_updates_set_values_and_refuse_nulls(catalog: lw.Catalog) -> None:
     options = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
     table = new_table(catalog, ["k"], options, parts=False)
     lw.write_table(rows(0, 4), table)
@@ -289,7 +289,7 @@ def test_partial_updates_set_values_and_refuse_nulls(catalog: lw.FileSystemCatal
     assert read(table).filter(pl.col("k") == 0).select("v", "n").rows() == [(None, 7)]
 
 
-def test_groups_and_functions_of_other_columns_stay_as_they_are(catalog: lw.FileSystemCatalog) -> None:
+def test_groups_and_functions_of_other_columns_stay_as_they_are(catalog: lw.Catalog) -> None:
     options = {
         "merge-engine": "partial-update",
         "fields.d.sequence-group": "n",
@@ -309,7 +309,7 @@ def test_groups_and_functions_of_other_columns_stay_as_they_are(catalog: lw.File
         table.delete("k = 9")
 
 
-def test_aggregates_can_be_deleted_where_an_option_says_so(catalog: lw.FileSystemCatalog) -> None:
+def test_aggregates_can_be_deleted_where_an_option_says_so(catalog: lw.Catalog) -> None:
     options = {
         "merge-engine": "aggregation",
         "fields.n.aggregate-function": "sum",
@@ -323,7 +323,7 @@ def test_aggregates_can_be_deleted_where_an_option_says_so(catalog: lw.FileSyste
 
 
 @pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
-def test_rows_that_no_read_sees_yet_are_changed_as_well(catalog: lw.FileSystemCatalog) -> None:
+def test_rows_that_no_read_sees_yet_are_changed_as_well(catalog: lw.Catalog) -> None:
     table = new_table(catalog, ["k"], {"deletion-vectors.enabled": "true"}, parts=False)
     lw.write_table(rows(0, 4), table)
     hidden = table.copy({"write-only": "true"})
@@ -339,7 +339,7 @@ def test_rows_that_no_read_sees_yet_are_changed_as_well(catalog: lw.FileSystemCa
     assert read(table).select("k", "v", "n").rows() == [(0, "late", 0), (1, "late", 77), (3, "v3", 3)]
 
 
-def test_rows_that_wait_for_a_bucket_get_one_before_they_are_changed(catalog: lw.FileSystemCatalog) -> None:
+def test_rows_that_wait_for_a_bucket_get_one_before_they_are_changed(catalog: lw.Catalog) -> None:
     table = new_table(catalog, ["p", "k"], {"bucket": "-2"})
     lw.write_table(rows(0, 4), table)
     with pytest.raises(UnsupportedError, match=r"wait for a bucket.*compact"):

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.commit.committer import Committer
 from lakewright.formats.deletion_vectors import encode_deletion_vectors
@@ -51,7 +52,7 @@ def in_memory(bucketed: bool, bitmap64: bool, target: str) -> lw.FileStoreTable:
     return _made(FileSystemCatalog(memory, f"{memory.root}/warehouse", {}), options)
 
 
-def _made(catalog: FileSystemCatalog, options: Mapping[str, str]) -> lw.FileStoreTable:
+def _made(catalog: Catalog, options: Mapping[str, str]) -> lw.FileStoreTable:
     catalog.create_database("d")
     given_options = {"deletion-vectors.enabled": "true", **options}
     columns = pa.schema({"file": pa.int64(), "n": pa.int64()})

@@ -25,7 +25,7 @@ STRATEGIES = ["round-robin", "specific-fs", "entropy-inject", "weight-robin"]
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
     made.create_database("d")
     return made
@@ -37,9 +37,7 @@ def _options(tmp_path: Path, strategy: str) -> dict[str, str]:
     return {PATHS: paths, STRATEGY: strategy, **more}
 
 
-def _table(
-    catalog: lw.FileSystemCatalog, options: dict[str, str], *, keys: bool = False, name: str = "d.t"
-) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, options: dict[str, str], *, keys: bool = False, name: str = "d.t") -> lw.FileStoreTable:
     schema = lw.Schema.from_pyarrow_schema(
         COLUMNS,
         partition_keys=["p"],
@@ -66,7 +64,7 @@ def _inside(table: lw.FileStoreTable) -> list[Path]:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("keys", [False, True], ids=["append", "keyed"])
 def test_every_strategy_writes_outside_and_is_read_back(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str, keys: bool
+    catalog: lw.Catalog, tmp_path: Path, strategy: str, keys: bool
 ) -> None:
     changelog = {"changelog-producer": "lookup"} if keys else {}
     table = _table(catalog, {**_options(tmp_path, strategy), **changelog}, keys=keys)
@@ -101,7 +99,7 @@ def test_files_of_one_writer_take_turns(tmp_path: Path) -> None:
     assert turns in ([True, False] * 3, [False, True] * 3)
 
 
-def test_without_a_strategy_files_stay_inside(catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_without_a_strategy_files_stay_inside(catalog: lw.Catalog, tmp_path: Path) -> None:
     for number, options in enumerate(({PATHS: f"file:{tmp_path}/one"}, {STRATEGY: "round-robin"})):
         table = _table(catalog, options, name=f"d.t{number}")
         lw.write_table(_rows(3), table)
@@ -122,28 +120,26 @@ def test_without_a_strategy_files_stay_inside(catalog: lw.FileSystemCatalog, tmp
         ({PATHS: "file:/x", STRATEGY: "by-hand"}, "cannot be 'by-hand'"),
     ],
 )
-def test_bad_options_are_refused_before_any_row(
-    catalog: lw.FileSystemCatalog, options: dict[str, str], match: str
-) -> None:
+def test_bad_options_are_refused_before_any_row(catalog: lw.Catalog, options: dict[str, str], match: str) -> None:
     table = _table(catalog, {})
     with pytest.raises(InvalidInputError, match=match):
         table.copy(options).new_batch_write_builder().new_write()
 
 
-def test_options_of_a_handle_count(catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_options_of_a_handle_count(catalog: lw.Catalog, tmp_path: Path) -> None:
     table = _table(catalog, {}).copy(_options(tmp_path, "round-robin"))
     lw.write_table(_rows(3), table)
     assert len(_outside(tmp_path)) == 3
     assert lw.read_table(table).num_rows == 3
 
 
-def test_another_file_system_is_refused(catalog: lw.FileSystemCatalog) -> None:
+def test_another_file_system_is_refused(catalog: lw.Catalog) -> None:
     table = _table(catalog, {PATHS: "s3://bucket/x", STRATEGY: "round-robin"})
     with pytest.raises(UnsupportedError, match="another file system"):
         table.new_batch_write_builder().new_write().write_arrow(_rows(1))
 
 
-def test_messages_travel_and_can_be_aborted(catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_messages_travel_and_can_be_aborted(catalog: lw.Catalog, tmp_path: Path) -> None:
     table = _table(catalog, _options(tmp_path, "entropy-inject"))
     builder = table.new_batch_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
@@ -159,7 +155,7 @@ def test_messages_travel_and_can_be_aborted(catalog: lw.FileSystemCatalog, tmp_p
     assert lw.read_table(table).num_rows == 9
 
 
-def test_a_message_cannot_place_a_file_elsewhere(catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_a_message_cannot_place_a_file_elsewhere(catalog: lw.Catalog, tmp_path: Path) -> None:
     table = _table(catalog, _options(tmp_path, "round-robin"))
     builder = table.new_batch_write_builder()
     write = builder.new_write()
@@ -174,9 +170,7 @@ def test_a_message_cannot_place_a_file_elsewhere(catalog: lw.FileSystemCatalog, 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known places", "whole table"])
 @pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject"])
-def test_leftovers_of_a_write_are_found(
-    catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str, known: bool
-) -> None:
+def test_leftovers_of_a_write_are_found(catalog: lw.Catalog, tmp_path: Path, strategy: str, known: bool) -> None:
     table = _table(catalog, _options(tmp_path, strategy))
     lw.write_table(_rows(3), table)
     before = _outside(tmp_path)
@@ -190,7 +184,7 @@ def test_leftovers_of_a_write_are_found(
 
 
 @pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject"])
-def test_expiry_orphans_and_drop_find_the_files(catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str) -> None:
+def test_expiry_orphans_and_drop_find_the_files(catalog: lw.Catalog, tmp_path: Path, strategy: str) -> None:
     table = _table(catalog, _options(tmp_path, strategy), keys=True)
     for v in "abc":
         lw.write_table(_rows(9, v), table)
@@ -222,7 +216,7 @@ def _soon() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.Catalog, tmp_path: Path) -> None:
     first = _table(catalog, _options(tmp_path, "round-robin"), name="d.first")
     second = _table(catalog, {PATHS: f"file:{tmp_path}/two/inner,file:{tmp_path}", STRATEGY: "round-robin"}, name="d.s")
     for table in (first, second):
@@ -235,7 +229,7 @@ def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.FileSystemCata
 
 
 @pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject"])
-def test_two_writers_of_one_bucket(catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str) -> None:
+def test_two_writers_of_one_bucket(catalog: lw.Catalog, tmp_path: Path, strategy: str) -> None:
     table = _table(catalog, {**_options(tmp_path, strategy), "bucket": "1"}, keys=True)
     builders = [table.new_batch_write_builder() for _ in "ab"]
     writes = [builder.new_write() for builder in builders]

@@ -20,17 +20,17 @@ COLUMNS = pa.schema(
 )
 DAY = dt.date(2026, 1, 9)
 SPELLINGS = [DAY, "2026-01-09", pd.Timestamp("2026-01-09"), np.datetime64("2026-01-09"), pa.scalar(DAY)]
-Verb = Callable[[lw.FileSystemCatalog, lw.FileStoreTable, Any], object]
+Verb = Callable[[lw.Catalog, lw.FileStoreTable, Any], object]
 
 
-def _overwrite(_: lw.FileSystemCatalog, table: lw.FileStoreTable, spec: Any) -> object:  # noqa: ANN401 - anything
+def _overwrite(_: lw.Catalog, table: lw.FileStoreTable, spec: Any) -> object:  # noqa: ANN401 - anything
     builder = table.new_batch_write_builder().overwrite(spec)
     with builder.new_write() as write, builder.new_commit() as commit:
         write.write_arrow(pa.table({"day": [DAY], "k": [9], "v": ["new"]}, schema=COLUMNS))
         return commit.commit(write.prepare_commit())
 
 
-def _truncate(_: lw.FileSystemCatalog, table: lw.FileStoreTable, spec: Any) -> object:  # noqa: ANN401
+def _truncate(_: lw.Catalog, table: lw.FileStoreTable, spec: Any) -> object:  # noqa: ANN401
     return table.new_batch_write_builder().new_commit().truncate_partitions([spec])
 
 
@@ -43,7 +43,7 @@ VERBS: dict[str, Verb] = {
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["day"]))
@@ -55,7 +55,7 @@ def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
 
 @pytest.mark.parametrize("day", SPELLINGS, ids=lambda day: type(day).__name__)
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_day_has_many_spellings(catalog: lw.FileSystemCatalog, verb: str, day: object) -> None:
+def test_a_day_has_many_spellings(catalog: lw.Catalog, verb: str, day: object) -> None:
     VERBS[verb](catalog, catalog.get_table("d.t"), {"day": day})
     left = lw.read_table(catalog.get_table("d.t"), filter="day = '2026-01-09'")["v"].to_pylist()
     assert left == {"overwrite": ["new"], "compact": ["a", "a"]}.get(verb, [])
@@ -73,7 +73,7 @@ def test_a_day_has_many_spellings(catalog: lw.FileSystemCatalog, verb: str, day:
     ],
 )
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "overwrite"])
-def test_specs_that_cannot_be(catalog: lw.FileSystemCatalog, verb: str, spec: object, message: str) -> None:
+def test_specs_that_cannot_be(catalog: lw.Catalog, verb: str, spec: object, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message) as caught:
         VERBS[verb](catalog, catalog.get_table("d.t"), spec)
     assert caught.value.table == "d.t"
@@ -81,18 +81,16 @@ def test_specs_that_cannot_be(catalog: lw.FileSystemCatalog, verb: str, spec: ob
 
 
 @pytest.mark.parametrize("spec", [{"nope": "x"}, {"day": "x"}, {"day": 5.5}])
-def test_an_overwrite_is_refused_before_rows_are_written(
-    catalog: lw.FileSystemCatalog, spec: dict[str, object]
-) -> None:
+def test_an_overwrite_is_refused_before_rows_are_written(catalog: lw.Catalog, spec: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError, match=r"d\.t: .*partition"):
         catalog.get_table("d.t").new_batch_write_builder().overwrite(spec)
 
 
-def test_rows_outside_of_an_overwrite_are_named_by_their_day(catalog: lw.FileSystemCatalog) -> None:
+def test_rows_outside_of_an_overwrite_are_named_by_their_day(catalog: lw.Catalog) -> None:
     with pytest.raises(InvalidInputError, match="partition day=2026-01-09, which the overwrite"):
         _overwrite(catalog, catalog.get_table("d.t"), {"day": "2026-01-10"})
 
 
-def test_one_spec_needs_no_list(catalog: lw.FileSystemCatalog) -> None:
+def test_one_spec_needs_no_list(catalog: lw.Catalog) -> None:
     catalog.get_table("d.t").compact(full=True, partitions={"day": DAY})
     assert lw.read_table(catalog.get_table("d.t$files")).num_rows == 3

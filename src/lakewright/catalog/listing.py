@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.manifest import ManifestEntry, Partition
 
 T = TypeVar("T")
 
@@ -20,18 +20,6 @@ class PagedList(Generic[T]):
 
     elements: list[T]
     next_page_token: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One partition in the newest snapshot: its size and counts."""
-
-    spec: Mapping[str, str]
-    record_count: int
-    file_size_in_bytes: int
-    file_count: int
-    last_file_creation_time: int
-    total_buckets: int
 
 
 def page(names: Sequence[str], max_results: int | None, token: str | None, *, pattern: str | None) -> PagedList[str]:
@@ -56,7 +44,8 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
 
 def partitions_of(store: TableStore) -> list[Partition]:
     """Return the partitions of the newest snapshot."""
-    return [_summary(store, partition, entries) for partition, entries in entries_by_partition(store).items()]
+    snapshot = store.snapshots.latest()
+    return [] if snapshot is None else store.partition_counts(store.manifests.live(snapshot))
 
 
 def entries_by_partition(store: TableStore) -> dict[bytes, list[ManifestEntry]]:
@@ -66,14 +55,3 @@ def entries_by_partition(store: TableStore) -> dict[bytes, list[ManifestEntry]]:
     for entry in [] if snapshot is None else store.manifests.live(snapshot):
         grouped.setdefault(entry.partition, []).append(entry)
     return grouped
-
-
-def _summary(store: TableStore, partition: bytes, entries: Sequence[ManifestEntry]) -> Partition:
-    return Partition(
-        spec=store.partition_spec(partition),
-        record_count=sum(e.file.row_count for e in entries),
-        file_size_in_bytes=sum(e.file.file_size for e in entries),
-        file_count=len(entries),
-        last_file_creation_time=max(e.file.creation_time or 0 for e in entries),
-        total_buckets=entries[0].total_buckets,
-    )

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.factory import CatalogFactory
+from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.catalog.system.tables import system_table
 from lakewright.catalog.system.views import AuditLog, SystemTable
@@ -72,14 +74,14 @@ def one_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path")
 
 
-def catalog_of(args: argparse.Namespace) -> FileSystemCatalog | None:
+def catalog_of(args: argparse.Namespace) -> Catalog | None:
     """Return the catalog that the arguments name; None: they name none."""
     options = dict(args.catalog_option)
     warehouse = args.warehouse or os.environ.get(WAREHOUSE) or options.get("warehouse")
     return CatalogFactory.create({**options, "warehouse": warehouse}) if warehouse else None
 
 
-def need_catalog(args: argparse.Namespace) -> FileSystemCatalog:
+def need_catalog(args: argparse.Namespace) -> Catalog:
     """Return the catalog; raise an error if the arguments name none, or if its warehouse does not exist."""
     catalog = catalog_of(args)
     if catalog is None:
@@ -92,8 +94,10 @@ def need_catalog(args: argparse.Namespace) -> FileSystemCatalog:
     return catalog
 
 
-def _exists(catalog: FileSystemCatalog) -> bool:
+def _exists(catalog: Catalog) -> bool:
     """Return whether a warehouse exists: a directory, or on an object store a prefix of at least one object."""
+    if not isinstance(catalog, FileSystemCatalog):
+        return True
     if "://" not in catalog.warehouse:
         return Path(catalog.warehouse).is_dir()
     listings = (catalog.storage.list_directories(catalog.warehouse), catalog.storage.list(catalog.warehouse))

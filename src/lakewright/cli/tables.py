@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.system.views import AuditLog, SystemTable
 from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
 from lakewright.cli.output import Output, plain
@@ -32,7 +32,7 @@ def _tables(args: argparse.Namespace, output: Output) -> None:
         raise CorruptTableError(f"{counted(len(bad), 'table')} of {len(rows):,} cannot be read; see the column 'error'")
 
 
-def _overview(catalog: FileSystemCatalog, database: str, name: str) -> dict[str, object]:
+def _overview(catalog: Catalog, database: str, name: str) -> dict[str, object]:
     """Return one table as a row; one that cannot be read has an error in it, so that the others are still listed."""
     row: dict[str, object] = dict.fromkeys(("table", "primary_keys", "partition_keys", "snapshot", "written", "error"))
     row["table"] = f"{database}.{name}"

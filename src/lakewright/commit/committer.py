@@ -47,7 +47,7 @@ from lakewright.commit.plan import (
     partition_selector,
     select_partitions,
 )
-from lakewright.commit.publish import Publisher, SnapshotFiles
+from lakewright.commit.publish import Publisher, publisher_of
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
 from lakewright.commit.run import CommitRun
 from lakewright.errors import (
@@ -409,6 +409,6 @@ class Committer:
             raise
 
     def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> CommitRun:
-        publisher = self.publisher or SnapshotFiles(self.store.storage, self.store.layout)
+        publisher = self.publisher or publisher_of(self.store)
         environment = Environment(self.clock, self.sleep, self.random, self.new_uuid)
         return CommitRun(self.store, intent, files, publisher, environment, sole=self.sole)

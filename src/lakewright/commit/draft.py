@@ -37,6 +37,7 @@ class Draft:
     snapshot: Snapshot
     base: Snapshot | None
     files: tuple[str, ...]  # metadata files that only this draft names
+    entries: tuple[ManifestEntry, ...] = ()  # the data files that it adds and deletes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Drafts:
             raise
         if self._renumbering is not None:
             self._renumbering.remember(snapshot, plan)
-        return Draft(snapshot, plan.base, tuple(self._written))
+        return Draft(snapshot, plan.base, tuple(self._written), plan.change.entries)
 
     def remove_unused_copies(self, published: Snapshot) -> None:
         """Delete the copies of data files that a published snapshot does not name, and originals it has copies of."""

@@ -1,51 +1,32 @@
 """One snapshot in, one of three outcomes out: it is published, another one was first, or the outcome is unknown.
 
-Always holds: `Published` means that the snapshot file was created, or read back with its own uuid; `LostRace` that
-another snapshot has the id. Everything else is `Unknown`: the snapshot may exist, so nothing of it may be deleted.
+Always holds: `Published` means that the snapshot file was created, or read back with its own manifest lists, or that
+the server which owns the table said so; `metadata.home` says what the outcomes mean.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from lakewright.errors import CorruptTableError
-from lakewright.spec.snapshot import Snapshot, snapshot_from_json, to_json
+from lakewright.metadata.home import FILES, HistoryOwner, Home, LostRace, Outcome, Published, Unknown
+from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.snapshot import Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The snapshot is visible to every reader."""
-
-    snapshot_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class LostRace:
-    """Another writer published that id; ours is not and will not be visible."""
-
-    winner_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The reply was lost: the snapshot may be visible, or may still become so."""
-
-    cause: Exception
-
-
-Outcome: TypeAlias = Published | LostRace | Unknown
 
 
 class Publisher(Protocol):
     """What decides which of several writers gets a snapshot id: the table's storage, or the server of a catalog."""
 
-    def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:
+    def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
         """Make a snapshot visible if it extends `base` (None: the table is empty) and nobody else did so first.
 
-        An OSError means that the storage refused it, so that it is not and will not be visible.
+        `entries` are the files that it adds and deletes. An OSError means that it was refused: it is not and will
+        not be visible.
         """
 
 
@@ -55,9 +36,19 @@ class SnapshotFiles:
 
     storage: Storage
     layout: Layout
+    home: Home = FILES
 
-    def publish(self, snapshot: Snapshot, base: Snapshot | None) -> Outcome:  # noqa: ARG002 - the name says which base
+    def publish(
+        self,
+        snapshot: Snapshot,
+        base: Snapshot | None,  # noqa: ARG002 - the name of the file says which base
+        entries: Sequence[ManifestEntry] = (),  # noqa: ARG002
+    ) -> Outcome:
         """Create the snapshot file unless it exists, and read it back if the answer is not certain."""
+        with self.home.locked():
+            return self._create(snapshot)
+
+    def _create(self, snapshot: Snapshot) -> Outcome:
         path = self.layout.snapshot_file(snapshot.id)
         try:
             created = self.storage.create(path, to_json(snapshot).encode())
@@ -70,7 +61,7 @@ class SnapshotFiles:
         return self._read_back(path, snapshot, FileNotFoundError(f"{path} was taken by somebody and is gone again"))
 
     def _read_back(self, path: str, snapshot: Snapshot, cause: OSError) -> Outcome:
-        """Return the outcome by the uuid of the snapshot that is at the path."""
+        """Return the outcome by the manifest lists of the snapshot that is at the path."""
         try:
             published = snapshot_from_json(self.storage.read(path), path=path)
         except FileNotFoundError:
@@ -79,6 +70,24 @@ class SnapshotFiles:
             return Unknown(cause)
         except (OSError, CorruptTableError) as unreadable:
             return Unknown(unreadable)
-        if published.uuid is not None and published.uuid == snapshot.uuid:
+        if is_same_state(published, snapshot):
             return Published(snapshot.id)
         return LostRace(snapshot.id)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommits:
+    """Publishes by asking the server that owns the history."""
+
+    store: TableStore
+    owner: HistoryOwner
+
+    def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
+        """Send the snapshot with what it adds to each partition."""
+        return self.owner.commit(snapshot, base, self.store.partition_counts(entries))
+
+
+def publisher_of(store: TableStore) -> Publisher:
+    """Return what publishes the snapshots of a table: its files, or the server that owns its history."""
+    owner = store.home.history
+    return SnapshotFiles(store.storage, store.layout, store.home) if owner is None else ServerCommits(store, owner)

@@ -31,7 +31,7 @@ from lakewright.commit.plan import Intent, live_files_in
 from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
-from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, state_of
 
 _Trace: TypeAlias = tuple[int, str, int | None]  # added or deleted, the file's name, its level where that matters
 
@@ -87,8 +87,9 @@ class CommitSearch:
     intent: Intent
     now_millis: int
     claim: Callable[[], bool] | None = None  # writes the marker, True if it did not exist; None: only look for it
-    tried: set[str] = field(default_factory=set)  # uuids of snapshots that were given to the publisher
+    tried: set[tuple[str, str]] = field(default_factory=set)  # the manifest lists of snapshots that were handed in
     looked_up_to: int | None = None
+    looked_at: Snapshot | None = None  # the base of the last look
 
     def find(self, base: Snapshot | None, seen: Sequence[Snapshot] = ()) -> Snapshot | None:
         """Return the snapshot that published the commit, if it is the base or an earlier one.
@@ -96,7 +97,8 @@ class CommitSearch:
         Snapshots in `seen` are not read again. The base must be read before the call: what is published after that
         competes with this commit for the next id.
         """
-        looked, self.looked_up_to = self.looked_up_to, 0 if base is None else base.id
+        looked = None if self._went_back(base) else self.looked_up_to
+        self.looked_up_to, self.looked_at = 0 if base is None else base.id, base
         if base is None:
             return None
         if looked is None:
@@ -110,6 +112,20 @@ class CommitSearch:
             if self._is_ours(snapshot):
                 return snapshot
         return None
+
+    def _went_back(self, base: Snapshot | None) -> bool:
+        """Say whether snapshots that were looked at are gone since: a rollback removed them, and ids are used again.
+
+        Asked only where a server owns the history. There a writer whose commit conflicts with a compaction rolls that
+        back; files are rolled back only while no writer runs.
+        """
+        before = self.looked_at
+        if before is None or self.store.home.history is None:
+            return False
+        if base is None or base.id < before.id:
+            return True
+        now = base if base.id == before.id else self.store.snapshots.find(before.id)
+        return now is None or not is_same_state(now, before)
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
         """Search every snapshot that may be the commit, unless the marker shows that none is."""
@@ -143,7 +159,7 @@ class CommitSearch:
             raise self._unknown("a snapshot that has expired added these files already; do not commit them again")
 
     def _is_ours(self, snapshot: Snapshot) -> bool:
-        if snapshot.uuid is not None and snapshot.uuid in self.tried:
+        if state_of(snapshot) in self.tried:
             return True
         intent = self.intent
         if intent.once_since is not None:

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from lakewright.commit.draft import Draft, Drafts, Environment
 from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
-from lakewright.commit.publish import LostRace, Outcome, Published, Publisher, Unknown
+from lakewright.commit.publish import Publisher
 from lakewright.commit.replay import CommitSearch
 from lakewright.errors import CommitContentionError, CommitUnknownError, TableNotExistException, counted
+from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.snapshot import MAX_LONG, Snapshot
+from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, state_of
 
 ATTEMPTS_MAX = 10_000  # the loop has an end, also for commits that only add files and are retried without limit
 _DOUBLINGS_MAX = 4  # appends do not wait much longer after each lost race, as some append succeeds in every race
@@ -80,12 +81,12 @@ class CommitRun:
         for attempt in range(ATTEMPTS_MAX):
             began = environment.clock()
             # The snapshot may exist although the reply was lost, so look before trying again.
-            newer = [] if winner_id is None else list(self.store.snapshots.walk_on(winner_id))
+            newer = [] if winner_id is None or self._is_on_server else list(self.store.snapshots.walk_on(winner_id))
             base = newer[-1] if newer else self.store.snapshots.latest()
             if (existing := self.search.find(base, newer)) is not None:
                 return self._finish_published(existing)
-            self._drop_lost_drafts(base)
-            if attempt == 0:
+            lost = self._drop_lost_drafts(base)
+            if attempt == 0 or (lost and self._is_on_server):  # a rollback by others may have removed the files
                 check_written(self.store, self.files)
             draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
             match self._hand_in(draft):
@@ -114,9 +115,8 @@ class CommitRun:
     def _hand_in(self, draft: Draft) -> Outcome:
         try:
             self.store.check_same_table()
-            if draft.snapshot.uuid is not None:
-                self.search.tried.add(draft.snapshot.uuid)
-            return self.publisher.publish(draft.snapshot, draft.base)
+            self.search.tried.add(state_of(draft.snapshot))
+            return self.publisher.publish(draft.snapshot, draft.base, draft.entries)
         except Exception:
             self.drafts.discard(draft)
             raise
@@ -125,9 +125,10 @@ class CommitRun:
         """Remove the snapshot if the table was dropped and made again between the check and the publishing.
 
         This is checked on file systems, where reading one file costs next to nothing; on object stores a drop takes
-        longer than the time between the two requests. If another snapshot was made on top of it, it stays.
+        longer than the time between the two requests, and a server is told which table is meant. If another snapshot
+        was made on top of it, it stays.
         """
-        if not self.store.storage.renames_atomically:
+        if not self.store.storage.renames_atomically or self._is_on_server:
             return
         try:
             with suppress(OSError):
@@ -135,7 +136,7 @@ class CommitRun:
         except TableNotExistException:
             snapshots, snapshot = self.store.snapshots, draft.snapshot
             current = snapshots.find(snapshot.id)
-            if current is not None and current.uuid == snapshot.uuid and not snapshots.exists(snapshot.id + 1):
+            if current is not None and is_same_state(current, snapshot) and not snapshots.exists(snapshot.id + 1):
                 self.store.storage.delete(self.store.layout.snapshot_file(snapshot.id))
                 self.drafts.discard(draft)
             raise
@@ -144,7 +145,7 @@ class CommitRun:
         """Clean up if an earlier attempt, or another process with the same messages, published the commit."""
         self._drop_lost_drafts(existing, published=True)
         self.store.snapshots.write_latest_hint(existing.id)
-        if existing.uuid not in self.search.tried:
+        if state_of(existing) not in self.search.tried:
             # The marker stays: it shows later replays that the messages were committed. If another process did the same
             # job with other files, they were not, and the marker is deleted.
             ours = self.intent.once_since is None or self.search.holds(existing)
@@ -152,16 +153,22 @@ class CommitRun:
         self.drafts.remove_unused_copies(existing)
         return existing
 
-    def _drop_lost_drafts(self, newest: Snapshot | None, *, published: bool = False) -> None:
-        """Discard drafts of unknown outcome whose snapshot id another commit has got."""
-        taken = 0 if newest is None else newest.id
+    @property
+    def _is_on_server(self) -> bool:
+        return self.store.home.history is not None
+
+    def _drop_lost_drafts(self, newest: Snapshot | None, *, published: bool = False) -> bool:
+        """Discard drafts of unknown outcome whose snapshot id another commit has got; say whether there were any."""
+        taken, lost = 0 if newest is None else newest.id, False
         for draft in [d for d in self.doubts if d.snapshot.id <= taken]:
             self.doubts.remove(draft)
             winner = newest if newest is not None and newest.id == draft.snapshot.id else None
             if winner is None:
                 winner = self.store.snapshots.get(draft.snapshot.id)
-            if winner.uuid != draft.snapshot.uuid:
+            if not is_same_state(winner, draft.snapshot):
                 self.drafts.discard(draft, keep_marker=published)
+                lost = True
+        return lost
 
     def _wait_seconds(self, attempt: int, took_millis: int) -> float:
         options = self.store.options

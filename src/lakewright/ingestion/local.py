@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from lakewright.calls import ProgressCallback, write_table
-from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.base import Catalog
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
 from lakewright.errors import UnsupportedError
@@ -39,7 +39,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     table: FileStoreTable | Path,
     *,
     mode: WriteMode = "append",
-    catalog: FileSystemCatalog | Mapping[str, object] | None = None,
+    catalog: Catalog | Mapping[str, object] | None = None,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
     reader_options: Mapping[str, object] | None = None,
     header: bool = True,

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
-from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.factory import CatalogFactory
+from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import WriteResult
-from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
+from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError, UnsupportedError
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
@@ -240,7 +242,7 @@ class Target:
     name: str
     table: FileStoreTable | None
     identifier: Identifier | None = None
-    catalog: FileSystemCatalog | None = None
+    catalog: Catalog | None = None
     new_schema: TableSchema | None = None  # of a table that does not exist yet
     declared: Schema | None = field(default=None, repr=False)
 
@@ -264,6 +266,8 @@ class Target:
             return self.table.store
         if self.catalog is None or self.identifier is None:
             raise self._no_catalog()
+        if not isinstance(self.catalog, FileSystemCatalog):
+            raise UnsupportedError(f"{self.name}: create the table first", table=self.name)
         database = database_directory(self.catalog.warehouse, self.identifier.get_database_name())
         layout = Layout(f"{database}/{self.identifier.get_table_name()}")
         return TableStore(self.name, self.catalog.storage, layout, self.table_schema)
@@ -282,7 +286,7 @@ class Target:
         return self.catalog.get_table(self.identifier)
 
 
-def find_target(table: FileStoreTable | Path, catalog: FileSystemCatalog | None, *, create: bool) -> Target:
+def find_target(table: FileStoreTable | Path, catalog: Catalog | None, *, create: bool) -> Target:
     """Return the table that a call names, or with `create` the place where it will be created."""
     if isinstance(table, FileStoreTable):
         return Target(table.name, table)
@@ -303,7 +307,7 @@ def find_target(table: FileStoreTable | Path, catalog: FileSystemCatalog | None,
         raise type(error)(f"{error}; create it first, or ask for it (create)", **error.facts) from None
 
 
-def _new_table_at(path: str, catalog: FileSystemCatalog | None) -> Target:
+def _new_table_at(path: str, catalog: Catalog | None) -> Target:
     """Return the place for a new table at `<warehouse>/<database>.db/<table>`, with a catalog of that warehouse."""
     warehouse, _, rest = path.rstrip("/").rpartition("/")
     warehouse, _, database = warehouse.rpartition("/")

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from lakewright.calls import check_mode, merged_table
-from lakewright.catalog.filesystem import CatalogFactory
+from lakewright.catalog.factory import CatalogFactory
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
 from lakewright.distributed.write import committed_job

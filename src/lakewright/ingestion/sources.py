@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.open import open_table
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec import arguments
@@ -79,7 +79,7 @@ def find_sources(
     given: SourceInput | Sequence[SourceInput],
     *,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
-    catalog: FileSystemCatalog | None = None,
+    catalog: Catalog | None = None,
 ) -> list[Source]:
     """Return the sources that a call names; raise InvalidInputError for one that does not exist."""
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
@@ -98,7 +98,7 @@ def _checked_format(name: str) -> str:
     return known
 
 
-def _find(given: SourceInput, file_format: str | None, catalog: FileSystemCatalog | None) -> Source:
+def _find(given: SourceInput, file_format: str | None, catalog: Catalog | None) -> Source:
     match given:
         case Source():
             return given
@@ -113,7 +113,7 @@ def _find(given: SourceInput, file_format: str | None, catalog: FileSystemCatalo
             )
 
 
-def _find_text(text: str, file_format: str | None, catalog: FileSystemCatalog | None) -> Source:
+def _find_text(text: str, file_format: str | None, catalog: Catalog | None) -> Source:
     scheme = _SCHEME.match(text)
     if scheme and scheme[1] != "file":
         return _remote(text, file_format, catalog)
@@ -138,12 +138,12 @@ def _matches(path: str) -> Iterator[str]:
         )
 
 
-def _not_found(text: str, catalog: FileSystemCatalog | None) -> str:
+def _not_found(text: str, catalog: Catalog | None) -> str:
     place = "" if catalog is None else f", and no table of that name in {catalog.warehouse}"
     return f"there is no file, directory or pattern with matches {text!r}{place}: check the path"
 
 
-def _named_table(text: str, catalog: FileSystemCatalog | None) -> FileStoreTable | None:
+def _named_table(text: str, catalog: Catalog | None) -> FileStoreTable | None:
     if catalog is None or "/" in text:
         return None
     try:
@@ -156,7 +156,7 @@ def _is_table(path: Path) -> bool:
     return path.is_dir() and any((path / "schema").glob("schema-[0-9]*"))
 
 
-def _remote(text: str, file_format: str | None, catalog: FileSystemCatalog | None) -> Source:
+def _remote(text: str, file_format: str | None, catalog: Catalog | None) -> Source:
     """Return a source on other storage: files that Spark reads, or a table."""
     guessed = file_format or _format_of(text.rstrip("/").rsplit("/", 1)[-1])
     if guessed is not None and guessed != TABLE:

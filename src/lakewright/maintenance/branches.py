@@ -7,6 +7,8 @@ Always holds: on disks a branch appears and disappears in one step, by the renam
 cannot do that: there the schema with the lowest number is written last and deleted first, and a branch without it is
 one whose creation or drop was cut short. The same call, made again, finishes it. A fast-forward is a row of
 steps each of which leaves a whole table: it goes back to the last common snapshot, newest first, and then forward.
+
+Where a server owns the history, it does all of this.
 """
 
 from __future__ import annotations
@@ -24,16 +26,15 @@ from lakewright.errors import (
     NotFoundError,
 )
 from lakewright.maintenance.rollback import (
-    is_same_state,
     remove_changelogs_from,
     remove_snapshots_from,
     write_hints,
 )
-from lakewright.metadata.refs import HIDDEN_BRANCH, Tags, branches
+from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import Snapshot, snapshot_from_json, to_json
+from lakewright.spec.snapshot import Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name, numbered
 
@@ -43,6 +44,10 @@ _USES = ("scan.fallback-branch", "scan.primary-branch")  # options of a table th
 def create_branch(store: TableStore, name: str, tag: str | None = None) -> None:
     """Make a branch at the state of a tag; without one, an empty branch with the table's schemas."""
     check_name("branch", name)
+    if (owner := store.home.history) is not None:
+        store.check_same_table()
+        owner.create_branch(name, tag)
+        return
     target = store.layout.for_branch(name)
     if _is_whole(store, target) or (store.storage.renames_atomically and name in _names(store)):
         raise _taken(store, name)
@@ -70,6 +75,9 @@ def drop_branch(store: TableStore, name: str) -> None:
             branch=name,
         )
     store.check_same_table()
+    if (owner := store.home.history) is not None:
+        owner.drop_branch(name)
+        return
     _remove(store, store.layout.for_branch(name))
 
 
@@ -80,6 +88,10 @@ def rename_branch(store: TableStore, old: str, new: str) -> None:
     """
     check_name("branch", new)
     _check_given(store, old)
+    if (owner := store.home.history) is not None:
+        store.check_same_table()
+        owner.rename_branch(old, new)
+        return
     source, target = store.layout.for_branch(old), store.layout.for_branch(new)
     if store.storage.renames_atomically:
         if new in _names(store):
@@ -111,6 +123,10 @@ def fast_forward(store: TableStore, name: str) -> None:
     if name == store.layout.branch:
         raise InvalidInputError(f"{store.name} is branch {name!r} itself: give another one", branch=name)
     _check_given(store, name)
+    if (owner := store.home.history) is not None:
+        store.check_same_table()
+        owner.fast_forward(name)
+        return
     source = store.layout.for_branch(name)
     wanted = _snapshot_files(store, source)
     if not wanted:
@@ -301,7 +317,7 @@ def _is_whole(store: TableStore, branch: Layout) -> bool:
 
 
 def _names(store: TableStore) -> list[str]:
-    return branches(store.storage, store.layout)
+    return store.branches()
 
 
 def _check_given(store: TableStore, name: str) -> None:

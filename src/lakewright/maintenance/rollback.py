@@ -7,6 +7,8 @@ Always holds: the target is read, with its manifest lists, before anything is re
 The newest snapshot goes first, so a rollback that is cut short leaves the table at some snapshot between, all of whose
 files exist; the same rollback, called again, finishes. Writers should rest: a commit that was planned on a removed
 snapshot and is published in the moment after the last look brings its rows back.
+
+Where a server owns the history, it removes the later snapshots itself.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from lakewright.errors import (
     NotFoundError,
 )
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import Snapshot, to_json
+from lakewright.spec.snapshot import Snapshot, is_same_state, to_json
 
 _LOOKS_MAX = 10  # how often others may commit while the newest snapshots are being removed
 
@@ -42,6 +44,10 @@ def rollback(store: TableStore, target: int | str, *, from_snapshot: int | None 
             snapshot_id=latest,
         )
     store.check_same_table()
+    if store.home.history is not None:
+        store.home.history.rollback(target, from_snapshot)
+        _warn_of_consumers(store, snapshot.id)
+        return
     stored = store.snapshots.find(snapshot.id)
     if stored is None or not is_same_state(stored, snapshot):
         # The tag's snapshot has expired, or another one has its id since a rollback that was cut short.
@@ -50,12 +56,6 @@ def rollback(store: TableStore, target: int | str, *, from_snapshot: int | None 
         store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
     remove_after(store, snapshot.id)
     _warn_of_consumers(store, snapshot.id)
-
-
-def is_same_state(one: Snapshot, other: Snapshot) -> bool:
-    """Say whether two snapshot files describe the same commit; other writers may leave out some of the keys."""
-    lists = (one.base_manifest_list, one.delta_manifest_list)
-    return one.id == other.id and lists == (other.base_manifest_list, other.delta_manifest_list)
 
 
 def remove_after(store: TableStore, kept_id: int) -> None:

@@ -3,6 +3,8 @@
 A tag is a file with the content of a snapshot file; the files of that snapshot are kept after the snapshot has expired.
 Tags are created with `Storage.create`, so of two racing callers exactly one makes the tag. A branch is a directory of
 its own; here branches are only listed, `maintenance.branches` makes them.
+
+Where a server owns the history, it makes, lists and deletes tags.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from lakewright.errors import AlreadyExistsError, InvalidInputError, TagAlreadyExistException, TagNotExistException
+from lakewright.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    TagAlreadyExistException,
+    TagNotExistException,
+    UnsupportedError,
+)
+from lakewright.metadata.home import HistoryOwner
 from lakewright.spec.snapshot import Snapshot, Tag, tag_from_json, tag_to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name
@@ -24,6 +33,7 @@ class Tags:
 
     storage: Storage
     layout: Layout
+    owner: HistoryOwner | None = None  # None: the files decide
 
     def create(
         self,
@@ -36,6 +46,8 @@ class Tags:
     ) -> Tag:
         """Give a snapshot a name, for ever or for a time that begins at `create_time`, by default now."""
         tag = _tag(name, snapshot, time_retained_millis, create_time)
+        if self.owner is not None:
+            return self._create_on(self.owner, tag, time_retained_millis, ignore_if_exists=ignore_if_exists)
         if self.storage.create(self.layout.tag_file(name), tag_to_json(tag).encode()):
             return tag
         if ignore_if_exists:
@@ -44,6 +56,11 @@ class Tags:
 
     def get(self, name: str) -> Tag:
         """Return one tag."""
+        if self.owner is not None:
+            tag = self.owner.find_tag(name)
+            if tag is None:
+                raise self._missing(name)
+            return tag
         path = self.layout.tag_file(name)
         try:
             return tag_from_json(self.storage.read(path), name=name, path=path)
@@ -52,10 +69,14 @@ class Tags:
 
     def exists(self, name: str) -> bool:
         """Say whether there is a tag of this name."""
+        if self.owner is not None:
+            return self.owner.find_tag(name) is not None
         return self.storage.exists(self.layout.tag_file(name))
 
     def list(self) -> list[str]:
         """Return the names of all tags, in order."""
+        if self.owner is not None:
+            return self.owner.tags()
         prefix = "tag-"
         names = (info.path.rpartition("/")[2] for info in self.storage.list(self.layout.tag_directory))
         return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix) and name != prefix)
@@ -68,10 +89,14 @@ class Tags:
         """Remove a tag; files that only it kept become orphans."""
         if not self.exists(name):
             raise self._missing(name)
+        if self.owner is not None:
+            self.owner.delete_tag(name)
+            return
         self.storage.delete(self.layout.tag_file(name))
 
     def rename(self, old: str, new: str) -> None:
         """Rename a tag. If the last step fails, the tag has both names."""
+        self._check_changeable("renamed")
         tag = self.get(old)
         body = tag_to_json(Tag(new, tag.snapshot, tag.create_time, tag.time_retained))
         if not self.storage.create(self.layout.tag_file(new), body.encode()):
@@ -87,11 +112,29 @@ class Tags:
         create_time: datetime | None = None,
     ) -> Tag:
         """Give an existing tag another snapshot."""
+        self._check_changeable("replaced")
         tag = _tag(name, snapshot, time_retained_millis, create_time)
         if not self.exists(name):
             raise self._missing(name)
         self.storage.replace(self.layout.tag_file(name), tag_to_json(tag).encode())
         return tag
+
+    def _create_on(
+        self, owner: HistoryOwner, tag: Tag, time_retained_millis: int | None, *, ignore_if_exists: bool
+    ) -> Tag:
+        try:
+            owner.create_tag(tag.name, tag.snapshot.id, time_retained_millis)
+        except TagAlreadyExistException:
+            if not ignore_if_exists:
+                raise
+        return self.get(tag.name)
+
+    def _check_changeable(self, what: str) -> None:
+        if self.owner is not None:
+            raise UnsupportedError(
+                f"a tag cannot be {what} where a server owns the tags of {self.layout.root}: delete it, and create "
+                "another one"
+            )
 
     def _missing(self, name: str) -> TagNotExistException:
         tags = self.list()

@@ -5,6 +5,8 @@ the first writer that creates `schema-<n+1>` has changed the table, and all othe
 
 A schema file also identifies its table: it contains the time when it was made, so that a table that is dropped and made
 again has another one, even with the same columns. A handle keeps its origin: the schema file that it was opened with.
+
+Where a server owns the schemas, it says which one is the newest, applies changes and writes the files.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from lakewright.errors import (
     TableNotExistException,
     TableReplacedError,
 )
+from lakewright.metadata.home import FILES, Home, SchemaOwner
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.evolution import apply_changes
 from lakewright.spec.schema.table_schema import TableSchema
@@ -50,6 +53,7 @@ class Schemas:
     storage: Storage
     layout: Layout
     origin: Origin | None = None
+    home: Home = FILES
 
     def ids(self) -> list[int]:
         """Return the numbers of all schema files, in order."""
@@ -58,16 +62,20 @@ class Schemas:
 
     def latest(self) -> TableSchema | None:
         """Return the newest schema, None where there is no table."""
+        if self.home.schemas is not None:
+            return self.get(self.home.schemas.newest_id())
         ids = self.ids()
         return self.get(ids[-1]) if ids else None
 
-    def opened(self) -> tuple[TableSchema, Origin] | None:
-        """Return the newest schema and its file as the origin of a handle, None where there is no table."""
-        ids = self.ids()
-        if not ids:
-            return None
-        data = self._read(ids[-1])
-        return self._parsed(ids[-1], data), Origin(ids[-1], self.digest(data))
+    def opened(self, schema_id: int | None = None) -> tuple[TableSchema, Origin] | None:
+        """Return a schema and its file as the origin of a handle: the newest one, None where there is no table."""
+        if schema_id is None:
+            ids = self.ids()
+            if not ids:
+                return None
+            schema_id = ids[-1]
+        data = self._read(schema_id)
+        return self._parsed(schema_id, data), Origin(schema_id, self.digest(data))
 
     def digest(self, data: bytes) -> str:
         """Return the SHA-256 of the table's place and the bytes of a schema file, in hexadecimal."""
@@ -170,14 +178,24 @@ class Schemas:
                 check(latest, changed)
             if changed is latest:
                 return changed
-            if self._created(changed):
+            if self.home.schemas is not None:
+                return self._evolved_by(self.home.schemas, planned, changed)
+            with self.home.locked():
+                created = self._created(changed)
+            if created:
                 self._take_back_if_replaced(changed)
+                self.home.schema_changed(changed)
                 return changed
         raise CommitContentionError(
             f"others changed the schema of the table at {self.layout.root} {attempts} times in a row: try again",
             path=self.layout.root,
             attempts=attempts,
         )
+
+    def _evolved_by(self, owner: SchemaOwner, changes: Sequence[SchemaChange], expected: TableSchema) -> TableSchema:
+        """Let the server apply changes, and return the schema that came of it."""
+        owner.evolve(changes, expected)
+        return self.get(owner.newest_id())
 
     def _take_back_if_replaced(self, made: TableSchema) -> None:
         """Remove a new schema if the table was dropped and made again between the check and the creation.

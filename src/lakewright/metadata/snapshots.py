@@ -1,9 +1,12 @@
-"""The snapshot files of a table, and the two hints that make finding them fast.
+"""The snapshots of a table: their files, the two hints that make finding them fast, or a server that names the newest.
 
 Ids come in, snapshots go out. Only the snapshot files decide which snapshots exist: the hints `LATEST` and `EARLIEST`
 may be empty, missing, too old or too new, so a hint is used only if the files agree with it. A snapshot file that is
 empty or cut short may still be being written by a writer that does not create it in one step, so it is read again
 before it is reported as damaged.
+
+Where a server owns the history, it alone says which snapshot is the newest: a file with a higher id belongs to a
+snapshot that was rolled back.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lakewright.errors import CorruptTableError, NotFoundError
+from lakewright.metadata.home import HistoryOwner
 from lakewright.spec.snapshot import MIN_LONG, Snapshot, snapshot_from_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
@@ -35,10 +39,13 @@ class Snapshots:
 
     storage: Storage
     layout: Layout
+    owner: HistoryOwner | None = None  # None: the files decide
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False, compare=False)
 
     def latest(self) -> Snapshot | None:
         """Return the newest snapshot, None for a table that was never written."""
+        if self.owner is not None:
+            return self.owner.latest()
         hint = self._hint(self.layout.latest_hint)
         if hint is not None and hint > 0 and not self.exists(hint + 1):
             with suppress(FileNotFoundError):
@@ -54,6 +61,9 @@ class Snapshots:
 
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, None for a table that was never written."""
+        if self.owner is not None:
+            newest = self.owner.latest()
+            return None if newest is None else newest.id
         hint = self._hint(self.layout.latest_hint)
         if hint is not None and hint > 0 and not self.exists(hint + 1) and self.exists(hint):
             return hint
@@ -84,7 +94,11 @@ class Snapshots:
     def ids(self) -> list[int]:
         """Return the ids of all snapshots, in order."""
         names = (info.path.rpartition("/")[2] for info in self.storage.list(self.layout.snapshot_directory))
-        return numbered(names, "snapshot-")
+        ids = numbered(names, "snapshot-")
+        if self.owner is None or not ids:
+            return ids
+        newest = self.latest_id() or 0
+        return [snapshot_id for snapshot_id in ids if snapshot_id <= newest]
 
     def get(self, snapshot_id: int) -> Snapshot:
         """Return one snapshot."""
@@ -160,12 +174,19 @@ class Snapshots:
         )
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Tell readers where to look first. A hint decides nothing, so a failure to write it is none."""
+        """Tell readers where to look first. A hint decides nothing, so a failure to write it is none.
+
+        Where a server owns the history, hints are its own.
+        """
+        if self.owner is not None:
+            return
         with suppress(OSError):
             self.storage.replace(self.layout.latest_hint, b"%d" % snapshot_id, durable=False)
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
         """Tell readers which snapshot is the oldest; the same holds as for the latest."""
+        if self.owner is not None:
+            return
         with suppress(OSError):
             self.storage.replace(self.layout.earliest_hint, b"%d" % snapshot_id, durable=False)
 

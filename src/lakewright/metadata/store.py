@@ -9,19 +9,22 @@ cannot be committed to another one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lakewright.errors import InvalidInputError, NotFoundError, TableNotExistException, naming
+from lakewright.metadata import refs
 from lakewright.metadata.consumers import Consumers
+from lakewright.metadata.home import FILES, Home
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
 from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.spec.datafile import EMPTY_ROW
+from lakewright.spec.manifest import ADD, ManifestEntry, Partition
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.external_paths import external_paths
@@ -52,6 +55,7 @@ class TableStore:
     layout: Layout
     schema: TableSchema  # the schema to read and write with; its options are the effective ones
     origin: Origin | None = None  # which table it is; None for a table that does not exist yet: nothing is checked
+    home: Home = FILES  # who owns its history
 
     @property
     def identity(self) -> str:
@@ -155,17 +159,22 @@ class TableStore:
     @property
     def schemas(self) -> Schemas:
         """The table's schema files."""
-        return Schemas(self.storage, self.layout, self.origin)
+        return Schemas(self.storage, self.layout, self.origin, self.home)
 
     @property
     def snapshots(self) -> Snapshots:
-        """The table's snapshot files and hints."""
-        return Snapshots(self.storage, self.layout)
+        """The table's snapshots: the files, and where a server owns them, the newest by its word."""
+        return Snapshots(self.storage, self.layout, self.home.history)
 
     @property
     def tags(self) -> Tags:
         """The table's tags."""
-        return Tags(self.storage, self.layout)
+        return Tags(self.storage, self.layout, self.home.history)
+
+    def branches(self) -> list[str]:
+        """Return the names of the branches beside `main`, in order."""
+        owner = self.home.history
+        return refs.branches(self.storage, self.layout) if owner is None else owner.branches()
 
     @property
     def consumers(self) -> Consumers:
@@ -200,6 +209,24 @@ class TableStore:
     def partition_name(self, partition: bytes) -> str:
         """Return a partition as text for messages, such as `day=2026-01-09/hour=7`; empty without partitions."""
         return spec_name(self.partition_spec(partition))
+
+    def partition_counts(self, entries: Iterable[ManifestEntry]) -> list[Partition]:
+        """Return what entries add to each partition, in the order in which they come; deleted files count down."""
+        grouped: dict[bytes, list[ManifestEntry]] = {}
+        for entry in entries:
+            grouped.setdefault(entry.partition, []).append(entry)
+        return [self._partition(partition, group) for partition, group in grouped.items()]
+
+    def _partition(self, partition: bytes, entries: list[ManifestEntry]) -> Partition:
+        signed = [(1 if entry.kind == ADD else -1, entry.file) for entry in entries]
+        return Partition(
+            spec=self.partition_spec(partition),
+            record_count=sum(sign * file.row_count for sign, file in signed),
+            file_size_in_bytes=sum(sign * file.file_size for sign, file in signed),
+            file_count=sum(sign for sign, _ in signed),
+            last_file_creation_time=max(file.creation_time or 0 for _, file in signed),
+            total_buckets=entries[0].total_buckets,
+        )
 
     def partition_directory(self, partition: bytes) -> str:
         """Return the partition part of a data file's path, such as `dt=2026-01-01/hour=7`; empty without partitions."""

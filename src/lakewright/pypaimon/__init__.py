@@ -3,7 +3,7 @@
 Where pypaimon is laxer than lakewright, these classes behave as pypaimon does and warn.
 """
 
-from lakewright.catalog.filesystem import Database
+from lakewright.catalog.base import Database
 from lakewright.catalog.listing import PagedList
 from lakewright.catalog.system.views import SystemSplit, SystemTableRead, SystemTableScan
 from lakewright.commit.message.message import CommitMessage

@@ -133,5 +133,5 @@ class CatalogFactory:
         kind = given.get("metastore", "filesystem")
         if kind != "filesystem":
             raise UnsupportedError(f"Unknown catalog identifier: {kind}. Use 'filesystem'", metastore=kind)
-        catalog = filesystem.CatalogFactory.create(catalog_options)
+        catalog = filesystem.open_filesystem(arguments.text_map("catalog_options", catalog_options))
         return FileSystemCatalog(catalog.storage, catalog.warehouse, catalog.options)

@@ -97,7 +97,9 @@ def _opened(store: TableStore, name: str, option: str) -> TableStore:
         )
     schema, origin = opened
     base = store.name.partition("$branch_")[0]
-    return TableStore(f"{base}$branch_{name}", store.storage, placed(layout, schema), schema, origin)
+    return TableStore(
+        f"{base}$branch_{name}", store.storage, placed(layout, schema), schema, origin, store.home.for_branch(name)
+    )
 
 
 def _travelled(own: TableStore, other: TableStore) -> TableStore:

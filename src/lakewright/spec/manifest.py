@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,6 +38,18 @@ class ManifestEntry:
             f.embedded_file_index,
             f.external_path,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What the files of one partition hold, or what a commit adds to it: counts may then be below zero."""
+
+    spec: Mapping[str, str]
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+    total_buckets: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,19 @@ _REQUIRED = frozenset(
 )
 
 
+def is_same_state(one: Snapshot, other: Snapshot) -> bool:
+    """Say whether two snapshots are the same commit, by the unique names of their manifest lists.
+
+    Uuids do not tell: other writers, and some servers, leave them out.
+    """
+    return one.id == other.id and state_of(one) == state_of(other)
+
+
+def state_of(snapshot: Snapshot) -> tuple[str, str]:
+    """Return the names of the manifest lists, which no other commit has."""
+    return (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+
+
 def to_json(snapshot: Snapshot) -> str:
     """Return the text of the snapshot file.
 

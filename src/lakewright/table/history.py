@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from lakewright.errors import InvalidInputError, NotFoundError, naming
 from lakewright.maintenance import branches
 from lakewright.maintenance.rollback import rollback
-from lakewright.metadata import refs
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Moment
@@ -155,7 +154,7 @@ class TableHistory:
 
     def list_branches(self) -> list[str]:
         """Return the names of the branches beside `main`."""
-        return refs.branches(self.store.storage, self.store.layout)
+        return self.store.branches()
 
     # Going back.
 

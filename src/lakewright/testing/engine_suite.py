@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from lakewright.calls import read_table, write_table
-from lakewright.catalog.filesystem import CatalogFactory
+from lakewright.catalog.factory import CatalogFactory
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.table_commit import CommitResult

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.errors import (
     CommitConflictError,
@@ -51,7 +52,7 @@ _NOTHING_HAPPENED = (CommitConflictError, CommitContentionError, InvalidInputErr
 _names = itertools.count()
 
 State: TypeAlias = object
-Action: TypeAlias = Callable[[FileSystemCatalog], object]
+Action: TypeAlias = Callable[[Catalog], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Report:
 
 def enumerate_faults(
     operation: Operation,
-    observe: Callable[[FileSystemCatalog], State],
+    observe: Callable[[Catalog], State],
     kinds: tuple[FaultKind, ...] = SIX_FAULTS,
     *,
     renames: bool = True,
@@ -106,7 +107,7 @@ def enumerate_faults(
 @dataclass(slots=True)
 class _Trial:
     operation: Operation
-    observe: Callable[[FileSystemCatalog], State]
+    observe: Callable[[Catalog], State]
     memory: MemoryStorage
     start: MemoryImage
     before: State
@@ -142,7 +143,7 @@ class _Trial:
         elif isinstance(outcome, _NOTHING_HAPPENED) and state != self.before:
             yield f"said that nothing happened, but it did: {outcome!r}"
 
-    def _repeat(self, state: State, catalog: FileSystemCatalog) -> Iterator[str]:
+    def _repeat(self, state: State, catalog: Catalog) -> Iterator[str]:
         if self.operation.again is None and state == self.after:
             return
         try:
@@ -153,7 +154,7 @@ class _Trial:
         if self.observe(catalog) != self.after:
             yield f"asked for again, it ends in {self.observe(catalog)}"
 
-    def _clean(self, catalog: FileSystemCatalog) -> Iterator[str]:
+    def _clean(self, catalog: Catalog) -> Iterator[str]:
         self.memory.age(7 * 24 * 60 * 60 * 1000)
         for database in catalog.list_databases():
             for name in catalog.list_tables(database):
@@ -164,13 +165,13 @@ class _Trial:
                     yield f"not in use after the clean-up: {sorted(stray)[:3]}"
 
 
-def _open(storage: Storage) -> FileSystemCatalog:
+def _open(storage: Storage) -> Catalog:
     memory = storage.inner if isinstance(storage, FaultyStorage) else storage
     assert isinstance(memory, MemoryStorage)  # noqa: S101 - the enumerator makes its own storage
     return FileSystemCatalog(storage, f"{memory.root}/warehouse", OPTIONS)
 
 
-def _outcome(run: Action, catalog: FileSystemCatalog) -> BaseException | str | None:
+def _outcome(run: Action, catalog: Catalog) -> BaseException | str | None:
     """Return None for a return, the error for one the library may raise, and text for any other."""
     try:
         run(catalog)

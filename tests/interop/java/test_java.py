@@ -25,7 +25,7 @@ def java() -> Iterator[Java]:
 
 
 def _assert_java_reads(
-    java: Java, catalog: lw.FileSystemCatalog, want: pa.Table, fields: Sequence[DataField], **options: str
+    java: Java, catalog: lw.Catalog, want: pa.Table, fields: Sequence[DataField], **options: str
 ) -> None:
     got = normalised(java.read(Path(catalog.warehouse), "d.t", **options), fields)
     assert in_order(got) == in_order(spelled(want.select([field.name for field in fields]), fields))
@@ -40,7 +40,7 @@ def test_the_java_reader_itself_reads_a_golden_table_right(java: Java) -> None:
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("nested", [False, True], ids=["scalars", "nested"])
-def test_java_reads_every_type(java: Java, catalog: lw.FileSystemCatalog, file_format: str, nested: bool) -> None:
+def test_java_reads_every_type(java: Java, catalog: lw.Catalog, file_format: str, nested: bool) -> None:
     skip = NANOSECONDS if file_format == "avro" else []
     fields = nested_fields(multiset=True) if nested else scalar_fields(skip)
     rows = nested_rows(fields) if nested else scalar_rows(fields, file_format)
@@ -51,9 +51,7 @@ def test_java_reads_every_type(java: Java, catalog: lw.FileSystemCatalog, file_f
 
 
 @pytest.mark.parametrize("column", range(1, 25))
-def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(
-    java: Java, catalog: lw.FileSystemCatalog, column: int
-) -> None:
+def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(java: Java, catalog: lw.Catalog, column: int) -> None:
     fields = scalar_fields()
     key = fields[column]
     if isinstance(key.type, lw.AtomicType) and key.type.root in {"BINARY", "VARBINARY"}:
@@ -73,7 +71,7 @@ def test_java_reads_tables_partitioned_and_bucketed_by_any_scalar(
     assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), "Java routes the same rows elsewhere"
 
 
-def test_java_appends_to_our_table_and_we_to_its(java: Java, catalog: lw.FileSystemCatalog) -> None:
+def test_java_appends_to_our_table_and_we_to_its(java: Java, catalog: lw.Catalog) -> None:
     fields = scalar_fields()
     rows = scalar_rows(fields)
     for name in ("d.t", "d.source"):
@@ -87,7 +85,7 @@ def test_java_appends_to_our_table_and_we_to_its(java: Java, catalog: lw.FileSys
     assert in_order(spelled(lw.read_table(catalog.get_table("d.t")), fields)) == in_order(spelled(want, fields))
 
 
-def test_java_reads_history_overwrites_and_schema_changes(java: Java, catalog: lw.FileSystemCatalog) -> None:
+def test_java_reads_history_overwrites_and_schema_changes(java: Java, catalog: lw.Catalog) -> None:
     fields = [
         DataField(0, "id", lw.AtomicType("INT")),
         DataField(1, "p", lw.AtomicType("STRING")),
@@ -120,7 +118,7 @@ def test_java_reads_history_overwrites_and_schema_changes(java: Java, catalog: l
     _assert_java_reads(java, catalog, want.slice(1), table.fields)
 
 
-def test_java_prunes_with_our_statistics(java: Java, catalog: lw.FileSystemCatalog) -> None:
+def test_java_prunes_with_our_statistics(java: Java, catalog: lw.Catalog) -> None:
     """Nulls and long texts in several files: with a filter Java finds every row, whatever our bounds say."""
     fields = [DataField(0, "k", lw.AtomicType("BIGINT")), DataField(1, "s", lw.AtomicType("STRING"))]
     catalog.create_table("d.t", lw.Schema(fields))
@@ -159,7 +157,7 @@ JAVA_OPTIONS = [
 
 
 @pytest.mark.parametrize("options", JAVA_OPTIONS, ids=lambda options: ",".join(f"{k}={v}" for k, v in options.items()))
-def test_we_read_what_java_writes(java: Java, catalog: lw.FileSystemCatalog, options: dict[str, str]) -> None:
+def test_we_read_what_java_writes(java: Java, catalog: lw.Catalog, options: dict[str, str]) -> None:
     file_format = options.get("file.format", "parquet")
     fields = scalar_fields(NANOSECONDS if file_format == "avro" else [])
     rows = scalar_rows(fields, file_format)
@@ -176,9 +174,7 @@ def test_we_read_what_java_writes(java: Java, catalog: lw.FileSystemCatalog, opt
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
 @pytest.mark.parametrize("column", range(1, 25))
-def test_we_read_java_s_partitions_of_any_scalar(
-    java: Java, catalog: lw.FileSystemCatalog, column: int, legacy: str
-) -> None:
+def test_we_read_java_s_partitions_of_any_scalar(java: Java, catalog: lw.Catalog, column: int, legacy: str) -> None:
     fields = scalar_fields()
     key = fields[column]
     if isinstance(key.type, lw.AtomicType) and key.type.root in {"BINARY", "VARBINARY"}:
@@ -215,7 +211,7 @@ COMPACTED: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("options", COMPACTED, ids=str)
 def test_java_reads_and_appends_to_append_tables_that_we_compacted(
-    java: Java, catalog: lw.FileSystemCatalog, options: dict[str, str]
+    java: Java, catalog: lw.Catalog, options: dict[str, str]
 ) -> None:
     columns = pa.schema({"k": pa.int64(), "v": pa.int64()})
     for name in ("d.t", "d.source"):
@@ -245,7 +241,7 @@ def test_java_reads_and_appends_to_append_tables_that_we_compacted(
 @pytest.mark.parametrize("strategy", ["round-robin", "specific-fs", "entropy-inject", "weight-robin"])
 @pytest.mark.parametrize("keys", [None, ["id"]], ids=["append", "keyed"])
 def test_java_and_we_share_external_paths(
-    java: Java, catalog: lw.FileSystemCatalog, tmp_path: Path, strategy: str, keys: list[str] | None
+    java: Java, catalog: lw.Catalog, tmp_path: Path, strategy: str, keys: list[str] | None
 ) -> None:
     options = {
         "data-file.external-paths": f"file://{tmp_path}/one,file://{tmp_path}/two",
@@ -275,7 +271,7 @@ def test_java_and_we_share_external_paths(
     assert not [path for path in Path(table.table_path).rglob("*.parquet") if "bucket-" in str(path)]
 
 
-def test_java_and_we_read_files_and_snapshots_since_a_time(java: Java, catalog: lw.FileSystemCatalog) -> None:
+def test_java_and_we_read_files_and_snapshots_since_a_time(java: Java, catalog: lw.Catalog) -> None:
     columns = pa.schema({"id": pa.int64()})
     for name in ("d.t", "d.source"):
         catalog.create_table(name, lw.Schema.from_pyarrow_schema(columns))
@@ -293,7 +289,7 @@ def test_java_and_we_read_files_and_snapshots_since_a_time(java: Java, catalog: 
             assert lw.read_table(table.copy({option: moment})).num_rows == len(theirs), (option, moment)
 
 
-def test_java_and_we_give_a_null_key_one_row(java: Java, catalog: lw.FileSystemCatalog) -> None:
+def test_java_and_we_give_a_null_key_one_row(java: Java, catalog: lw.Catalog) -> None:
     columns = pa.schema({"id": pa.int64(), "v": pa.string()})
     options = {"bucket": "1", "primary-key.nullable": "true"}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options=options))
@@ -308,9 +304,7 @@ def test_java_and_we_give_a_null_key_one_row(java: Java, catalog: lw.FileSystemC
 
 
 @pytest.mark.parametrize("ignored", ["", "v", "v,w"])
-def test_java_and_we_leave_the_same_rows_out_of_a_changelog(
-    java: Java, catalog: lw.FileSystemCatalog, ignored: str
-) -> None:
+def test_java_and_we_leave_the_same_rows_out_of_a_changelog(java: Java, catalog: lw.Catalog, ignored: str) -> None:
     columns = pa.schema({"id": pa.int64(), "v": pa.string(), "w": pa.string()})
     options = {
         "bucket": "1",

@@ -32,7 +32,7 @@ class JavaTable:
     """The table `d.t` with a branch `b`: Java makes the branch, sets the options and writes the rows."""
 
     java: Java
-    catalog: lw.FileSystemCatalog
+    catalog: lw.Catalog
     sources: Iterator[int] = field(default_factory=count)
 
     @property
@@ -83,7 +83,7 @@ def _spelled(rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 @pytest.fixture
-def table(java: Java, catalog: lw.FileSystemCatalog) -> JavaTable:
+def table(java: Java, catalog: lw.Catalog) -> JavaTable:
     return JavaTable(java, catalog)
 
 

@@ -33,7 +33,7 @@ def _rows(low: int, high: int) -> pa.Table:
     "options", [EVOLVING, TRACKED, {**TRACKED, "deletion-vectors.enabled": "true"}], ids=["columns", "copy", "vectors"]
 )
 def test_java_reads_rows_changed_by_their_ids(
-    java: Java, catalog: lw.FileSystemCatalog, options: dict[str, str], keys: list[str] | None
+    java: Java, catalog: lw.Catalog, options: dict[str, str], keys: list[str] | None
 ) -> None:
     for name in ("d.t", "d.source"):
         catalog.create_table(name, lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=keys, options=options))
@@ -59,7 +59,7 @@ def test_java_reads_rows_changed_by_their_ids(
     assert len(agreed()) == 20
 
 
-def test_java_reads_rows_lists_and_maps_as_the_same_text(java: Java, catalog: lw.FileSystemCatalog) -> None:
+def test_java_reads_rows_lists_and_maps_as_the_same_text(java: Java, catalog: lw.Catalog) -> None:
     inner = pa.struct([("x", pa.int32()), ("y", pa.string()), ("d", pa.float64()), ("t", pa.timestamp("us"))])
     columns = pa.schema(
         [("k", pa.int64()), ("r", inner), ("a", pa.list_(inner)), ("m", pa.map_(pa.string(), pa.list_(pa.date32())))]

@@ -24,7 +24,7 @@ def java() -> Iterator[Java]:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
-def test_java_reads_joined_files(java: Java, catalog: lw.FileSystemCatalog, file_format: str) -> None:
+def test_java_reads_joined_files(java: Java, catalog: lw.Catalog, file_format: str) -> None:
     columns = pa.schema({"k": pa.int64(), "name": pa.string(), "s": pa.string()})
     options = {"file.format": file_format, "lakewright.write-threads": "2"}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=options))

@@ -130,7 +130,7 @@ def _changes(kind: Kind, seed: int, count: int = 50) -> pa.Table:
 class Tables:
     """Two tables of one kind, one for us and one for Java, that get the same changes."""
 
-    def __init__(self, java: Java, catalog: lw.FileSystemCatalog, kind: Kind) -> None:
+    def __init__(self, java: Java, catalog: lw.Catalog, kind: Kind) -> None:
         self.java, self.catalog, self.kind = java, catalog, kind
         self.warehouse = Path(catalog.warehouse)
         for name in ("d.ours", "d.theirs"):
@@ -171,7 +171,7 @@ class Tables:
 
 
 @pytest.mark.parametrize("kind", TABLES, ids=lambda kind: kind.name)
-def test_both_write_compact_and_read_the_same(java: Java, catalog: lw.FileSystemCatalog, kind: Kind) -> None:
+def test_both_write_compact_and_read_the_same(java: Java, catalog: lw.Catalog, kind: Kind) -> None:
     tables = Tables(java, catalog, kind)
     tables.change(1, "us", "java")
     tables.change(2, "us", "java")
@@ -190,7 +190,7 @@ def test_both_write_compact_and_read_the_same(java: Java, catalog: lw.FileSystem
 
 
 @pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
-def test_java_reads_our_changelog(java: Java, catalog: lw.FileSystemCatalog, producer: str) -> None:
+def test_java_reads_our_changelog(java: Java, catalog: lw.Catalog, producer: str) -> None:
     """Replaying the changelog that Java reads from our table gives the rows of the table."""
     tables = Tables(java, catalog, Kind(producer, {"changelog-producer": producer, "bucket": "1"}, "+I +U"))
     for seed in range(4):

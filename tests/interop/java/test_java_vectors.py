@@ -28,7 +28,7 @@ def java() -> Iterator[Java]:
 @pytest.mark.parametrize("vectors", [None, "false", "true"], ids=["copies", "32", "64"])
 def test_java_sees_what_we_deleted_and_updated(
     java: Java,
-    catalog: lw.FileSystemCatalog,
+    catalog: lw.Catalog,
     vectors: str | None,
     buckets: dict[str, str],
     partitions: list[str] | None,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.filesystem import open_filesystem
 from lakewright.storage.object import ObjectStorage
 from lakewright.storage.object_client import ObjectClient
 from lakewright.testing.enumerator import stray_files
@@ -78,7 +79,7 @@ def test_eight_processes_append(warehouse: dict[str, str], tmp_path: Path) -> No
 
 
 def test_the_life_of_a_table(warehouse: dict[str, str]) -> None:
-    catalog = lw.CatalogFactory.create(warehouse)
+    catalog = open_filesystem(warehouse)
     table = _table(catalog, ORDERS, "d.orders", ["day"])
     assert catalog.list_databases() == ["d"]
     lw.write_table(_orders([1, 2], "mon"), table)
@@ -121,7 +122,7 @@ def test_the_life_of_a_table(warehouse: dict[str, str]) -> None:
 
 
 def test_messages_travel_and_a_replay_is_harmless(warehouse: dict[str, str]) -> None:
-    table = _table(lw.CatalogFactory.create(warehouse), ORDERS, "d.t", ["day"])
+    table = _table(open_filesystem(warehouse), ORDERS, "d.t", ["day"])
     builder = table.new_batch_write_builder()
     sent: list[bytes] = []
     for part in range(3):
@@ -142,7 +143,7 @@ def test_messages_travel_and_a_replay_is_harmless(warehouse: dict[str, str]) -> 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 def test_every_type_comes_back(warehouse: dict[str, str], file_format: str) -> None:
-    catalog = lw.CatalogFactory.create(warehouse)
+    catalog = open_filesystem(warehouse)
     catalog.create_database("d")
     scalars = scalar_fields(skip=NANOSECONDS if file_format == "avro" else ())
     nested = nested_fields(multiset=True)
@@ -162,7 +163,7 @@ def test_a_large_file_goes_in_parts_and_filters_fetch_ranges(
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("noise", pa.int64())])
     options = {"file.compression": "none", "parquet.enable.dictionary": "false"}
-    table = _table(lw.CatalogFactory.create(warehouse), schema, "d.t", options=options)
+    table = _table(open_filesystem(warehouse), schema, "d.t", options=options)
     noise = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, LARGE_ROWS)
     rows = pa.table({"id": np.arange(LARGE_ROWS), "noise": noise})
     started = time.perf_counter()
@@ -189,9 +190,9 @@ def test_a_large_file_goes_in_parts_and_filters_fetch_ranges(
 
 @pytest.mark.parametrize("key", ["s3.secret-key", "s3.access-key"])
 def test_wrong_keys_are_refused_and_not_shown(warehouse: dict[str, str], key: str) -> None:
-    table = _table(lw.CatalogFactory.create(warehouse), ORDERS, "d.t")
+    table = _table(open_filesystem(warehouse), ORDERS, "d.t")
     wrong = {**warehouse, key: "hush-hush-not-the-key"}
-    catalog = lw.CatalogFactory.create(wrong)
+    catalog = open_filesystem(wrong)
     secrets = [wrong["s3.secret-key"], warehouse["s3.secret-key"], "hush-hush"]
     calls: list[Callable[[], object]] = [
         catalog.list_databases,
@@ -211,7 +212,7 @@ def test_wrong_keys_are_refused_and_not_shown(warehouse: dict[str, str], key: st
 
 
 def test_a_missing_bucket_is_named(warehouse: dict[str, str]) -> None:
-    catalog = lw.CatalogFactory.create({**warehouse, "warehouse": "s3://no-such-bucket-here/warehouse"})
+    catalog = open_filesystem({**warehouse, "warehouse": "s3://no-such-bucket-here/warehouse"})
     calls: list[Callable[[], object]] = [
         catalog.list_databases,
         lambda: catalog.create_database("d"),
@@ -226,7 +227,7 @@ def test_a_missing_bucket_is_named(warehouse: dict[str, str]) -> None:
 
 def test_figures(minio: S3Server, warehouse: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Print what commits, writes and reads cost here."""
-    table = _table(lw.CatalogFactory.create(warehouse), ORDERS, "d.small")
+    table = _table(open_filesystem(warehouse), ORDERS, "d.small")
     lw.write_table(_orders([0], "mon"), table)
     counted = FaultyStorage(table.store.storage)
     watched = replace(table, store=replace(table.store, storage=counted))
@@ -240,7 +241,7 @@ def test_figures(minio: S3Server, warehouse: dict[str, str], monkeypatch: pytest
     started = time.perf_counter()
     assert lw.read_table(table).num_rows == 21
     print(f"a read of 21 small files: {time.perf_counter() - started:.3f} s")
-    big = _table(lw.CatalogFactory.create(warehouse), ORDERS, "d.big")
+    big = _table(open_filesystem(warehouse), ORDERS, "d.big")
     dice = np.random.default_rng(1)
     days = pa.array([f"2026-11-{day:02}" for day in range(1, 31)]).take(pa.array(dice.integers(0, 30, MILLION)))
     rows = pa.table({"id": np.arange(MILLION), "day": days, "price": dice.random(MILLION)}, schema=ORDERS)
@@ -255,7 +256,7 @@ def test_figures(minio: S3Server, warehouse: dict[str, str], monkeypatch: pytest
 
 
 def _table(
-    catalog: lw.FileSystemCatalog,
+    catalog: lw.Catalog,
     schema: pa.Schema,
     name: str,
     partition_keys: list[str] | None = None,
@@ -267,7 +268,7 @@ def _table(
     return _open(catalog, name)
 
 
-def _open(catalog: lw.FileSystemCatalog, name: str) -> lw.FileStoreTable:
+def _open(catalog: lw.Catalog, name: str) -> lw.FileStoreTable:
     table = catalog.get_table(name)
     assert isinstance(table, lw.FileStoreTable)
     return table

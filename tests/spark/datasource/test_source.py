@@ -30,13 +30,13 @@ DOOR = "lakewright"
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d")
     return made
 
 
-def _table(catalog: lw.FileSystemCatalog, columns: pa.Schema, **given: object) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, columns: pa.Schema, **given: object) -> lw.FileStoreTable:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, **given))  # type: ignore[arg-type]
     return catalog.get_table("d.t")
 
@@ -45,11 +45,11 @@ PAIRS = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64())])
 DAYS = pa.schema([pa.field("id", pa.int64()), pa.field("day", pa.string())])
 
 
-def _pairs(catalog: lw.FileSystemCatalog, **options: str) -> lw.FileStoreTable:
+def _pairs(catalog: lw.Catalog, **options: str) -> lw.FileStoreTable:
     return _table(catalog, PAIRS, primary_keys=["id"], options={"bucket": "2", **options})
 
 
-def _days(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def _days(catalog: lw.Catalog) -> lw.FileStoreTable:
     table = _table(catalog, DAYS, partition_keys=["day"])
     lw.write_table(pa.table({"id": [1, 2, 3], "day": ["a", "a", "b"]}), table)
     return table
@@ -127,21 +127,19 @@ def test_options_that_name_no_table_say_what_is_missing(options: dict[str, str],
         ("filter", "nothing = 1", "there is no column 'nothing'"),
     ],
 )
-def test_words_that_make_no_sense_are_refused(
-    catalog: lw.FileSystemCatalog, word: str, value: str, message: str
-) -> None:
+def test_words_that_make_no_sense_are_refused(catalog: lw.Catalog, word: str, value: str, message: str) -> None:
     with pytest.raises(LakewrightError, match=message):
         _read({"path": _days(catalog).table_path, word: value})
 
 
-def test_a_table_is_found_by_path_or_by_name(catalog: lw.FileSystemCatalog) -> None:
+def test_a_table_is_found_by_path_or_by_name(catalog: lw.Catalog) -> None:
     table = _days(catalog)
     by_name = {"warehouse": catalog.warehouse, "table": "d.t"}
     assert _read(by_name) == _read({"path": table.table_path}) == lw.read_table(table).to_pylist()
     assert LakewrightSource(by_name).schema() == spark_schema(table.fields)
 
 
-def test_the_words_of_a_read(catalog: lw.FileSystemCatalog) -> None:
+def test_the_words_of_a_read(catalog: lw.Catalog) -> None:
     table = _pairs(catalog)
     for rows in ({"id": [1, 2], "n": [1, 1]}, {"id": [2, 3], "n": [2, 2]}, {"id": [3], "n": [3]}):
         lw.write_table(pa.table(rows), table)
@@ -166,7 +164,7 @@ def test_the_words_of_a_read(catalog: lw.FileSystemCatalog) -> None:
         values(snapshot_id="1", tag="first")
 
 
-def test_a_schema_of_the_user_leaves_columns_out_and_changes_none(catalog: lw.FileSystemCatalog) -> None:
+def test_a_schema_of_the_user_leaves_columns_out_and_changes_none(catalog: lw.Catalog) -> None:
     table = _days(catalog)
     here = {"path": table.table_path}
     ids = StructType([StructField("id", LongType())])
@@ -181,7 +179,7 @@ def test_a_schema_of_the_user_leaves_columns_out_and_changes_none(catalog: lw.Fi
     assert list(_read(kinds, ids)[0]) == ["id"]
 
 
-def test_system_tables_can_be_read(catalog: lw.FileSystemCatalog) -> None:
+def test_system_tables_can_be_read(catalog: lw.Catalog) -> None:
     _days(catalog)
     here = {"warehouse": catalog.warehouse}
     assert [row["snapshot_id"] for row in _read({**here, "table": "d.t$snapshots"})] == [1]
@@ -210,7 +208,7 @@ def _written(sink: TableSink, task: int, rows: pa.Table) -> TaskWritten:
         return TaskWritten(sink._job.write_id, TaskAnswer(TaskId(task, task), pack(writer.prepare())))
 
 
-def test_a_commit_waits_for_every_task(catalog: lw.FileSystemCatalog) -> None:
+def test_a_commit_waits_for_every_task(catalog: lw.Catalog) -> None:
     table = _pairs(catalog)
     sink = _sink(table)
     first = _written(sink, 0, pa.table({"id": [1], "n": [1]}))
@@ -223,7 +221,7 @@ def test_a_commit_waits_for_every_task(catalog: lw.FileSystemCatalog) -> None:
     assert _files(table) == set()
 
 
-def test_nothing_is_removed_of_what_was_published(catalog: lw.FileSystemCatalog) -> None:
+def test_nothing_is_removed_of_what_was_published(catalog: lw.Catalog) -> None:
     """Spark calls `abort` with all messages when a commit raises, even where only its reply was lost."""
     table = _pairs(catalog)
     sink = _sink(table)
@@ -235,7 +233,7 @@ def test_nothing_is_removed_of_what_was_published(catalog: lw.FileSystemCatalog)
     assert _rows(table) == [(0, 0), (1, 1)]
 
 
-def test_a_commit_that_failed_before_it_published_leaves_nothing(catalog: lw.FileSystemCatalog) -> None:
+def test_a_commit_that_failed_before_it_published_leaves_nothing(catalog: lw.Catalog) -> None:
     table = _days(catalog)
     before = _files(table)
     sink = _sink(table, {"partitions": "day=a"}, overwrite=True)
@@ -246,7 +244,7 @@ def test_a_commit_that_failed_before_it_published_leaves_nothing(catalog: lw.Fil
     assert _files(table) == before
 
 
-def test_what_an_overwrite_replaces_is_said_once(catalog: lw.FileSystemCatalog) -> None:
+def test_what_an_overwrite_replaces_is_said_once(catalog: lw.Catalog) -> None:
     table = _days(catalog)
 
     def replaced(**options: str) -> object:
@@ -264,7 +262,7 @@ def test_what_an_overwrite_replaces_is_said_once(catalog: lw.FileSystemCatalog) 
     assert replaced(dynamic_partition_overwrite="true") == replaced(partitionoverwritemode="DYNAMIC") != replaced()
 
 
-def test_a_view_of_the_past_cannot_be_written(catalog: lw.FileSystemCatalog) -> None:
+def test_a_view_of_the_past_cannot_be_written(catalog: lw.Catalog) -> None:
     table = _days(catalog)
     for word, value in {"snapshot_id": "1", "scan.tag-name": "x", "filter": "id = 1", "columns": "id"}.items():
         with pytest.raises(InvalidInputError, match="cannot be written"):
@@ -293,7 +291,7 @@ EVERY = pa.schema(
 )
 
 
-def test_every_type_goes_in_and_comes_out(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_every_type_goes_in_and_comes_out(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _table(catalog, EVERY)
     moment = dt.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=dt.UTC)
     full = {
@@ -310,7 +308,7 @@ def test_every_type_goes_in_and_comes_out(spark: SparkSession, catalog: lw.FileS
     assert frame.count() == 2  # the frame stays at the snapshot of its first use
 
 
-def test_overwrites_replace_what_they_say(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_overwrites_replace_what_they_say(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _days(catalog)
     new = spark.createDataFrame([(9, "a")], "id bigint, day string").coalesce(1)
     write = new.write.format(DOOR).mode("overwrite")
@@ -322,7 +320,7 @@ def test_overwrites_replace_what_they_say(spark: SparkSession, catalog: lw.FileS
     assert _rows(table) == [(9, "a")]
 
 
-def test_a_view_takes_inserts_and_stays_where_it_is(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_view_takes_inserts_and_stays_where_it_is(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _pairs(catalog)
     options = f"OPTIONS (warehouse '{catalog.warehouse}', `table` 'd.t')"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW door_view USING lakewright {options}")
@@ -335,7 +333,7 @@ def test_a_view_takes_inserts_and_stays_where_it_is(spark: SparkSession, catalog
     spark.catalog.dropTempView("door_view")
 
 
-def test_a_column_of_kinds_deletes_and_updates(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_column_of_kinds_deletes_and_updates(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _pairs(catalog)
     lw.write_table(pa.table({"id": [1, 2], "n": [1, 2]}), table)
     changes = spark.createDataFrame([("-D", 1, 1), ("+U", 2, 20), ("+I", 3, 3)], "_row_kind string, id long, n long")
@@ -343,7 +341,7 @@ def test_a_column_of_kinds_deletes_and_updates(spark: SparkSession, catalog: lw.
     assert _rows(table) == [(2, 20), (3, 3)]
 
 
-def test_a_frame_is_whole_wherever_it_is_used(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_frame_is_whole_wherever_it_is_used(spark: SparkSession, catalog: lw.Catalog) -> None:
     """Spark would keep a pushed filter for other uses of the frame, so none is pushed even where it is allowed."""
     table = _days(catalog)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -355,9 +353,7 @@ def test_a_frame_is_whole_wherever_it_is_used(spark: SparkSession, catalog: lw.F
     assert sorted(row.id for row in both) == [1, 2, 3, 3]
 
 
-def test_columns_come_with_the_frame_where_that_is_asked_for(
-    spark: SparkSession, catalog: lw.FileSystemCatalog
-) -> None:
+def test_columns_come_with_the_frame_where_that_is_asked_for(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _pairs(catalog)
     frame = spark.createDataFrame([(1, 1, "x")], "id long, n long, extra string").coalesce(1)
     with pytest.raises(PySparkException, match="there is no column 'extra' to write") as refused:
@@ -367,7 +363,7 @@ def test_columns_come_with_the_frame_where_that_is_asked_for(
     assert _rows(catalog.get_table("d.t")) == [(1, 1, "x")]
 
 
-def test_what_spark_cannot_do_here_is_said(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_what_spark_cannot_do_here_is_said(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _table(catalog, PAIRS, primary_keys=["id"])  # dynamic buckets
     frame = spark.range(4).selectExpr("id", "id AS n").repartition(2)
     write = frame.write.format(DOOR)
@@ -397,7 +393,7 @@ def flaky(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("failures", [1, 9])
 def test_tasks_that_fail_leave_nothing_behind(
-    spark: SparkSession, catalog: lw.FileSystemCatalog, flaky: Path, failures: int
+    spark: SparkSession, catalog: lw.Catalog, flaky: Path, failures: int
 ) -> None:
     table = _table(catalog, PAIRS, options={"bucket": "-1"})
     place = str(flaky)
@@ -440,7 +436,7 @@ def test_keys_of_java_are_found_in_lower_case() -> None:
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-def test_options_are_checked_like_those_of_copy(catalog: lw.FileSystemCatalog, *, by_name: bool) -> None:
+def test_options_are_checked_like_those_of_copy(catalog: lw.Catalog, *, by_name: bool) -> None:
     path = _pairs(catalog).table_path
     place = {"warehouse": catalog.warehouse, "table": "d.t"} if by_name else {"path": path}
     fine = {"read.stream.maxtriggerdelayms": "1", "scan.mode": "latest", "lakewright.durable": "false"}
@@ -450,7 +446,7 @@ def test_options_are_checked_like_those_of_copy(catalog: lw.FileSystemCatalog, *
             SourceOptions.of({**place, key: value}, WORDS).open()
 
 
-def test_spark_hears_of_options_that_cannot_be_ignored(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_spark_hears_of_options_that_cannot_be_ignored(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _pairs(catalog, **{"tag.automatic-creation": "process-time"})
     frame = spark.createDataFrame([(1, 2)], "id long, n long")
     with pytest.warns(LakewrightWarning, match="'tag.automatic-creation' = 'process-time'"):

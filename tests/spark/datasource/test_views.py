@@ -16,7 +16,7 @@ from lakewright.spark.datasource.views import attach
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d")
     return made
@@ -30,9 +30,7 @@ def _no_views_left(spark: SparkSession) -> Iterator[None]:
             spark.catalog.dropTempView(f"`{view.name}`")
 
 
-def _table(
-    catalog: lw.FileSystemCatalog, name: str, rows: pa.Table, keys: list[str] | None = None
-) -> lw.FileStoreTable:
+def _table(catalog: lw.Catalog, name: str, rows: pa.Table, keys: list[str] | None = None) -> lw.FileStoreTable:
     options = {"bucket": "1"} if keys else {}
     schema = lw.Schema.from_pyarrow_schema(rows.schema, primary_keys=keys or [], options=options)
     catalog.create_table(f"d.`{name}`", schema)
@@ -45,7 +43,7 @@ def _values(spark: SparkSession, query: str) -> list[tuple[object, ...]]:
     return sorted(map(tuple, spark.sql(query).collect()))
 
 
-def test_every_table_has_a_view_that_stays_where_it_is(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_every_table_has_a_view_that_stays_where_it_is(spark: SparkSession, catalog: lw.Catalog) -> None:
     orders = _table(catalog, "orders", pa.table({"id": [1, 2], "who": ["a", "b"]}), ["id"])
     _table(catalog, "odd-name.x", pa.table({"who": ["a"], "n": [7]}))
     assert attach(spark, catalog, "d", prefix="v_") == ["`v_odd-name.x`", "v_orders"]
@@ -59,7 +57,7 @@ def test_every_table_has_a_view_that_stays_where_it_is(spark: SparkSession, cata
 
 @pytest.mark.parametrize("statement", ["INSERT INTO", "INSERT OVERWRITE"])
 def test_nobody_writes_through_a_view_of_files(
-    spark: SparkSession, catalog: lw.FileSystemCatalog, tmp_path: Path, statement: str
+    spark: SparkSession, catalog: lw.Catalog, tmp_path: Path, statement: str
 ) -> None:
     table = _table(catalog, "plain", pa.table({"id": [1]}))
     attach(spark, catalog, "d")
@@ -70,7 +68,7 @@ def test_nobody_writes_through_a_view_of_files(
     assert lw.read_table(table).to_pylist() == [{"id": 1}]
 
 
-def test_a_writable_view_takes_inserts(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_writable_view_takes_inserts(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _table(catalog, "t", pa.table({"id": [1, 2], "n": [1, 2]}), ["id"])
     assert attach(spark, catalog, "d", writable=True) == ["t"]
     spark.sql("INSERT INTO t SELECT id, n * 10 FROM t WHERE id > 1")
@@ -79,7 +77,7 @@ def test_a_writable_view_takes_inserts(spark: SparkSession, catalog: lw.FileSyst
     assert _values(spark, "SELECT * FROM t") == [(1, 1), (2, 20)]
 
 
-def test_a_table_without_a_view_is_named(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_table_without_a_view_is_named(spark: SparkSession, catalog: lw.Catalog) -> None:
     _table(catalog, "same", pa.table({"id": [1]}))
     _table(catalog, "SAME", pa.table({"id": [2]}))
     columns = [lw.DataField(0, "id", lw.AtomicType("INT")), lw.DataField(1, "v", lw.AtomicType("VARIANT"))]
@@ -93,9 +91,7 @@ def test_a_table_without_a_view_is_named(spark: SparkSession, catalog: lw.FileSy
 
 
 @pytest.mark.parametrize("writable", [False, True])
-def test_what_spark_refuses_of_a_view_changes_nothing(
-    spark: SparkSession, catalog: lw.FileSystemCatalog, writable: bool
-) -> None:
+def test_what_spark_refuses_of_a_view_changes_nothing(spark: SparkSession, catalog: lw.Catalog, writable: bool) -> None:
     """The words are Spark's own, which nobody can change without an extension of the session; the docs list them."""
     table = _table(catalog, "v", pa.table({"id": [1, 2], "n": [5, 6]}))
     attach(spark, catalog, "d", writable=writable)

@@ -52,21 +52,21 @@ def load(request: pytest.FixtureRequest) -> Load:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
     made.create_database("d")
     return made
 
 
 @pytest.fixture
-def orders(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def orders(catalog: lw.Catalog) -> lw.FileStoreTable:
     """Make a table with a primary key."""
     catalog.create_table("d.orders", lw.Schema(FIELDS, primary_keys=["id"], options={"bucket": "1"}))
     return catalog.get_table("d.orders")
 
 
 @pytest.fixture
-def log(catalog: lw.FileSystemCatalog) -> lw.FileStoreTable:
+def log(catalog: lw.Catalog) -> lw.FileStoreTable:
     """Make a partitioned append table."""
     catalog.create_table("d.log", lw.Schema(FIELDS, partition_keys=["day"]))
     return catalog.get_table("d.log")
@@ -190,7 +190,7 @@ def test_unknown_formats_are_refused() -> None:
         find_sources("x", format="xml")
 
 
-def test_tables_are_found_by_name_and_by_path(orders: lw.FileStoreTable, catalog: lw.FileSystemCatalog) -> None:
+def test_tables_are_found_by_name_and_by_path(orders: lw.FileStoreTable, catalog: lw.Catalog) -> None:
     for given in ("d.orders", orders.table_path):
         (found,) = find_sources(given, catalog=catalog)
         assert found.table is not None
@@ -258,7 +258,7 @@ def test_wrong_records_are_errors_and_nothing_is_committed(
 
 
 def test_json_lines_and_documents_are_read_with_the_types_of_the_table(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
+    load: Load, catalog: lw.Catalog, tmp_path: Path
 ) -> None:
     inside = lw.RowType(True, [lw.DataField(5, "zip", lw.AtomicType("INT"))])  # noqa: FBT003
     catalog.create_table("d.j", lw.Schema([*FIELDS, lw.DataField(4, "place", inside)]))
@@ -293,9 +293,7 @@ def test_several_sources_of_several_formats_are_one_commit(
     assert "widened  id: INT to BIGINT" in _changes(result)
 
 
-def test_sources_may_have_other_types_where_every_value_fits(
-    spark: SparkSession, catalog: lw.FileSystemCatalog
-) -> None:
+def test_sources_may_have_other_types_where_every_value_fits(spark: SparkSession, catalog: lw.Catalog) -> None:
     catalog.create_table("d.n", lw.Schema([lw.DataField(0, "n", lw.AtomicType("DOUBLE"))]))
     frames = [spark.createDataFrame([(1,)], "n int"), spark.createDataFrame([(1.5,)], "n double")]
     assert ingest(spark, frames, catalog.get_table("d.n")).rows == 2
@@ -322,7 +320,7 @@ def test_names_of_directories_are_values(load: Load, log: lw.FileStoreTable, tmp
 
 
 def test_another_table_is_a_source(
-    load: Load, orders: lw.FileStoreTable, log: lw.FileStoreTable, catalog: lw.FileSystemCatalog
+    load: Load, orders: lw.FileStoreTable, log: lw.FileStoreTable, catalog: lw.Catalog
 ) -> None:
     lw.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), orders)
     assert load("d.orders", "d.log", catalog=catalog, columns=["id", "name"]).rows == 2
@@ -351,7 +349,7 @@ def test_overwrite_and_delete(load: Load, log: lw.FileStoreTable, orders: lw.Fil
 # ---- new tables, dry runs, job ids -----------------------------------------------------------------------------------
 
 
-def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     path = _file(tmp_path / "a.csv", "ID,price,when\n1,1.5,2026-01-31\n2,2,2026-02-01\n")
 
     def run(**more: object) -> IngestResult:
@@ -398,7 +396,7 @@ def test_a_table_is_made_from_what_the_source_shows(load: Load, catalog: lw.File
     ],
 )
 def test_a_table_that_cannot_be_is_refused(
-    spark: SparkSession, catalog: lw.FileSystemCatalog, more: dict[str, object], message: str
+    spark: SparkSession, catalog: lw.Catalog, more: dict[str, object], message: str
 ) -> None:
     frame = spark.createDataFrame([(1,)], "id int")
     with pytest.raises(lw.LakewrightError, match=message):
@@ -406,14 +404,14 @@ def test_a_table_that_cannot_be_is_refused(
     assert catalog.list_tables("d") == []
 
 
-def test_a_table_that_is_not_there_is_named(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_table_that_is_not_there_is_named(spark: SparkSession, catalog: lw.Catalog) -> None:
     with pytest.raises(lw.NotFoundError, match=r"table d.nix does not exist .*create"):
         ingest(spark, spark.range(1), "d.nix", catalog=catalog)
     with pytest.raises(lw.InvalidInputError, match="cannot be made"):
         ingest(spark, spark.range(1), f"{catalog.warehouse}/nix", create=True)
 
 
-def test_a_table_can_be_made_by_its_path(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_table_can_be_made_by_its_path(spark: SparkSession, catalog: lw.Catalog) -> None:
     assert ingest(spark, spark.range(2), f"{catalog.warehouse}/e.db/t", create=True).rows == 2
     assert lw.read_table(catalog.get_table("e.t")).num_rows == 2
 
@@ -458,9 +456,7 @@ def _types(table: lw.FileStoreTable) -> dict[str, str]:
     return {f.name: str(f.type) for f in table.fields}
 
 
-def test_types_are_guessed_only_where_the_text_comes_back(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
-) -> None:
+def test_types_are_guessed_only_where_the_text_comes_back(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     cases = {
         "n": (["1", "-20"], "BIGINT"),
         "zero": (["00123", "7"], "STRING"),
@@ -490,9 +486,7 @@ def test_types_are_guessed_only_where_the_text_comes_back(
     assert [rows[0][name] for name in ("zero", "money", "some")] == ["00123", Decimal("1.10"), None]
 
 
-def test_a_csv_file_without_a_header_keeps_its_first_row(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
-) -> None:
+def test_a_csv_file_without_a_header_keeps_its_first_row(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     path = _file(tmp_path / "a.csv", "5,abc\n6,def\n")
     load(path, "d.new", catalog=catalog, create=True, header=False)
     load(path, "d.new", catalog=catalog, header=False)
@@ -506,7 +500,7 @@ def test_a_csv_file_without_a_header_keeps_its_first_row(
 
 
 def test_new_columns_get_types_as_at_creation_and_as_the_caller_says(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
+    load: Load, catalog: lw.Catalog, tmp_path: Path
 ) -> None:
     load(_file(tmp_path / "a.jsonl", '{"id": 1}\n'), "d.new", catalog=catalog, create=True, primary_keys=["id"])
     more = _file(tmp_path / "b.jsonl", '{"id": 2, "n": 5, "p": 1.5, "o": {"k": true}}\n{"id": 2, "p": 2}\n')
@@ -529,7 +523,7 @@ def test_new_columns_get_types_as_at_creation_and_as_the_caller_says(
         load(more, "d.new", catalog=catalog, schema_mode="merge", types={"p": "INT"})
 
 
-def test_messy_csv_files_are_one_source(load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_messy_csv_files_are_one_source(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_bytes(b'\xef\xbb\xbfid,text\r\n1,"two\nlines"\r\n2,""\r\n3,\r\n')
     (tmp_path / "in" / "2.csv").write_text("Text,ID,more\n\u00fc,4,x\n")
@@ -541,16 +535,14 @@ def test_messy_csv_files_are_one_source(load: Load, catalog: lw.FileSystemCatalo
     assert [row["more"] for row in _rows(table)] == [None, None, None, "x"]
 
 
-def test_other_encodings_are_read_when_they_are_named(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
-) -> None:
+def test_other_encodings_are_read_when_they_are_named(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("id;name\n1;M\u00fcller\n".encode("latin1"))
     options = {"sep": ";", "encoding": "ISO-8859-1"}
     load(str(tmp_path / "a.csv"), "d.new", catalog=catalog, create=True, reader_options=options)
     assert _rows(catalog.get_table("d.new")) == [{"id": 1, "name": "M\u00fcller"}]
 
 
-def test_numbers_of_json_keep_their_digits(load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_numbers_of_json_keep_their_digits(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     record = (
         '{"id": 9007199254740993, "huge": 123456789012345678901, "text": 1.10, "o": {"z": [1, 2], "a": 0.5}, "b": true}'
     )
@@ -575,7 +567,7 @@ def test_numbers_of_json_keep_their_digits(load: Load, catalog: lw.FileSystemCat
     }
 
 
-def test_texts_become_values_of_every_type(load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path) -> None:
+def test_texts_become_values_of_every_type(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     cases: list[tuple[str, str, object]] = [
         ("INT", " 7 ", 7),
         ("TINYINT", "-128", -128),
@@ -632,9 +624,7 @@ def test_bad_records_of_json_and_parquet_are_set_aside(load: Load, orders: lw.Fi
     assert (result.bad_rows, [row["id"] for row in _rows(orders)]) == (2, [1, 3, 4])
 
 
-def test_parquet_files_of_several_types_are_one_source(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
-) -> None:
+def test_parquet_files_of_several_types_are_one_source(load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"id": pa.array([1], pa.int32()), "x": ["a"]}), tmp_path / "in" / "1.parquet")
     pq.write_table(pa.table({"id": [1 << 40], "y": [1.5]}), tmp_path / "in" / "2.parquet")
@@ -657,7 +647,7 @@ def test_an_upsert_keeps_the_columns_that_the_source_lacks(
 
 
 def test_sources_of_an_upsert_that_differ_in_their_columns_are_refused(
-    load: Load, catalog: lw.FileSystemCatalog, tmp_path: Path
+    load: Load, catalog: lw.Catalog, tmp_path: Path
 ) -> None:
     (tmp_path / "names.csv").write_text("id,name\n1,tea\n")
     (tmp_path / "prices.csv").write_text("id,price\n1,5.00\n")

@@ -37,12 +37,12 @@ Reads: TypeAlias = dict[str, "Future[pa.Table]"]
 
 
 @pytest.fixture(scope="module")
-def catalog() -> lw.FileSystemCatalog:
+def catalog() -> lw.Catalog:
     return lw.CatalogFactory.create({"warehouse": str(WAREHOUSE)})
 
 
 @pytest.fixture(scope="module")
-def reads(spark: SparkSession, catalog: lw.FileSystemCatalog) -> Reads:
+def reads(spark: SparkSession, catalog: lw.Catalog) -> Reads:
     """Read all tables side by side: most of the time of a small job is spent in the driver."""
 
     def read(name: str) -> pa.Table:
@@ -76,13 +76,13 @@ def _times_in_millis(rows: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_newest_snapshot(catalog: lw.FileSystemCatalog, reads: Reads, name: str) -> None:
+def test_the_newest_snapshot(catalog: lw.Catalog, reads: Reads, name: str) -> None:
     _assert_same(reads[name].result, catalog.get_table(name), name, expected()[name]["rows"])
 
 
 @pytest.mark.parametrize(("name", "travel", "numbers"), TRAVELS, ids=lambda value: str(value)[:40])
 def test_other_snapshots(
-    spark: SparkSession, catalog: lw.FileSystemCatalog, name: str, travel: dict[str, Any], numbers: list[int]
+    spark: SparkSession, catalog: lw.Catalog, name: str, travel: dict[str, Any], numbers: list[int]
 ) -> None:
     options = {"tag": "scan.tag-name", "snapshot_id": "scan.snapshot-id"}
     then = catalog.get_table(name).copy({options[key]: str(value) for key, value in travel.items()})
@@ -91,7 +91,7 @@ def test_other_snapshots(
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if expected()[n].get("branches")])
-def test_branches(spark: SparkSession, catalog: lw.FileSystemCatalog, name: str) -> None:
+def test_branches(spark: SparkSession, catalog: lw.Catalog, name: str) -> None:
     for branch, numbers in expected()[name]["branches"].items():
         table = catalog.get_table(f"{name}$branch_{branch}")
         _assert_same(read_table(spark, table).toArrow, table, name, numbers)

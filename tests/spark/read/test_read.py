@@ -17,7 +17,7 @@ from support.read_cases import READS, read_catalog, sorted_rows
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.FileSystemCatalog:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.Catalog:
     """Hold an append table and a keyed one, both with several snapshots and nested columns."""
     return read_catalog(tmp_path_factory.mktemp("warehouse"))
 
@@ -25,7 +25,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.FileSystemCatalog:
 @pytest.mark.parametrize("name", ["append", "keyed"])
 @pytest.mark.parametrize("what", READS, ids=str)
 def test_a_read_means_what_it_means_embedded(
-    spark: SparkSession, catalog: lw.FileSystemCatalog, name: str, what: dict[str, Any]
+    spark: SparkSession, catalog: lw.Catalog, name: str, what: dict[str, Any]
 ) -> None:
     table = catalog.get_table(f"d.{name}")
     want = lw.read_table(table, **what)
@@ -34,7 +34,7 @@ def test_a_read_means_what_it_means_embedded(
     assert sorted_rows(frame.toArrow()) == sorted_rows(want)
 
 
-def test_tags_times_and_paths(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_tags_times_and_paths(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = catalog.get_table("d.append")
     second = table.snapshot(2)
     assert second is not None
@@ -46,7 +46,7 @@ def test_tags_times_and_paths(spark: SparkSession, catalog: lw.FileSystemCatalog
     assert [frame.count() for frame in frames] == [4, 4, 4]
 
 
-def test_limits_and_partitions(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_limits_and_partitions(spark: SparkSession, catalog: lw.Catalog) -> None:
     for name in ("append", "keyed"):
         builder = catalog.get_table(f"d.{name}").new_read_builder()
         read = builder.new_read()
@@ -64,7 +64,7 @@ def _partitions(frame: DataFrame) -> int:
     return frame.rdd.getNumPartitions()
 
 
-def test_shares_of_several_workers_are_whole(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_shares_of_several_workers_are_whole(spark: SparkSession, catalog: lw.Catalog) -> None:
     builder = catalog.get_table("d.append").new_read_builder()
     shares = [builder.new_scan().with_shard(n, 2).plan().splits() for n in range(2)]
     read = builder.new_read()
@@ -87,7 +87,7 @@ def test_partitions_of_a_fallback_branch(spark: SparkSession, tmp_path: Path, na
     assert sorted(row["v"] for row in loaded.collect()) == ["newer", "other", "own", "own", "own"]
 
 
-def test_system_tables(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_system_tables(spark: SparkSession, catalog: lw.Catalog) -> None:
     snapshots = catalog.get_table("d.append$snapshots")
     frame = read_table(spark, snapshots, filter="snapshot_id > 1", columns=["snapshot_id", "commit_time"], limit=1)
     assert [row["snapshot_id"] for row in frame.collect()] == [2]
@@ -110,7 +110,7 @@ def test_row_tracking_columns(spark: SparkSession, tmp_path: Path) -> None:
     assert read_table(spark, table).count() == 2
 
 
-def test_mistakes_are_told_before_anything_runs(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_mistakes_are_told_before_anything_runs(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = catalog.get_table("d.append")
     with pytest.raises(ColumnNotExistException):
         read_table(spark, table, columns=["nope"])

@@ -57,14 +57,14 @@ TYPES: dict[str, tuple[str, list[object]]] = {
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> lw.FileSystemCatalog:
+def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path / "a [b]{c} *?\\d")})
     made.create_database("d")
     return made
 
 
 def _made(
-    catalog: lw.FileSystemCatalog, rows: pa.Table, *, partition: Sequence[str] = (), name: str = "d.t", **options: str
+    catalog: lw.Catalog, rows: pa.Table, *, partition: Sequence[str] = (), name: str = "d.t", **options: str
 ) -> lw.FileStoreTable:
     given = {key.replace("_", "."): value for key, value in options.items()}
     catalog.create_table(
@@ -89,7 +89,7 @@ def _same(frame: DataFrame, table: lw.FileStoreTable, **what: Any) -> None:  # n
     assert in_order(spelled(frame.toArrow(), fields)) == in_order(spelled(want, fields))
 
 
-def test_every_type_is_exact_under_any_settings(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_every_type_is_exact_under_any_settings(spark: SparkSession, catalog: lw.Catalog) -> None:
     fields = [lw.DataField(n, name, lw.AtomicType(kind)) for n, (name, (kind, _)) in enumerate(TYPES.items())]
     nested = lw.RowType(
         True,  # noqa: FBT003 - a nullable row
@@ -114,7 +114,7 @@ def test_every_type_is_exact_under_any_settings(spark: SparkSession, catalog: lw
         _same(frame, table)
 
 
-def test_files_of_older_schemas(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_files_of_older_schemas(spark: SparkSession, catalog: lw.Catalog) -> None:
     first = {"id": pa.array([1, 2], pa.int32()), "name": ["abc", None], "gone": [1, 2], "price": [Decimal("1.25")] * 2}
     table = _made(catalog, pa.table(first))
     change = lw.SchemaChange
@@ -142,7 +142,7 @@ def test_files_of_older_schemas(spark: SparkSession, catalog: lw.FileSystemCatal
     assert _parted(catalog.get_table("d.t"), ["title"]) == (2, 0)
 
 
-def test_partition_columns_come_from_the_path(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_partition_columns_come_from_the_path(spark: SparkSession, catalog: lw.Catalog) -> None:
     names = [
         "a b",
         "x/y=z",
@@ -171,7 +171,7 @@ def test_partition_columns_come_from_the_path(spark: SparkSession, catalog: lw.F
     _same(read_table(spark, table, **wanted), table, **wanted)
 
 
-def test_what_the_scan_cannot_read_exactly_goes_another_way(catalog: lw.FileSystemCatalog) -> None:
+def test_what_the_scan_cannot_read_exactly_goes_another_way(catalog: lw.Catalog) -> None:
     rows = pa.table({"id": [1, 2], "r": [{"a": 1, "b": 2}] * 2})
     for number, file_format in enumerate(("orc", "avro")):
         assert _parted(_made(catalog, rows, name=f"d.f{number}", file_format=file_format)) == (0, 1)
@@ -191,7 +191,7 @@ def test_what_the_scan_cannot_read_exactly_goes_another_way(catalog: lw.FileSyst
     assert _parted(catalog.get_table("d.t"), ["r.b"]) == (1, 0)
 
 
-def test_object_stores_are_read_by_spark_only_on_request(catalog: lw.FileSystemCatalog) -> None:
+def test_object_stores_are_read_by_spark_only_on_request(catalog: lw.Catalog) -> None:
     table = _made(catalog, pa.table({"id": [1]}))
     splits = table.new_read_builder().new_scan().plan().splits()
     projection = table.new_read_builder().new_read().projection
@@ -203,7 +203,7 @@ def test_object_stores_are_read_by_spark_only_on_request(catalog: lw.FileSystemC
         assert len(native_splits(asked, splits, projection)[0]) == reached
 
 
-def test_many_files_are_looked_up_without_a_job(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_many_files_are_looked_up_without_a_job(spark: SparkSession, catalog: lw.Catalog) -> None:
     ids = list(range(80))
     table = _made(catalog, pa.table({"id": ids, "p": [str(n % 40) for n in ids]}), partition=["p"])
     context = spark.sparkContext
@@ -219,7 +219,7 @@ def test_many_files_are_looked_up_without_a_job(spark: SparkSession, catalog: lw
     assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.threshold") == "32", "put back"
 
 
-def test_a_file_that_is_gone_is_named(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_file_that_is_gone_is_named(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _made(catalog, pa.table({"id": [1]}))
     (path,) = table.new_read_builder().new_scan().plan().splits()[0].file_paths
     Path(path).unlink()
@@ -228,7 +228,7 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, catalog: lw.FileSyste
     assert Path(path).name in str(raised.value)
 
 
-def test_a_flipped_bit_is_noticed(spark: SparkSession, catalog: lw.FileSystemCatalog) -> None:
+def test_a_flipped_bit_is_noticed(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _made(catalog, pa.table({"id": list(range(1000))}), file_compression="none")
     (path,) = table.new_read_builder().new_scan().plan().splits()[0].file_paths
     data = bytearray(Path(path).read_bytes())

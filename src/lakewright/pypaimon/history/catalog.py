@@ -171,7 +171,7 @@ class CatalogHistory(filesystem.FileSystemCatalog):
         del identifier, partitions, ignore_if_exists
         _unsupported("create partitions: one exists as soon as rows are written to it")
 
-    def alter_database(self, name: str, changes: Sequence[PropertyChange]) -> None:
+    def alter_database(self, name: str, changes: Sequence[PropertyChange]) -> None:  # type: ignore[override]
         """Raise UnsupportedError: databases are directories without properties."""
         del name, changes
         _unsupported("change a database: it stores no properties of databases")

@@ -13,9 +13,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
-from lakewright.catalog import listing
 from lakewright.errors import InvalidInputError
-from lakewright.spec import arguments
+from lakewright.spec import arguments, manifest
 from lakewright.spec import snapshot as core
 from lakewright.spec.snapshot import Snapshot, snapshot_from_json
 
@@ -199,7 +198,7 @@ class TagInstant(Instant):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition(listing.Partition):
+class Partition(manifest.Partition):
     """A partition in the newest snapshot; a filesystem catalog knows nothing of who made it and when."""
 
     FIELD_DONE: ClassVar[str] = "done"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from lakewright.catalog.filesystem import CatalogFactory
+from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.open import open_table, read_builder
 from lakewright.catalog.system.views import ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError, UnsupportedError

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakewright.catalog.filesystem import CatalogFactory, FileSystemCatalog
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.factory import CatalogFactory
 from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.spark.datasource.options import FORMAT, storage_options
 from lakewright.spark.jobs.types import spark_schema
@@ -31,7 +32,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def attach(
     spark: SparkSession,
-    catalog: FileSystemCatalog | str,
+    catalog: Catalog | str,
     database: str,
     *,
     tables: Sequence[str] | None = None,
@@ -70,7 +71,7 @@ def _pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
     return read_table(spark, table).select("*")
 
 
-def _door(spark: SparkSession, catalog: FileSystemCatalog, table: FileStoreTable) -> DataFrame:
+def _door(spark: SparkSession, catalog: Catalog, table: FileStoreTable) -> DataFrame:
     spark_schema(table.fields)  # refuses here, with an error of ours, what Spark has no types for
     options = storage_options(catalog.options)
     return spark.read.format(FORMAT).options(**options).load(table.table_path)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from lakewright.calls import ProgressCallback
-from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.base import Catalog
 from lakewright.compact.job import RunTasks
 from lakewright.ingestion.local import LOCAL_BYTES_MAX
 from lakewright.ingestion.plan import Call, IngestResult, Target
@@ -122,7 +122,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     table: FileStoreTable | Path,
     *,
     mode: WriteMode = "append",
-    catalog: FileSystemCatalog | Mapping[str, object] | None = None,
+    catalog: Catalog | Mapping[str, object] | None = None,
     format: str | None = None,  # noqa: A002 - what every reader of files calls it
     reader_options: Mapping[str, object] | None = None,
     header: bool = True,

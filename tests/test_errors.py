@@ -17,11 +17,15 @@ ALSO: dict[type[errors.LakewrightError], tuple[type[Exception], ...]] = {
     errors.CommitContentionError: (RuntimeError,),
     errors.CommitConflictError: (RuntimeError,),
     errors.CommitUnknownError: (RuntimeError,),
+    errors.CatalogServerError: (OSError,),
+    errors.NotAuthorizedError: (PermissionError,),
     errors.UnsupportedError: (ValueError, NotImplementedError, RuntimeError),
 }
 NAMED: dict[type[errors.CatalogException], tuple[str, str]] = {
     errors.DatabaseNotExistException: ("database", "does not exist"),
     errors.DatabaseAlreadyExistException: ("database", "already exists"),
+    errors.DatabaseNoPermissionException: ("database", "does not allow"),
+    errors.TableNoPermissionException: ("table", "does not allow"),
     errors.TagNotExistException: ("tag", "does not exist"),
     errors.TagAlreadyExistException: ("tag", "already exists"),
     errors.BranchNotExistException: ("branch", "does not exist"),

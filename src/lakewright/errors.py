@@ -13,11 +13,14 @@ LakewrightError
 ├── CommitUnknownError (also RuntimeError)  look again; delete nothing
 ├── CorruptTableError                       stop; a file breaks the format
 ├── CredentialsError (also PermissionError) repair what issues the credentials of a store
+├── CatalogServerError (also OSError)       the server failed or cannot be reached: try again later
+├── NotAuthorizedError (also                renew the credentials of the catalog
+│                       PermissionError)
 └── UnsupportedError (also ValueError,      the table or call uses a feature that is not implemented
                       NotImplementedError)
 
 The classes of Python beside them are those that code written for pypaimon catches. `CatalogException` is the base of
-the errors with pypaimon's names, each of which is also an AlreadyExistsError or a NotFoundError.
+the errors with pypaimon's names, each of which is also an AlreadyExistsError, a NotFoundError or a PermissionError.
 
 An error carries its facts as attributes (`error.table`, `error.files`, ...), survives pickling, and its message names
 the table, column or file and the remedy.
@@ -131,12 +134,26 @@ class CredentialsError(LakewrightError, PermissionError):
     """There are no good credentials for a store: their provider failed, or what it returned cannot be used."""
 
 
+class CatalogServerError(LakewrightError, OSError):
+    """The server of a catalog failed, cannot be reached, or gave an answer that cannot be read.
+
+    `error.perhaps_done` is True if the request may have been carried out all the same, False if it was certainly not.
+    `error.code` is the code that the server answered with, None without an answer.
+    """
+
+
+class NotAuthorizedError(LakewrightError, PermissionError):
+    """The server of a catalog does not accept the credentials, and did nothing: give it valid ones."""
+
+
 class UnsupportedError(LakewrightError, ValueError, NotImplementedError):
     """The table or the call uses a feature that lakewright does not implement."""
 
 
 class CatalogException(LakewrightError):  # noqa: N818 - pypaimon's name
-    """The base of the errors about a database, table, tag, branch or column that exists already or does not exist.
+    """The base of the errors about the name of a database, table, tag, branch or column.
+
+    It exists already, does not exist, or may not be used.
 
     Raised with a message and its facts, or, as in pypaimon, with the name alone.
 
@@ -175,6 +192,13 @@ class DatabaseNotEmptyException(InvalidInputError):  # noqa: N818 - in the manne
     """The database still holds tables; pass `cascade=True` to drop them too."""
 
 
+class DatabaseNoPermissionException(CatalogException, PermissionError):  # noqa: N818 - pypaimon's name
+    """The credentials of the catalog do not allow this with the database."""
+
+    _kind = "database"
+    _state = "does not allow this with the credentials of the catalog"
+
+
 class TableAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name
     """The table exists already."""
 
@@ -191,6 +215,13 @@ class TableNotExistException(CatalogException, NotFoundError):  # noqa: N818 - p
 
 class TableReplacedError(TableNotExistException):
     """The table was dropped, or renamed, and another one made in its place: get it again from its catalog."""
+
+
+class TableNoPermissionException(CatalogException, PermissionError):  # noqa: N818 - pypaimon's name
+    """The credentials of the catalog do not allow this with the table."""
+
+    _kind = "table"
+    _state = "does not allow this with the credentials of the catalog"
 
 
 class TagAlreadyExistException(CatalogException, AlreadyExistsError):  # noqa: N818 - pypaimon's name

@@ -124,17 +124,17 @@ def to_json(snapshot: Snapshot) -> str:
     >>> snapshot_from_json(to_json(snapshot), path="snapshot-1") == snapshot
     True
     """
-    return _sealed(_members(snapshot))
+    return _sealed(snapshot_members(snapshot))
 
 
 def snapshot_from_json(text: str | bytes, *, path: str) -> Snapshot:
     """Read the text of a snapshot file; `path` names it in errors."""
-    return _snapshot(_parse(text, path), path)
+    return snapshot_from_members(_parse(text, path), path=path)
 
 
 def tag_to_json(tag: Tag) -> str:
     """Return the text of the tag file: the snapshot, the time when the tag was made and how long it is kept."""
-    members = _members(tag.snapshot)
+    members = snapshot_members(tag.snapshot)
     if tag.create_time is not None:
         t = tag.create_time
         members["tagCreateTime"] = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
@@ -146,12 +146,12 @@ def tag_to_json(tag: Tag) -> str:
 def tag_from_json(text: str | bytes, *, name: str, path: str) -> Tag:
     """Read the text of a tag file; `path` names it in errors."""
     members = _parse(text, path)
-    snapshot = _snapshot(members, path)
+    snapshot = snapshot_from_members(members, path=path)
     return Tag(name, snapshot, _create_time(members, path), _time_retained(members, path))
 
 
-def _members(snapshot: Snapshot) -> dict[str, object]:
-    """Return the members of the file in its order, without the absent ones."""
+def snapshot_members(snapshot: Snapshot) -> dict[str, object]:
+    """Return the members of the file in its order, without the absent ones and without the checksum."""
     members: dict[str, object] = {}
     for key, attribute, _ in _KEYS:
         value = getattr(snapshot, attribute)
@@ -204,7 +204,8 @@ def _parse(text: str | bytes, path: str) -> dict[str, object]:
     return members
 
 
-def _snapshot(members: Mapping[str, object], path: str) -> Snapshot:
+def snapshot_from_members(members: Mapping[str, object], *, path: str) -> Snapshot:
+    """Read the members of a snapshot file; `path` says in errors where they stood."""
     missing = sorted(key for key in _REQUIRED if members.get(key) is None)
     if missing:
         raise CorruptTableError(f"{path} lacks {', '.join(missing)}; {_REMEDY}", path=path)

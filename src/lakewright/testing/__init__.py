@@ -1,1 +1,1 @@
-"""For tests alone: storages with faults, contracts of storages and engines, and runs through every fault."""
+"""For tests alone: storages with faults, contracts of storages, engines and catalogs, and runs through every fault."""

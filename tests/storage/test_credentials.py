@@ -90,6 +90,17 @@ def test_credentials_are_asked_for_once_per_life(clock: Clock) -> None:
     assert min(b - a for a, b in zip(issuer.calls, issuer.calls[1:], strict=False)) > 89.9
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_credentials_of_seconds_are_asked_for_when_the_old_ones_expire(clock: Clock, same: bool) -> None:
+    issuer = Issuer(clock, life=5.0, same=same)
+    credentials = Credentials.of(issuer, "s3://lake")
+    for _ in range(500):
+        assert credentials.current().expires > clock.now + 0.2
+        clock.now += 0.1
+    assert len(issuer.calls) > 9
+    assert min(b - a for a, b in zip(issuer.calls, issuer.calls[1:], strict=False)) >= 5
+
+
 def test_an_issuer_that_does_not_renew_early_is_asked_at_the_end(clock: Clock) -> None:
     issuer = Issuer(clock, same=True)
     credentials = Credentials.of(issuer, "s3://lake")
@@ -312,7 +323,7 @@ def test_keys_that_others_revoked_are_renewed_once(checked: tuple[S3Server, Sess
 
 def _forget_early_renewal(storage: ObjectStorage) -> None:
     assert storage.renewing is not None
-    credentials_module._holder(storage.renewing.credentials.key).early_renewal = None
+    credentials_module._holder(storage.renewing.credentials.key).trusted_until = 0.0
 
 
 @pytest.mark.s3

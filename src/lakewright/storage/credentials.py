@@ -1,9 +1,10 @@
 """Credentials that renew themselves: a callable that issues options with keys in, keys that are still good out.
 
 A process asks for credentials once per life. They are renewed a little early, by one thread, while the others go on
-with the old ones; if that fails, the old ones are kept as long as they are good. An issuer that gives the same
-credentials until they expire is asked again when they do. The credentials of a process are found by a key that travels
-with the value, so that all tasks of a worker process share them; the credentials themselves do not travel.
+with the old ones; if that fails, the old ones are kept as long as they are good. Credentials that live for less than a
+minute, and those of an issuer that gives the same ones until they expire, are renewed when they do: early calls would
+be wasted. The credentials of a process are found by a key that travels with the value, so that all tasks of a worker
+process share them; the credentials themselves do not travel.
 
 Secrets are never part of a `repr` or an error. What a callable of a user raises may hold some, so that an error of ours
 names only its class.
@@ -28,8 +29,10 @@ Provider: TypeAlias = Callable[[], Mapping[str, object]]
 
 EXPIRES_AT, EXPIRES_AT_MILLIS = "expires_at", "expiresAtMillis"
 _NEVER = float("inf")
-_EARLY_SHARE, _EARLY_SECONDS_MAX = 0.1, 600.0  # how long before their end credentials are renewed
-_LAST_SHARE, _LAST_SECONDS_MAX = 0.05, 1.0  # of an issuer that does not renew early, nobody uses the last moment
+_SHORT_SECONDS = 60.0  # credentials that live shorter than this are not renewed early
+_EARLY_SHARE, _EARLY_SECONDS_MAX = 0.1, 600.0  # how long before their end the others are
+_LAST_SHARE, _LAST_SECONDS_MIN, _LAST_SECONDS_MAX = 0.05, 0.15, 1.0  # of what is not renewed early, nobody uses the end
+_DOUBT_SECONDS = 10.0  # after which credentials that replaced refused ones may be refused once more
 _PAUSE_SHARE = 0.2  # of the time that is left: when a renewal that failed is tried again
 _HOLDERS_MAX = 1000  # beyond it, those with credentials that are no longer good are forgotten
 # The client keeps what it was given for a tenth of a second, and longer only if it expires in more than five minutes.
@@ -155,7 +158,7 @@ class _Holder:
     renew_at: float = 0.0  # from then on, the next caller renews them
     good_until: float = 0.0  # from then on, nobody uses them
     renews_early: bool = True  # whether the issuer gives other credentials before the old ones expire
-    early_renewal: Issued | None = None  # those that came after a refusal: they are not renewed early once more
+    trusted_until: float = 0.0  # until then, a refusal is not taken for a sign that the credentials are outdated
     failure: LakewrightError | None = None
     lately: tuple[Issued, ...] = ()
 
@@ -177,18 +180,18 @@ class _Holder:
         with self.lock:
             if self.issued is not refused:
                 return True
-            if self.early_renewal is refused:
+            if time.time() < self.trusted_until:
                 return False
             fresh = credentials.issue()
             self._keep(fresh)
-            self.early_renewal = fresh
+            self.trusted_until = min(fresh.expires, time.time() + _DOUBT_SECONDS)
             return fresh.options != refused.options
 
     def _renewed(self, credentials: Credentials) -> Issued:
         held, now = self.issued, time.time()
         if held is not None and now < self.renew_at:  # another thread was first
             return held
-        if held is not None and not self.renews_early:
+        if held is not None and self.renew_at == self.good_until:
             time.sleep(max(0.0, held.expires - now))
         try:
             fresh = credentials.issue()
@@ -207,10 +210,11 @@ class _Holder:
         if held is not None and now < held.expires and fresh.expires <= held.expires:
             self.renews_early = False
         left = fresh.expires - now
-        early = min(left * _EARLY_SHARE, _EARLY_SECONDS_MAX)
-        last = min(left * _LAST_SHARE, _LAST_SECONDS_MAX)
-        self.good_until = fresh.expires if self.renews_early else fresh.expires - last
-        self.renew_at = fresh.expires - (early if self.renews_early else last)
+        last = min(max(left * _LAST_SHARE, _LAST_SECONDS_MIN), _LAST_SECONDS_MAX)
+        self.renew_at = self.good_until = fresh.expires - last
+        if self.renews_early and left >= _SHORT_SECONDS:
+            self.renew_at = fresh.expires - min(left * _EARLY_SHARE, _EARLY_SECONDS_MAX)
+            self.good_until = fresh.expires
         self.issued, self.failure = fresh, None
         self.lately = (fresh, *self.lately[:2])
 

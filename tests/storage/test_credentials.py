@@ -16,7 +16,7 @@ import pytest
 
 from lakewright.errors import CredentialsError, InvalidInputError
 from lakewright.storage import credentials as credentials_module
-from lakewright.storage.credentials import Credentials, StoreCredentials
+from lakewright.storage.credentials import Credentials, CredentialsNotSentError, StoreCredentials
 from lakewright.storage.object import PART_BYTES, ObjectStorage
 from lakewright.storage.open import open_storage
 from support.s3 import S3Server
@@ -212,6 +212,25 @@ def test_equal_credentials_share_what_was_issued_also_in_other_processes(clock: 
     assert mine != one
     unhashable = Credentials.of(Unhashable(), "s3://lake")
     assert unhashable == _sent(unhashable)
+
+
+def test_a_provider_that_cannot_be_sent_is_told_when_it_is_sent() -> None:
+    lock = threading.Lock()
+    storage, _ = open_storage("s3://lake/w", {}, Credentials.of(Locked(lock), "s3://lake/w"))
+    with pytest.raises(CredentialsNotSentError, match=r"s3://lake/w cannot be sent .*TypeError") as caught:
+        pickle.dumps(storage)
+    assert isinstance(caught.value, pickle.PicklingError)
+    assert isinstance(caught.value, InvalidInputError)
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A provider with something in it that stays in its process."""
+
+    lock: threading.Lock
+
+    def __call__(self) -> Mapping[str, object]:
+        return {}
 
 
 class Unhashable(dict[str, object]):

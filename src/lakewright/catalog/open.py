@@ -26,15 +26,19 @@ from lakewright.spec.schema.option_keys import (
     warn_of_unknown,
 )
 from lakewright.storage.base import Storage
+from lakewright.storage.credentials import Provider, credentials_of
 from lakewright.storage.layout import Layout
 from lakewright.storage.open import open_storage
 from lakewright.table.table import FileStoreTable
 
 
-def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileStoreTable:
+def open_table(
+    path: Path, options: Mapping[str, object] | None = None, *, credentials: Provider | None = None
+) -> FileStoreTable:
     """Open the table at a path, without a catalog.
 
-    `options` are those of the storage, and those of the table as for `copy`.
+    `options` are those of the storage, and those of the table as for `copy`. `credentials` is a function that returns
+    the keys of an object store as options, and when they expire; see `CatalogFactory.create`.
 
     >>> import tempfile, lakewright
     >>> catalog = lakewright.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -44,7 +48,8 @@ def open_table(path: Path, options: Mapping[str, object] | None = None) -> FileS
     ['a']
     """
     given = {} if options is None else arguments.text_map("options", options)
-    storage, location = open_storage(arguments.path("path", path), given)
+    place = arguments.path("path", path)
+    storage, location = open_storage(place, given, credentials_of(credentials, place))
     parts = location.rstrip("/").split("/")
     database = parts[-2].removesuffix(".db") if len(parts) > 1 and parts[-2].endswith(".db") else "default"
     branch = given.get(CoreOptions.BRANCH.key())

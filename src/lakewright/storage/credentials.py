@@ -13,6 +13,8 @@ names only its class.
 from __future__ import annotations
 
 import os
+import pickle
+import sys
 import threading
 import time
 import uuid
@@ -22,7 +24,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
-from lakewright.errors import CredentialsError, LakewrightError
+from lakewright.errors import CredentialsError, InvalidInputError, LakewrightError
+from lakewright.spec import arguments
 from lakewright.storage.settings import Settings, parted, public_names, store_settings
 
 Provider: TypeAlias = Callable[[], Mapping[str, object]]
@@ -40,6 +43,7 @@ _HOLDERS_MAX = 1000  # beyond it, those with credentials that are no longer good
 _CLIENT_KEEPS = timedelta(minutes=1)
 CLIENT_PAUSE_SECONDS = 0.12  # after which the client has new credentials for sure
 
+_PICKLERS = ("pyspark.cloudpickle", "ray.cloudpickle", "pickle")  # the engines' own send more kinds of functions
 # What the client of a store is given: the name there, the setting, whether it must be issued. The first that fits.
 _S3_KEYS = [[("access_key_id", True), ("secret_access_key", True), ("session_token", False)]]
 _KEYS: dict[str, list[list[tuple[str, bool]]]] = {
@@ -81,6 +85,17 @@ class Credentials:
         except TypeError:  # it cannot be hashed
             key = uuid.uuid4().hex
         return cls(provider, key, place)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Send the provider along, not what it issued; CredentialsNotSentError if it cannot be sent."""
+        reason = _why_not_sent(self.provider)
+        if reason is not None:
+            raise CredentialsNotSentError(
+                f"the provider of credentials for {self.place} cannot be sent to other processes ({reason}): use a "
+                "function of a module, or an object that holds only plain values and opens its connections when called",
+                store=self.place,
+            )
+        return Credentials, (self.provider, self.key, self.place)
 
     def current(self) -> Issued:
         """Return credentials that are good; they are issued anew if necessary. CredentialsError where that fails."""
@@ -147,6 +162,33 @@ class Credentials:
             f"their provider says when they expire as {type(value).__name__}: {EXPIRES_AT!r} is a datetime with a "
             f"zone, {EXPIRES_AT_MILLIS!r} the milliseconds since 1970"
         )
+
+
+class CredentialsNotSentError(InvalidInputError, pickle.PicklingError):
+    """The provider of credentials cannot be pickled, so that no other process can renew them."""
+
+
+def credentials_of(provider: object, place: str) -> Credentials | None:
+    """Return the credentials of the argument `credentials` of a call, None if it has none."""
+    if provider is None:
+        return None
+    if not callable(provider):
+        raise arguments.wrong("credentials", "a function that returns options with keys", provider)
+    return Credentials.of(provider, place)
+
+
+def _why_not_sent(provider: Provider) -> str | None:
+    """Return the class of the error with which a provider cannot be pickled, by the engine that is loaded."""
+    picklers = [sys.modules[name] for name in _PICKLERS if name in sys.modules]
+    reason = None
+    for pickler in picklers:
+        try:
+            pickler.dumps(provider)
+        except Exception as error:  # noqa: BLE001 - an object may raise anything when it is pickled
+            reason = type(error).__name__
+        else:
+            return None
+    return reason
 
 
 @dataclass(slots=True)

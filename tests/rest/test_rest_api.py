@@ -11,8 +11,8 @@ import pytest
 import lakewright as lw
 from lakewright.errors import CatalogServerError, LakewrightError, NotFoundError
 from lakewright.rest.api import RestApi
-from lakewright.rest.wire import PartitionStatistics
 from lakewright.spec.identifier import Identifier
+from lakewright.spec.manifest import Partition
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.scripted_http import QUICK, Answer, Script
@@ -118,7 +118,7 @@ CALLS: list[tuple[Callable[[RestApi], object], str, object, object, object]] = [
      {"snapshot": {"snapshot": S_JSON, "recordCount": 1}}, S),
     (lambda a: a.get_snapshot(T, 2), "GET /v1/p/databases/d/tables/t/snapshots/2", None, {"snapshot": S_JSON}, S),
     (lambda a: a.list_snapshots(T), "GET /v1/p/databases/d/tables/t/snapshots", None, {"snapshots": [S_JSON]}, [S]),
-    (lambda a: a.commit(BRANCH, "i-1", "u-1", S, [PartitionStatistics({"p": "x"}, 1, 2, 3, 4, 5)]),
+    (lambda a: a.commit(BRANCH, "i-1", "u-1", S, [Partition({"p": "x"}, 1, 2, 3, 4, 5)]),
      "POST /v1/p/databases/d+e/tables/t%24branch_b/commit",
      {"tableId": "i-1", "baseSnapshotUuid": "u-1", "snapshot": S_JSON,
       "statistics": [{"spec": {"p": "x"}, "recordCount": 1, "fileSizeInBytes": 2, "fileCount": 3,
@@ -133,7 +133,7 @@ CALLS: list[tuple[Callable[[RestApi], object], str, object, object, object]] = [
     (lambda a: a.list_partitions(T), "GET /v1/p/databases/d/tables/t/partitions", None,
      {"partitions": [{"spec": {"p": "x"}, "recordCount": 1, "fileSizeInBytes": 2, "fileCount": 3,
                       "lastFileCreationTime": 4, "totalBuckets": None, "done": True, "createdAt": 7}]},
-     [PartitionStatistics({"p": "x"}, 1, 2, 3, 4, 0, done=True)]),
+     [Partition({"p": "x"}, 1, 2, 3, 4, 0)]),
     (lambda a: a.list_partitions_by_names(T, [{"p": "x"}]),
      "POST /v1/p/databases/d/tables/t/partitions/list-by-names", {"specs": [{"p": "x"}]}, {"partitions": None}, []),
     (lambda a: a.mark_partitions(T, [{"p": "x"}]), "POST /v1/p/databases/d/tables/t/partitions/mark",

@@ -26,12 +26,12 @@ from lakewright.rest.http import Patience, Request, Server, server_at
 from lakewright.rest.names import object_name, query_text, segment
 from lakewright.rest.wire import (
     Page,
-    PartitionStatistics,
     ServerDatabase,
     ServerTable,
     TableToken,
 )
 from lakewright.spec.identifier import Identifier
+from lakewright.spec.manifest import Partition
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag
@@ -206,17 +206,18 @@ class RestApi:
         table_id: str,
         base_uuid: str | None,
         snapshot: Snapshot,
-        statistics: Iterable[PartitionStatistics],
+        changes: Iterable[Partition],
     ) -> bool:
         """Ask the server to make a snapshot the newest one, and return whether it says that it did.
 
-        `base_uuid` is the uuid of the snapshot that it was planned on, None for none or for one without a uuid.
+        `base_uuid` is the uuid of the snapshot that it was planned on, None for none or for one without a uuid;
+        `changes` is what it adds to each partition.
         """
         body = {
             "tableId": table_id,
             "baseSnapshotUuid": base_uuid,
             "snapshot": wire.snapshot_to_json(snapshot),
-            "statistics": [wire.statistics_to_json(s) for s in statistics],
+            "statistics": [wire.partition_to_json(change) for change in changes],
         }
         answer = self._post(f"{self._table(identifier)}/commit", body, about=identifier)
         return answer.read(lambda members: wire.member(members, "success", bool))
@@ -237,21 +238,19 @@ class RestApi:
 
     # Partitions.
 
-    def list_partitions(self, identifier: Identifier, pattern: str | None = None) -> list[PartitionStatistics]:
+    def list_partitions(self, identifier: Identifier, pattern: str | None = None) -> list[Partition]:
         """Return all partitions; UnsupportedError where the server keeps no list of them."""
         return list(_all_pages(lambda token: self.list_partitions_page(identifier, None, token, pattern)))
 
     def list_partitions_page(
         self, identifier: Identifier, max_results: int | None, token: str | None, pattern: str | None
-    ) -> Page[PartitionStatistics]:
+    ) -> Page[Partition]:
         """Return a page of the partitions."""
         query = _paging(max_results, token, partitionNamePattern=pattern)
         answer = self._get(f"{self._table(identifier)}/partitions", query, about=identifier)
         return _page(answer, "partitions", _partitions)
 
-    def list_partitions_by_names(
-        self, identifier: Identifier, specs: Sequence[Mapping[str, str]]
-    ) -> list[PartitionStatistics]:
+    def list_partitions_by_names(self, identifier: Identifier, specs: Sequence[Mapping[str, str]]) -> list[Partition]:
         """Return those of some partitions that exist."""
         path, found = f"{self._table(identifier)}/partitions/list-by-names", []
         for start in range(0, len(specs), SPECS_MAX):
@@ -446,8 +445,8 @@ def _each(convert: Callable[[Mapping[str, JSON]], T]) -> Callable[[list[JSON]], 
     return elements
 
 
-def _partitions(values: list[JSON]) -> list[PartitionStatistics]:
-    return [wire.statistics_from_json(value) for value in values]
+def _partitions(values: list[JSON]) -> list[Partition]:
+    return [wire.partition_from_json(value) for value in values]
 
 
 def _snapshot_member(members: Mapping[str, JSON]) -> Snapshot:

@@ -1,4 +1,4 @@
-"""The JSON of the protocol: our schemas, changes, snapshots and statistics in, members of bodies out, and the reverse.
+"""The JSON of the protocol: our schemas, changes, snapshots and partitions in, members of bodies out, and the reverse.
 
 A schema travels without the members that only its file has (`version`, `id`, `highestFieldId`, `timeMillis`), a
 snapshot without our checksum: servers store both in their own way. Members that are not known are ignored.
@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.spec.manifest import Partition
 from lakewright.spec.schema.changes import (
     AddColumn,
     DropColumn,
@@ -82,19 +83,6 @@ class ServerTable:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatistics:
-    """What a commit adds to a partition, negative for what it takes away; or what the server has added up."""
-
-    spec: Mapping[str, str]
-    record_count: int
-    file_size_in_bytes: int
-    file_count: int
-    last_file_creation_time: int
-    total_buckets: int
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class TableToken:
     """Credentials of the storage of one table, as options, and when they expire in epoch milliseconds."""
 
@@ -103,7 +91,7 @@ class TableToken:
 
 
 _AUDIT = ("owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
-_STATISTICS = (
+_COUNTS = (
     ("recordCount", "record_count"),
     ("fileSizeInBytes", "file_size_in_bytes"),
     ("fileCount", "file_count"),
@@ -262,7 +250,7 @@ def _move(move: Move) -> dict[str, JSON]:
     }
 
 
-# Snapshots, tags, statistics.
+# Snapshots, tags, partitions.
 
 
 def snapshot_to_json(snapshot: Snapshot) -> dict[str, object]:
@@ -301,19 +289,19 @@ def _retained(value: JSON) -> timedelta | None:
         raise Unreadable(f"the answer of the server has {value!r} as tagTimeRetained") from cause
 
 
-def statistics_to_json(statistics: PartitionStatistics) -> dict[str, JSON]:
+def partition_to_json(change: Partition) -> dict[str, JSON]:
     """Return what a commit changes in one partition."""
-    counts: dict[str, JSON] = {key: getattr(statistics, attribute) for key, attribute in _STATISTICS}
-    return {"spec": dict(statistics.spec), **counts}
+    counts: dict[str, JSON] = {key: getattr(change, attribute) for key, attribute in _COUNTS}
+    return {"spec": dict(change.spec), **counts}
 
 
-def statistics_from_json(members: JSON) -> PartitionStatistics:
+def partition_from_json(members: JSON) -> Partition:
     """Read one partition of an answer."""
     if not isinstance(members, dict):
         raise Unreadable("the answer of the server has a partition that is no object")
-    counts = {attribute: members.get(key) for key, attribute in _STATISTICS}
+    counts = {attribute: members.get(key) for key, attribute in _COUNTS}
     whole = {key: value if isinstance(value, int) else 0 for key, value in counts.items()}
-    return PartitionStatistics(_texts(members.get("spec")), **whole, done=members.get("done") is True)
+    return Partition(_texts(members.get("spec")), **whole)
 
 
 def token_from_json(members: Mapping[str, JSON]) -> TableToken:

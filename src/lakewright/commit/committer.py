@@ -49,7 +49,7 @@ from lakewright.commit.plan import (
 )
 from lakewright.commit.publish import Publisher, publisher_of
 from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
-from lakewright.commit.run import CommitRun
+from lakewright.commit.run import REFUSALS, CommitRun
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -67,7 +67,7 @@ from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 
 P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]
-_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException)
+_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException, *REFUSALS)
 
 
 def _now_millis() -> int:

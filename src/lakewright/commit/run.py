@@ -19,12 +19,20 @@ from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
 from lakewright.commit.publish import Publisher
 from lakewright.commit.replay import CommitSearch
-from lakewright.errors import CommitContentionError, CommitUnknownError, TableNotExistException, counted
+from lakewright.errors import (
+    CatalogException,
+    CommitContentionError,
+    CommitUnknownError,
+    NotAuthorizedError,
+    TableNotExistException,
+    counted,
+)
 from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, state_of
 
+REFUSALS = (NotAuthorizedError, CatalogException)  # of a server: not published, and no use to try again
 ATTEMPTS_MAX = 10_000  # the loop has an end, also for commits that only add files and are retried without limit
 _DOUBLINGS_MAX = 4  # appends do not wait much longer after each lost race, as some append succeeds in every race
 _DOUBLINGS_LIMIT = 40  # keeps the powers of two small
@@ -65,7 +73,7 @@ class CommitRun:
         except Exception as error:
             if self.doubts:
                 raise self._unknown() from error
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not isinstance(error, REFUSALS):
                 raise self._not_published(f"storage failed before anything was published: {error}") from error
             self.drafts.discard_rest()
             with suppress(OSError):

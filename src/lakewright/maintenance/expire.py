@@ -22,9 +22,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, counted
-from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own
+from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own, kept_tags
 from lakewright.metadata.consumers import Consumers
-from lakewright.metadata.refs import Tags
 from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
@@ -301,7 +300,7 @@ class _FilesToDelete:
         if not any(self._groups()):
             return
         for layout in branch_layouts(self.store):
-            for tag in Tags(self.store.storage, layout).all():
+            for tag in kept_tags(self.store, layout):
                 self._keep_snapshot((layout.branch, tag.name, tag.snapshot.id), tag.snapshot)
             snapshots = Snapshots(self.store.storage, layout)
             for snapshot_id in [] if layout.branch == self.store.layout.branch else snapshots.ids():

@@ -21,7 +21,7 @@ from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore, placed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
-from lakewright.spec.snapshot import Snapshot, snapshot_from_json
+from lakewright.spec.snapshot import Snapshot, Tag, snapshot_from_json
 from lakewright.storage.base import FileInfo, Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, numbered, plain_location
 
@@ -222,7 +222,14 @@ def _snapshots(store: TableStore, layout: Layout) -> Iterator[Snapshot]:
     snapshots = Snapshots(store.storage, layout)
     for snapshot_id in snapshots.ids():
         yield snapshots.get(snapshot_id)
-    yield from (tag.snapshot for tag in Tags(store.storage, layout).all())
+    yield from (tag.snapshot for tag in kept_tags(store, layout))
+
+
+def kept_tags(store: TableStore, layout: Layout) -> tuple[Tag, ...]:
+    """Return the tags of a branch; where a server owns the history, its own and those that others wrote as files."""
+    tags = Tags(store.storage, layout).all()
+    owner = store.home.for_branch(layout.branch).history
+    return tags if owner is None else (*tags, *Tags(store.storage, layout, owner).all())
 
 
 def _kept_changelogs(store: TableStore, layout: Layout) -> Iterator[Snapshot]:

@@ -1,0 +1,261 @@
+"""The home of one table on a REST catalog's server: what the server decides about it, as calls with certain outcomes.
+
+Always holds: after a lost or unreadable answer nothing is assumed. The server is asked what became of the call; only
+where it does not tell is the outcome unknown. A snapshot is recognised by the names of its manifest lists, because
+servers up to 1.4.2 drop its uuid; a repeated commit of ours may be refused because the first one was carried out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from lakewright.errors import (
+    BranchNotExistException,
+    CatalogServerError,
+    CommitConflictError,
+    CommitUnknownError,
+    LakewrightError,
+    TagNotExistException,
+    UnsupportedError,
+)
+from lakewright.metadata.home import Home, LostRace, Outcome, Published, Unknown
+from lakewright.rest import wire
+from lakewright.rest.api import RestApi
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.manifest import Partition
+from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.snapshot import Snapshot, Tag, is_same_state
+
+_ALTER_ATTEMPTS_MAX = 3
+_PAUSE_SECONDS = 0.2  # before changes are sent again; doubles each time
+
+
+@dataclass(frozen=True, slots=True)
+class RestTable:
+    """One branch of a table, as its server knows it."""
+
+    api: RestApi
+    identifier: Identifier  # with its branch
+    table_id: str  # another one once the table was dropped and made again
+
+    # Snapshots.
+
+    def latest(self) -> Snapshot | None:
+        """Return the newest snapshot, None for a table that was never written."""
+        return self.api.latest_snapshot(self.identifier)
+
+    def commit(self, snapshot: Snapshot, base: Snapshot | None, changes: Sequence[Partition]) -> Outcome:
+        """Send a snapshot once, and look for it unless the answer is certain."""
+        base_uuid = None if base is None else base.uuid
+        try:
+            if self.api.commit(self.identifier, self.table_id, base_uuid, snapshot, changes):
+                return Published(snapshot.id)
+        except CatalogServerError as error:
+            if not error.facts.get("perhaps_done"):
+                raise
+            return self._looked_up(snapshot, error)
+        return self._looked_up(snapshot, None)
+
+    def _looked_up(self, snapshot: Snapshot, doubt: CatalogServerError | None) -> Outcome:
+        """Return the outcome by what has the snapshot's id now. Without a doubt the server said that it is not ours."""
+        try:
+            found = self.api.get_snapshot(self.identifier, snapshot.id)
+        except LakewrightError as error:
+            return Unknown(error)
+        if found is not None and is_same_state(found, snapshot):
+            return Published(snapshot.id)
+        # Where nothing has the id, the newest snapshot may have gone back; or our request may still be on its way.
+        return LostRace(snapshot.id) if doubt is None or found is not None else Unknown(doubt)
+
+    def rollback(self, target: int | str, from_snapshot: int | None) -> None:
+        """Make a snapshot (by its id) or a tag (by its name) the newest state."""
+        tag = self.find_tag(target) if isinstance(target, str) else None
+        wanted = target if tag is None else tag.snapshot.id
+
+        def is_back() -> bool:
+            newest = self.latest()
+            if newest is not None and newest.id == wanted:
+                return True
+            if from_snapshot is not None and (newest is None or newest.id != from_snapshot):
+                raise CommitConflictError(
+                    f"{self._name} was not rolled back: its newest snapshot is not {from_snapshot} any more",
+                    table=self._name,
+                )
+            return False
+
+        self._settle(
+            f"rolled back to {target!r}", lambda: self.api.rollback(self.identifier, target, from_snapshot), is_back
+        )
+
+    # Schemas.
+
+    def newest_id(self) -> int:
+        """Return the id of the newest schema."""
+        return self.api.get_table(self.identifier).schema_id
+
+    def evolve(self, changes: Sequence[SchemaChange], expected: TableSchema) -> None:
+        """Apply changes, all or none. Changes whose answer was lost are sent again unless they were applied."""
+        doubt: LakewrightError | None = None
+        for attempt in range(_ALTER_ATTEMPTS_MAX):
+            if attempt:
+                time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+            try:
+                self.api.alter_table(self.identifier, changes)
+            except CatalogServerError as error:
+                if not error.facts.get("perhaps_done"):
+                    raise
+                doubt = error
+            except LakewrightError:
+                # Changes that were applied before are refused the second time.
+                if doubt is None or not self._has(expected):
+                    raise
+                return
+            else:
+                return
+            with suppress(CatalogServerError):
+                if self._has(expected):
+                    return
+        raise self._unknown("changed", doubt) from doubt
+
+    def _has(self, expected: TableSchema) -> bool:
+        """Say whether the newest schema is the one that was expected."""
+        now = self.api.get_table(self.identifier)
+        stored, wanted = dict(now.schema), wire.schema_to_json(expected)
+        options, own = now.options, expected.options
+        same_columns = all(stored.get(key) == wanted[key] for key in ("fields", "primaryKeys", "partitionKeys"))
+        return now.schema_id >= expected.id and same_columns and all(options.get(key) == own[key] for key in own)
+
+    # Tags.
+
+    def tags(self) -> list[str]:
+        """Return the names of the tags, in order."""
+        return sorted(self.api.list_tags(self.identifier))
+
+    def find_tag(self, name: str) -> Tag | None:
+        """Return one tag, None where there is none of this name."""
+        try:
+            return self.api.get_tag(self.identifier, name)
+        except TagNotExistException:
+            return None
+
+    def create_tag(self, name: str, snapshot_id: int, time_retained_millis: int | None) -> None:
+        """Give a snapshot a name."""
+
+        def is_made() -> bool:
+            tag = self.find_tag(name)
+            return tag is not None and tag.snapshot.id == snapshot_id
+
+        self._settle(
+            f"tagged {name!r}",
+            lambda: self.api.create_tag(self.identifier, name, snapshot_id, time_retained_millis),
+            is_made,
+        )
+
+    def delete_tag(self, name: str) -> None:
+        """Remove a tag."""
+        self._settle(
+            f"freed of the tag {name!r}",
+            lambda: self.api.delete_tag(self.identifier, name),
+            lambda: self.find_tag(name) is None,
+        )
+
+    # Branches.
+
+    def branches(self) -> list[str]:
+        """Return the names of the branches beside `main`, in order."""
+        return sorted(name for name in self.api.list_branches(self.identifier) if name != "main")
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        """Make a branch at the state of a tag; without one, an empty one."""
+        self._settle(
+            f"given the branch {name!r}",
+            lambda: self.api.create_branch(self.identifier, name, tag),
+            lambda: name in self.branches(),
+        )
+
+    def drop_branch(self, name: str) -> None:
+        """Remove a branch."""
+        self._settle(
+            f"freed of the branch {name!r}",
+            lambda: self.api.drop_branch(self.identifier, name),
+            lambda: name not in self.branches(),
+        )
+
+    def rename_branch(self, old: str, new: str) -> None:
+        """Give a branch another name; some servers answer that they did, and do nothing."""
+        self._settle(
+            f"given the branch {new!r}",
+            lambda: self.api.rename_branch(self.identifier, old, new),
+            lambda: new in self.branches(),
+        )
+        now = self.branches()
+        if new not in now and old in now:
+            raise UnsupportedError(
+                f"{self._name}: the server does not rename branches; make {new!r} from a tag, and drop {old!r}",
+                table=self._name,
+                branch=old,
+            )
+        if new not in now:
+            raise BranchNotExistException(f"{self._name}: branch {old!r} doesn't exist", table=self._name, branch=old)
+
+    def fast_forward(self, name: str) -> None:
+        """Bring the table to the state of a branch."""
+        self._settle(f"forwarded to {name!r}", lambda: self.api.fast_forward(self.identifier, name), lambda: False)
+
+    @property
+    def _name(self) -> str:
+        return self.identifier.get_full_name()
+
+    def _settle(self, done: str, call: Callable[[], None], is_done: Callable[[], bool]) -> None:
+        settle(f"whether {self._name} was {done}", call, is_done, table=self._name)
+
+    def _unknown(self, done: str, cause: Exception | None) -> CommitUnknownError:
+        return _unknown(f"whether {self._name} was {done}", cause, table=self._name)
+
+
+@dataclass(frozen=True, slots=True)
+class RestHome(Home):
+    """The home of a table on a server. The snapshots, tags and branches of an external table are decided by files."""
+
+    table: RestTable
+    is_external: bool = False
+
+    @property
+    def history(self) -> RestTable | None:
+        """The server, None for an external table."""
+        return None if self.is_external else self.table
+
+    @property
+    def schemas(self) -> RestTable:
+        """The server: it owns the schemas of external tables too."""
+        return self.table
+
+    def for_branch(self, branch: str) -> RestHome:
+        """Return the home of another branch of the same table."""
+        own = self.table.identifier
+        name = Identifier.create(own.get_database_name(), own.get_table_name(), None if branch == "main" else branch)
+        return replace(self, table=replace(self.table, identifier=name))
+
+
+def settle(question: str, call: Callable[[], None], is_done: Callable[[], bool], **facts: object) -> None:
+    """Make a call that changes something; after a lost answer ask whether it was carried out.
+
+    Raises CommitUnknownError where that cannot be told: a request that is still on its way may be carried out later.
+    """
+    try:
+        call()
+    except CatalogServerError as error:
+        if not error.facts.get("perhaps_done"):
+            raise
+        with suppress(CatalogServerError):
+            if is_done():
+                return
+        raise _unknown(question, error, **facts) from error
+
+
+def _unknown(question: str, cause: Exception | None, **facts: object) -> CommitUnknownError:
+    return CommitUnknownError(f"nobody can say {question} ({cause}); look before you try again", **facts)

@@ -44,6 +44,7 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.option_keys import check_catalog_options, warn_of_unknown
 from lakewright.storage.base import Storage
+from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.storage.open import open_storage
 from lakewright.table.table import FileStoreTable
@@ -273,10 +274,10 @@ class FileSystemCatalog(Catalog):
         )
 
 
-def open_filesystem(options: Mapping[str, str]) -> FileSystemCatalog:
+def open_filesystem(options: Mapping[str, str], credentials: Credentials | None = None) -> FileSystemCatalog:
     """Open the catalog of a warehouse; the storage options (`s3.endpoint`, ...) say how to get there."""
     if not options.get("warehouse", "").strip():
         raise InvalidInputError("the catalog option 'warehouse' is missing: give the directory of the databases")
-    storage, warehouse = open_storage(options["warehouse"], options)
+    storage, warehouse = open_storage(options["warehouse"], options, credentials)
     check_catalog_options(warehouse, options)
     return FileSystemCatalog(storage, warehouse.rstrip("/") or "/", options)

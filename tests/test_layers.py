@@ -54,8 +54,10 @@ APPEND_FUNCTIONS_MAX = 400
 
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
 PARSED = {path: ast.parse(path.read_text()) for path in MODULES}
-# Where an engine's room, above, is loaded when a user asks for it: the only imports upwards, and all of them.
+# Where an engine's room, above, or a catalog that needs another package is loaded when a user asks for it: all of
+# the imports inside functions, and the only ones upwards.
 DOORS = {
+    ("catalog.factory", "catalog.rest"),
     ("read.builder", "spark.read.frame"),
     ("read.builder", "ray.read"),
     ("read.builder", "torch"),

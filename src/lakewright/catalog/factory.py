@@ -35,8 +35,11 @@ class CatalogFactory:
         options = arguments.text_map("catalog_options", catalog_options)
         metastore = options.get("metastore", "filesystem").strip().lower()
         if metastore == "filesystem":
-            place = options.get("warehouse", "")
-            return open_filesystem(options, credentials_of(credentials, place))
+            return open_filesystem(options, credentials_of(credentials, options.get("warehouse", "")))
+        if metastore == "rest":
+            from lakewright.catalog.rest import open_rest  # noqa: PLC0415 - the door to servers, which need urllib3
+
+            return open_rest(options, credentials_of(credentials, options.get("uri", "")))
         raise UnsupportedError(
             f"metastore {metastore!r} is not supported; use one of {', '.join(_KINDS)}", metastore=metastore
         )

@@ -176,7 +176,8 @@ def _named(body: ErrorBody, facts: Mapping[str, object]) -> dict[str, object]:
     """Return the facts with the name of the resource; a request that names it too tells more of it."""
     kind = _RESOURCES.get(body.resource_type or "", ("",))[0]
     named = {kind: body.resource_name} if kind and body.resource_name else {}
-    return {**named, **facts, "code": body.code}
+    fuller = {} if kind == "database" else facts  # of a renamed table either database may be missing
+    return {**facts, **named, **fuller, "code": body.code}
 
 
 def _reads(request: str) -> bool:

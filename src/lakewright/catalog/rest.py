@@ -1,0 +1,403 @@
+"""The REST catalog: a server owns the names of databases and tables, and the history of the tables that it placed.
+
+Names and schemas come in, tables whose home is the server go out. A table lies where the server says, and its schema is
+read from the file that the server names. After a lost answer the server is asked what became of the call; where it
+cannot tell, that is a CommitUnknownError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakewright.catalog.base import (
+    Catalog,
+    Database,
+    as_identifier,
+    as_schema,
+    now_millis,
+    plain_identifier,
+    table_exists,
+    with_defaults,
+)
+from lakewright.catalog.listing import PagedList, page
+from lakewright.errors import (
+    BranchNotExistException,
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    NotFoundError,
+    TableAlreadyExistException,
+    TableNotExistException,
+    UnsupportedError,
+    naming,
+)
+from lakewright.lsm.merge import check_merging
+from lakewright.metadata.schemas import Schemas
+from lakewright.metadata.store import TableStore, placed, spec_name
+from lakewright.rest import wire
+from lakewright.rest.api import RestApi
+from lakewright.rest.table import RestHome, RestTable, settle
+from lakewright.rest.tokens import table_storage
+from lakewright.rest.wire import ServerTable
+from lakewright.spec import arguments
+from lakewright.spec.identifier import MAIN_BRANCH, Identifier
+from lakewright.spec.manifest import Partition
+from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.option_keys import check_catalog_options, warn_of_unknown
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.storage.credentials import Credentials
+from lakewright.storage.layout import Layout, check_name
+from lakewright.table.table import FileStoreTable
+
+_SYSTEM_DATABASE = "sys"
+_TYPE, _QUERY_AUTH, _PATH = "type", "query-auth.enabled", "path"
+_PREFIX_PATTERN = re.compile(r"([^*%_\\]+)[*%]")  # what servers can look for
+
+
+@dataclass(frozen=True, slots=True)
+class RESTCatalog(Catalog):
+    """Databases and tables of one catalog on a server. `warehouse` is the name of the catalog there.
+
+    `options` are the effective ones: the server's defaults, the user's, and what the server overrides.
+    """
+
+    api: RestApi
+    warehouse: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Credentials | None = field(default=None, repr=False)  # of storages, where the server issues none
+
+    # Databases.
+
+    def list_databases(self) -> list[str]:
+        """Return the names of the databases, in order."""
+        return sorted(self.api.list_databases())
+
+    def list_databases_paged(
+        self,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        database_name_pattern: str | None = None,
+    ) -> PagedList[str]:
+        """Return a page of the names of the databases, those that match a pattern such as `sales_*`."""
+        asked = _asked(max_results, page_token, database_name_pattern)
+        if asked is None:
+            return page(self.list_databases(), max_results, page_token, pattern=database_name_pattern)
+        found = self.api.list_databases_page(max_results, page_token, asked)
+        return PagedList(found.elements, found.next_token)
+
+    def create_database(
+        self,
+        name: str,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a database; the server stores its properties."""
+        _check_database(name)
+        ignored = arguments.flag("ignore_if_exists", ignore_if_exists)
+        options = {} if properties is None else arguments.text_map("properties", properties)
+        try:
+            settle(
+                f"whether database {name} was created",
+                lambda: self.api.create_database(name, options),
+                lambda: self._database_options(name) is not None,
+                database=name,
+            )
+        except DatabaseAlreadyExistException:
+            if not ignored:
+                raise
+
+    def get_database(self, name: str) -> Database:
+        """Return a database with its properties, or raise DatabaseNotExistException."""
+        _check_database(name)
+        options = self.api.get_database(name).options
+        return Database(name, options, options.get("comment"))
+
+    def alter_database(self, name: str, changes: Mapping[str, object | None]) -> None:
+        """Set properties of a database; None removes one."""
+        _check_database(name)
+        given = arguments.mapping("changes", changes)
+        removals = [key for key, value in given.items() if value is None]
+        updates = arguments.text_map("changes", {key: value for key, value in given.items() if value is not None})
+
+        def is_changed() -> bool:
+            now = self._database_options(name) or {}
+            return now.keys().isdisjoint(removals) and updates.items() <= now.items()
+
+        settle(
+            f"whether database {name} was changed",
+            lambda: self.api.alter_database(name, removals, updates),
+            is_changed,
+            database=name,
+        )
+
+    def drop_database(
+        self,
+        name: str,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        cascade: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Drop a database; one that holds tables only with `cascade`, and then the server drops them too."""
+        _check_database(name)
+        ignored = arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        try:
+            if not arguments.flag("cascade", cascade):
+                self._check_empty(name)
+            settle(
+                f"whether database {name} was dropped",
+                lambda: self.api.drop_database(name),
+                lambda: self._database_options(name) is None,
+                database=name,
+            )
+        except DatabaseNotExistException:
+            if not ignored:
+                raise
+
+    def _check_empty(self, name: str) -> None:
+        tables = self.api.list_tables_page(name, 5, None, None).elements
+        if tables:
+            raise DatabaseNotEmptyException(
+                f"database {name} holds tables ({', '.join(tables)}); drop them or pass cascade=True",
+                database=name,
+                tables=tuple(tables),
+            )
+
+    def _database_options(self, name: str) -> Mapping[str, str] | None:
+        """Return the properties of a database, None where there is none."""
+        try:
+            return self.api.get_database(name).options
+        except DatabaseNotExistException:
+            return None
+
+    # Tables.
+
+    def list_tables(self, database_name: str) -> list[str]:
+        """Return the names of the tables of a database, in order."""
+        _check_database(database_name)
+        return sorted(self.api.list_tables(database_name))
+
+    def list_tables_paged(
+        self,
+        database_name: str,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        table_name_pattern: str | None = None,
+    ) -> PagedList[str]:
+        """Return a page of the names of the tables of a database, those that match a pattern such as `orders_*`."""
+        _check_database(database_name)
+        asked = _asked(max_results, page_token, table_name_pattern)
+        if asked is None:
+            return page(self.list_tables(database_name), max_results, page_token, pattern=table_name_pattern)
+        found = self.api.list_tables_page(database_name, max_results, page_token, asked)
+        return PagedList(found.elements, found.next_token)
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Create a table, which the server places. An Arrow schema stands for columns without keys and options."""
+        name = _checked(plain_identifier(identifier))
+        declared = with_defaults(as_schema(schema), self.options)
+        ignored = arguments.flag("ignore_if_exists", ignore_if_exists)
+        with naming(name.get_full_name()):
+            _check_kind(declared.options)
+            if _PATH in declared.options:
+                raise UnsupportedError(
+                    "the option 'path' asks for an external table, which a REST catalog cannot be asked for here: leave"
+                    " it out, and the server places the table",
+                    option=_PATH,
+                )
+            new_schema = new_table_schema(declared, time_millis=now_millis())
+            check_merging(new_schema)
+        warn_of_unknown(f"table {name.get_full_name()}", name.get_full_name(), new_schema.options)
+        try:
+            settle(
+                f"whether table {name.get_full_name()} was created",
+                lambda: self.api.create_table(name, new_schema),
+                lambda: self._has(name, new_schema),
+                table=name.get_full_name(),
+            )
+        except TableAlreadyExistException as error:
+            if not ignored:
+                raise table_exists(name) from error
+
+    def _has(self, name: Identifier, schema: TableSchema) -> bool:
+        """Say whether there is a table with this schema."""
+        found = self._find(name)
+        if found is None:
+            return False
+        wanted = wire.schema_to_json(schema)
+        same = all(found.schema.get(key) == wanted[key] for key in ("fields", "primaryKeys", "partitionKeys"))
+        return same and schema.options.items() <= found.options.items()
+
+    def _find(self, name: Identifier) -> ServerTable | None:
+        try:
+            return self.api.get_table(name)
+        except (TableNotExistException, DatabaseNotExistException):
+            return None
+
+    def drop_table(
+        self,
+        identifier: str | Identifier,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Drop a table. The server deletes its files, unless the table is external."""
+        name = _checked(plain_identifier(identifier))
+        ignored = arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        try:
+            settle(
+                f"whether table {name.get_full_name()} was dropped",
+                lambda: self.api.drop_table(name),
+                lambda: self._find(name) is None,
+                table=name.get_full_name(),
+            )
+        except (TableNotExistException, DatabaseNotExistException):
+            if not ignored:
+                raise
+
+    def rename_table(
+        self,
+        source_identifier: str | Identifier,
+        target_identifier: str | Identifier,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Give a table another name."""
+        source, target = _checked(plain_identifier(source_identifier)), _checked(plain_identifier(target_identifier))
+        ignored = arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        if source.get_database_name() != target.get_database_name():
+            self.api.get_database(target.get_database_name())  # some servers take the name of one that does not exist
+        try:
+            settle(
+                f"whether table {source.get_full_name()} was renamed",
+                lambda: self.api.rename_table(source, target),
+                lambda: self._find(source) is None and self._find(target) is not None,
+                table=source.get_full_name(),
+            )
+        except (TableNotExistException, DatabaseNotExistException):
+            if not ignored:
+                raise
+
+    def list_partitions_paged(
+        self,
+        identifier: str | Identifier,
+        max_results: int | None = None,
+        page_token: str | None = None,
+        partition_name_pattern: str | None = None,
+    ) -> PagedList[Partition]:
+        """Return partitions with their counts as the server knows them, else those of the newest snapshot.
+
+        A name is `k1=v1/k2=v2`; in a pattern, such as `dt=2024-02*`, a `*` stands for any text. The pages of a server
+        come in its own order.
+        """
+        name = _checked(as_identifier(identifier))
+        asked = _asked(max_results, page_token, partition_name_pattern)
+        with suppress(UnsupportedError):
+            if asked is not None:
+                found = self.api.list_partitions_page(name, max_results, page_token, asked)
+                return PagedList(sorted(found.elements, key=lambda p: spec_name(p.spec)), found.next_token)
+            named = {spec_name(p.spec): p for p in self.api.list_partitions(name)}
+            names = page(sorted(named), max_results, page_token, pattern=partition_name_pattern)
+            return PagedList([named[one] for one in names.elements], names.next_page_token)
+        # The server keeps no list of this table's partitions.
+        return super(RESTCatalog, self).list_partitions_paged(
+            identifier, max_results, page_token, partition_name_pattern
+        )
+
+    # From names to tables.
+
+    def _table(self, name: Identifier) -> FileStoreTable:
+        own = _checked(Identifier.create(name.get_database_name(), name.get_table_name(), _branch(name)))
+        found = self._described(own)
+        with naming(own.get_full_name()):
+            _check_kind(found.options)
+        storage, root = table_storage(
+            self.api, own, found.path, is_external=found.is_external, credentials=self.credentials
+        )
+        branch = own.get_branch_name()
+        layout = Layout(root) if branch is None else Layout(root).for_branch(branch)
+        try:
+            opened = Schemas(storage, layout).opened(found.schema_id)
+        except NotFoundError as error:
+            self.api.get_table(own)  # raises an error if the table was dropped or renamed meanwhile
+            raise NotFoundError(
+                f"{own.get_full_name()}: the server says that its schema is {found.schema_id}, and there is no such "
+                f"file; an external table is opened once an engine has written its schema ({error})",
+                table=own.get_full_name(),
+            ) from error
+        assert opened is not None  # noqa: S101 - it is None only where no id is asked for
+        schema, origin = opened
+        warn_of_unknown(f"table {own.get_full_name()}", layout.root, schema.options)
+        home = RestHome(RestTable(self.api, own, found.id), found.is_external)
+        store = TableStore(own.get_full_name(), storage, placed(layout, schema), schema, origin, home)
+        return FileStoreTable(own, store)
+
+    def _described(self, name: Identifier) -> ServerTable:
+        """Return what the server says of a table or branch."""
+        branch = name.get_branch_name()
+        try:
+            return self.api.get_table(name)
+        except TableNotExistException as error:
+            plain = Identifier.create(name.get_database_name(), name.get_table_name())
+            if branch is None or self._find(plain) is None:
+                raise
+            known = self.api.list_branches(plain)
+            raise BranchNotExistException(
+                f"{plain.get_full_name()}: the branch {branch} does not exist (branches: {sorted(known)})",
+                table=plain.get_full_name(),
+                branch=branch,
+            ) from error
+
+
+def _asked(max_results: int | None, page_token: str | None, pattern: str | None) -> str | None:
+    """Return the pattern to ask the server for, empty for all names; None if servers do not know such patterns."""
+    arguments.optional(arguments.positive, "max_results", max_results)
+    arguments.optional(arguments.text, "page_token", page_token)
+    if arguments.optional(arguments.text, "the pattern of names", pattern) is None:
+        return ""
+    match = _PREFIX_PATTERN.fullmatch(pattern or "")
+    return None if match is None else f"{match[1]}%"
+
+
+def _branch(name: Identifier) -> str | None:
+    branch = name.get_branch_name()
+    return None if branch == MAIN_BRANCH else branch
+
+
+def _checked(name: Identifier) -> Identifier:
+    """Return a name after a check that it can be one."""
+    _check_database(name.get_database_name())
+    check_name("table", name.get_table_name())
+    return name
+
+
+def _check_database(name: str) -> None:
+    check_name("database", name)
+    if name == _SYSTEM_DATABASE:
+        raise UnsupportedError(
+            f"the database {name!r} holds Paimon's tables about all tables, which are not implemented", database=name
+        )
+
+
+def _check_kind(options: Mapping[str, str]) -> None:
+    """Raise UnsupportedError for tables that are not read and written by the rules of Paimon tables alone."""
+    kind = options.get(_TYPE, "table").strip().lower()
+    if kind != "table":
+        raise UnsupportedError(f"it is of the type {kind!r}, and only Paimon tables are supported", option=_TYPE)
+    if options.get(_QUERY_AUTH, "false").strip().lower() == "true":
+        raise UnsupportedError(
+            f"{_QUERY_AUTH!r} lets the server decide which rows and columns a reader may see, which is not implemented",
+            option=_QUERY_AUTH,
+        )
+
+
+def open_rest(options: Mapping[str, str], credentials: Credentials | None = None) -> RESTCatalog:
+    """Open the catalog that a server has under the name `warehouse`."""
+    api = RestApi.connect(options)
+    check_catalog_options(f"{options['uri']} {api.warehouse}", options)
+    return RESTCatalog(api, api.warehouse, api.options, credentials)

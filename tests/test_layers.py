@@ -58,6 +58,7 @@ PARSED = {path: ast.parse(path.read_text()) for path in MODULES}
 # the imports inside functions, and the only ones upwards.
 DOORS = {
     ("catalog.factory", "catalog.rest"),
+    ("catalog.factory", "catalog.jdbc"),
     ("read.builder", "spark.read.frame"),
     ("read.builder", "ray.read"),
     ("read.builder", "torch"),

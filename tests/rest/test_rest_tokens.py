@@ -9,10 +9,8 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 
-import pyarrow as pa
 import pytest
 
-import lakewright as lw
 from lakewright.errors import CredentialsError, InvalidInputError
 from lakewright.rest.api import RestApi
 from lakewright.rest.http import Patience
@@ -168,22 +166,3 @@ def test_failures_name_the_table_and_no_secret(api: RestApi, script: Script, ans
 def test_a_switch_is_true_or_false() -> None:
     with pytest.raises(InvalidInputError, match=r"data-token\.enabled"):
         issues_tokens({"data-token.enabled": "yes"})
-
-
-@pytest.mark.s3
-def test_a_table_of_a_server_is_used_over_several_lives(running: Running) -> None:
-    server, _, sessions = running
-    catalog = lw.CatalogFactory.create(server.options)
-    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
-    catalog.create_table("d.k", lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": "1"}))
-    table = catalog.get_table("d.k")
-    end, written = time.time() + 2.5, 0
-    while time.time() < end:
-        lw.write_table(pa.table({"id": [written], "n": [written]}, columns), table, mode="upsert")
-        written += 1
-    table.compact(full=True)
-    assert lw.read_table(catalog.get_table("d.k")).num_rows == written
-    assert sessions.refusals == []
-    assert sessions.most_calls_per_life() == 1
-    shown = repr((catalog, table, table.store, table.store.home))
-    assert not [key for key in (*sessions.secrets, server.token) if key in shown]

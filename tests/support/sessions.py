@@ -29,7 +29,7 @@ from support.s3 import S3Server, running_s3
 Environ: TypeAlias = dict[str, str]
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 
-ISSUE = "/issue-session"
+_ISSUE = "/issue-session"
 _KEY_ID = re.compile(r"Credential=([^/]+)/")
 OWNER = "AKIA-TEST-ACCESS"  # whose keys are good for ever: with them a test looks behind the storage's back
 
@@ -118,7 +118,7 @@ class SessionProvider:
     def __call__(self) -> dict[str, object]:
         """Return keys and when they expire."""
         query = urllib.parse.urlencode({"scope": self.scope, "process": os.getpid()})
-        with urllib.request.urlopen(f"{self.endpoint}{ISSUE}?{query}", timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(f"{self.endpoint}{_ISSUE}?{query}", timeout=10) as answer:  # noqa: S310 - loopback
             keys: dict[str, object] = json.load(answer)
         return {**keys, "expiresAtMillis": int(str(keys["expiresAtMillis"]))}
 
@@ -132,7 +132,7 @@ def running_sessions(life_seconds: float) -> Iterator[tuple[S3Server, Sessions]]
     def checked(self: DomainDispatcherApplication, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if int(environ["SERVER_PORT"]) != sessions.port:
             return answer(self, environ, start_response)  # type: ignore[no-any-return]
-        if environ["PATH_INFO"] == ISSUE:
+        if environ["PATH_INFO"] == _ISSUE:
             asked = urllib.parse.parse_qs(environ["QUERY_STRING"])
             keys = sessions.issue(asked["scope"][0], int(asked["process"][0]))
             start_response("200 OK", [("Content-Type", "application/json")])

@@ -40,6 +40,10 @@ class CatalogFactory:
             from lakewright.catalog.rest import open_rest  # noqa: PLC0415 - the door to servers, which need urllib3
 
             return open_rest(options, credentials_of(credentials, options.get("uri", "")))
+        if metastore == "jdbc":
+            from lakewright.catalog.jdbc import open_jdbc  # noqa: PLC0415 - the door to SQL databases
+
+            return open_jdbc(options, credentials_of(credentials, options.get("warehouse", "")))
         raise UnsupportedError(
             f"metastore {metastore!r} is not supported; use one of {', '.join(_KINDS)}", metastore=metastore
         )

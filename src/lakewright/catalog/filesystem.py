@@ -7,8 +7,6 @@ interrupted drop is finished by dropping again.
 
 from __future__ import annotations
 
-import time
-import uuid
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +17,16 @@ from lakewright.catalog.base import (
     Catalog,
     Database,
     as_schema,
-    now_millis,
     plain_identifier,
     table_exists,
-    with_defaults,
+)
+from lakewright.catalog.files import (
+    first_schema,
+    has_schema,
+    has_snapshot,
+    layout_of,
+    let_a_millisecond_pass,
+    remove_table,
 )
 from lakewright.catalog.open import open_at
 from lakewright.errors import (
@@ -34,15 +38,12 @@ from lakewright.errors import (
     NotFoundError,
     TableNotExistException,
     counted,
-    naming,
 )
-from lakewright.lsm.merge import check_merging
-from lakewright.maintenance.orphans import external_files
 from lakewright.metadata.schemas import Schemas
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.option_keys import check_catalog_options, warn_of_unknown
+from lakewright.spec.schema.declaration import Schema
+from lakewright.spec.schema.option_keys import check_catalog_options
 from lakewright.storage.base import Storage
 from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name, database_directory
@@ -154,24 +155,18 @@ class FileSystemCatalog(Catalog):
             if ignore_if_exists:
                 return
             raise table_exists(name)
-        if next(iter(self.storage.list(layout.snapshot_directory)), None) is not None:
+        if has_snapshot(self.storage, layout):
             raise InvalidInputError(
                 f"{name.get_full_name()}: {layout.root} holds the files of a table whose drop was cut short; "
                 f"call drop_table once more, then create it",
                 table=name.get_full_name(),
             )
-        with naming(name.get_full_name()):
-            new_schema = new_table_schema(with_defaults(declared, self.options), time_millis=now_millis())
-            check_merging(new_schema)
-        warn_of_unknown(f"table {name.get_full_name()}", layout.root, new_schema.options)
+        new_schema = first_schema(name, declared, self.options, layout.root)
         if not Schemas(self.storage, layout).create(new_schema):
             if ignore_if_exists:
                 return
             raise table_exists(name)
-        if now_millis() == new_schema.time_millis:
-            time.sleep(
-                0.001
-            )  # a table is identified by its creation time, so the next table at this path must get a later one
+        let_a_millisecond_pass(new_schema)
 
     def drop_table(
         self,
@@ -187,10 +182,7 @@ class FileSystemCatalog(Catalog):
                 return
             raise self._no_table(name)
         self._check_own(name)
-        outside = external_files(self.storage, layout)
-        self._remove(layout)
-        for path in outside:
-            self.storage.delete(path)
+        remove_table(self.storage, self.warehouse, layout)
 
     def rename_table(
         self,
@@ -214,15 +206,14 @@ class FileSystemCatalog(Catalog):
     # From names to directories.
 
     def _layout(self, name: Identifier) -> Layout:
-        check_name("table", name.get_table_name())
-        return Layout(f"{database_directory(self.warehouse, name.get_database_name())}/{name.get_table_name()}")
+        return layout_of(self.warehouse, name)
 
     def _has_database(self, name: str) -> bool:
         directory = database_directory(self.warehouse, name)
         return any(path.rstrip("/") == directory for path in self.storage.list_directories(self.warehouse))
 
     def _exists(self, layout: Layout) -> bool:
-        return self.storage.exists(layout.schema_file(0)) or bool(Schemas(self.storage, layout).ids())
+        return has_schema(self.storage, layout)
 
     def _table(self, name: Identifier) -> FileStoreTable:
         layout = self._layout(name)
@@ -243,17 +234,6 @@ class FileSystemCatalog(Catalog):
                 "database really lies in",
                 table=name.get_full_name(),
             )
-
-    def _remove(self, layout: Layout) -> None:
-        if self.storage.renames_atomically:
-            hidden = f"{self.warehouse}/.dropped-{uuid.uuid4()}"
-            self.storage.rename_directory(layout.root, hidden)
-            self.storage.delete_directory(hidden)
-            return
-        schemas = Schemas(self.storage, layout)
-        for schema_id in sorted(schemas.ids(), reverse=True):
-            self.storage.delete(layout.schema_file(schema_id))
-        self.storage.delete_directory(layout.root)
 
     def _require_database(self, name: str) -> None:
         check_name("database", name)

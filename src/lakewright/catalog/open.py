@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import BranchNotExistException, TableNotExistException
+from lakewright.metadata.home import FILES, Home
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed
@@ -92,7 +93,7 @@ def _table(table: object) -> FileStoreTable:
     return arguments.instance("table", table, FileStoreTable, "a table of a catalog or the path of one")
 
 
-def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileStoreTable:
+def open_at(identifier: Identifier, storage: Storage, layout: Layout, home: Home = FILES) -> FileStoreTable:
     """Open the table at a layout's root with its newest schema, on the branch that the identifier names."""
     name = identifier.get_full_name()
     branch = identifier.get_branch_name()
@@ -102,7 +103,7 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
             raise BranchNotExistException(
                 f"{name}: the branch {branch} does not exist (branches: {known})", branch=branch
             )
-        layout = layout.for_branch(branch)
+        layout, home = layout.for_branch(branch), home.for_branch(branch)
     opened_schema = Schemas(storage, layout).opened()
     if opened_schema is None:
         raise TableNotExistException(
@@ -112,4 +113,4 @@ def open_at(identifier: Identifier, storage: Storage, layout: Layout) -> FileSto
         )
     schema, origin = opened_schema
     warn_of_unknown(f"table {name}", layout.root, schema.options)
-    return FileStoreTable(identifier, TableStore(name, storage, placed(layout, schema), schema, origin))
+    return FileStoreTable(identifier, TableStore(name, storage, placed(layout, schema), schema, origin, home))

@@ -1,0 +1,485 @@
+"""The SQL catalog: a database holds the names of databases and tables, everything else is files, as with Java's.
+
+A name is free where neither the database nor the warehouse knows it. Files come first: `schema-0` is created, or the
+directory moved, in a step that only one process can make, and then the row is written. So a row without files is never
+made, and what a crash leaves behind is a whole table whose name is missing, which `repair_table` writes.
+A drop goes the other way: first the rows, then the files. No transaction is open while files are written.
+
+With `lock.enabled` (the default where the warehouse is an object store) creating, altering, renaming, dropping and
+publishing hold the lock that Java holds, since Java publishes there by renaming and would replace our files.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakewright.catalog.base import Catalog, Database, as_schema, plain_identifier, table_exists
+from lakewright.catalog.files import (
+    first_schema,
+    has_schema,
+    has_snapshot,
+    layout_of,
+    let_a_millisecond_pass,
+    remove_table,
+)
+from lakewright.catalog.open import open_at
+from lakewright.errors import (
+    CatalogServerError,
+    CommitUnknownError,
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    InvalidInputError,
+    LakewrightError,
+    LakewrightWarning,
+    NotFoundError,
+    TableNotExistException,
+    UnsupportedError,
+    counted,
+)
+from lakewright.jdbc.database import database
+from lakewright.jdbc.home import SqlHome
+from lakewright.jdbc.lock import LockSettings
+from lakewright.jdbc.rows import EXISTS, LOCATION, Rows, table_properties
+from lakewright.jdbc.uri import PROPERTY, parse_address
+from lakewright.metadata.schemas import Schemas
+from lakewright.spec import arguments
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.schema.declaration import Schema
+from lakewright.spec.schema.option_keys import check_catalog_options
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.units import parse_duration_millis
+from lakewright.storage.base import Storage
+from lakewright.storage.credentials import Credentials
+from lakewright.storage.layout import Layout, check_name, database_directory
+from lakewright.storage.open import open_storage
+from lakewright.table.table import FileStoreTable
+
+_OWN_OPTIONS = frozenset(
+    "uri catalog-key client-pool-size sync-all-properties lock.enabled lock-acquire-timeout lock-check-max-sleep "
+    "lock-key-max-length".split()
+)
+_LOOKS_MAX = 50  # how often to look for the row of a table that somebody else is creating
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcCatalog(Catalog):
+    """Databases and tables whose names a SQL database holds.
+
+    >>> import tempfile, lakewright
+    >>> place = tempfile.mkdtemp()
+    >>> options = {"metastore": "jdbc", "uri": f"jdbc:sqlite:{place}/names.db", "warehouse": f"{place}/lake"}
+    >>> with lakewright.CatalogFactory.create(options) as catalog:
+    ...     catalog.create_database("sales", properties={"owner": "ann"})
+    ...     catalog.get_database("sales").options["owner"]
+    'ann'
+    """
+
+    storage: Storage = field(repr=False)
+    warehouse: str
+    rows: Rows
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lock: LockSettings | None = field(default=None, repr=False)
+    copies_properties: bool = field(default=True, repr=False)
+
+    # Databases.
+
+    def list_databases(self) -> list[str]:
+        """Return the names of the databases."""
+        return self.rows.databases()
+
+    def create_database(
+        self,
+        name: str,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a database. Tables lie below the warehouse, whatever a property `location` says."""
+        check_name("database", name)
+        arguments.flag("ignore_if_exists", ignore_if_exists)
+        given = {} if properties is None else arguments.text_map("properties", properties)
+        location = database_directory(self.warehouse, name)
+        if given.get(LOCATION, location).rstrip("/") != location:
+            warnings.warn(
+                f"database {name}: the property 'location' is stored, but its tables lie in {location}",
+                LakewrightWarning,
+                stacklevel=2,
+            )
+        if not self.rows.has_database(name) and self.rows.create_database(name, {LOCATION: location} | given):
+            return
+        if not ignore_if_exists:
+            raise DatabaseAlreadyExistException(f"database {name} already exists", database=name)
+
+    def get_database(self, name: str) -> Database:
+        """Return a database with its properties, or raise DatabaseNotExistException."""
+        self._require_database(name)
+        options = self.rows.database_properties(name)
+        return Database(name, options, options.get("comment"))
+
+    def alter_database(self, name: str, changes: Mapping[str, object | None]) -> None:
+        """Set properties of a database; None removes one."""
+        self._require_database(name)
+        given = arguments.mapping("changes", changes)
+        if EXISTS in given:
+            raise InvalidInputError(f"the property {EXISTS!r} of database {name} belongs to the catalog", option=EXISTS)
+        updates = arguments.text_map("changes", {key: value for key, value in given.items() if value is not None})
+        self.rows.change_database(name, updates, [key for key, value in given.items() if value is None])
+
+    def drop_database(
+        self,
+        name: str,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        cascade: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Drop a database; one that holds tables or views only with `cascade`, which drops them."""
+        check_name("database", name)
+        arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        arguments.flag("cascade", cascade)
+        if not self.rows.has_database(name):
+            if ignore_if_not_exists:
+                return
+            raise self._no_database(name)
+        tables, views = self.rows.tables(name), self.rows.views(name)
+        if (tables or views) and not cascade:
+            raise DatabaseNotEmptyException(
+                f"database {name} holds {counted(len(tables), 'table')} and {counted(len(views), 'view')} "
+                f"({', '.join([*tables, *views][:5])}); drop them or pass cascade=True",
+                database=name,
+                tables=tuple(tables),
+            )
+        for table in tables:
+            self.drop_table(Identifier.create(name, table), ignore_if_not_exists=True)
+        self.rows.drop_database(name)
+        self.storage.prune_directory(database_directory(self.warehouse, name))
+
+    # Tables.
+
+    def list_tables(self, database_name: str) -> list[str]:
+        """Return the names of the tables of a database."""
+        self._require_database(database_name)
+        return self.rows.tables(database_name)
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Create a table: its schema file, then its name in the database.
+
+        An Arrow schema stands for a table of these columns without keys and options.
+        """
+        name = plain_identifier(identifier)
+        declared = as_schema(schema)
+        arguments.flag("ignore_if_exists", ignore_if_exists)
+        self._require_database(name.get_database_name())
+        layout = self._layout(name)
+        if not self._is_taken(name):
+            new_schema = first_schema(name, declared, self.options, layout.root)
+            if self.copies_properties:
+                self.rows.check_table_properties(name.get_full_name(), table_properties(new_schema))
+            with self._locked(name):
+                created = self._create(name, layout, new_schema)
+            if created:
+                let_a_millisecond_pass(new_schema)
+                return
+        if not ignore_if_exists:
+            raise table_exists(name)
+
+    def drop_table(
+        self,
+        identifier: str | Identifier,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Drop a table with all its files. Files that cannot be deleted stay without a name, with a warning."""
+        name = plain_identifier(identifier)
+        arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        layout = self._layout(name)
+        with self._locked(name):
+            with self._knowing(f"table {name.get_full_name()} may or may not have been dropped; call drop_table again"):
+                dropped = self.rows.delete_table(name.get_database_name(), name.get_table_name())
+            if dropped:
+                self._remove(layout)
+                return
+        if not ignore_if_not_exists:
+            raise self._no_table(name)
+
+    def rename_table(
+        self,
+        source_identifier: str | Identifier,
+        target_identifier: str | Identifier,
+        ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> None:
+        """Give a table another name. On object stores the files are copied one by one: let no writer run meanwhile.
+
+        The directory is moved first, then the rows, and the directory back if the database refuses. So a table is
+        listed under its new name only when all its files are there, and no two tables can get one name.
+        """
+        source, target = plain_identifier(source_identifier), plain_identifier(target_identifier)
+        arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
+        if not self._has_table(source):
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(source)
+        self._require_database(target.get_database_name())
+        if self._is_taken(target):
+            raise table_exists(target)
+        old, new = self._layout(source), self._layout(target)
+        if not has_schema(self.storage, old):
+            raise self._no_files(source, old)
+        with self._locked(source, target):
+            if not self._is_empty(new):
+                raise self._not_free(target, new)
+            self._move(old, new)
+            try:
+                renamed = self._rename_rows(source, target)
+            except CommitUnknownError:
+                raise
+            except LakewrightError:
+                self._move(new, old)
+                raise
+            if not renamed:
+                self._move(new, old)
+        if not renamed:
+            raise table_exists(target) if self._is_taken(target) else self._no_table(source)
+
+    def repair_table(self, identifier: str | Identifier) -> None:
+        """Write the name of a table whose files are in the warehouse, and the copy of its options, into the database.
+
+        This is what a process that died in the middle of `create_table`, `rename_table` or `drop_table` leaves to do.
+        """
+        name = plain_identifier(identifier)
+        database_name, table = name.get_database_name(), name.get_table_name()
+        layout = self._layout(name)
+        schema = Schemas(self.storage, layout).latest()
+        if schema is None:
+            raise self._no_files(name, layout)
+        if table in self.rows.views(database_name):
+            raise table_exists(name)
+        if not self.rows.has_database(database_name):
+            self.rows.create_database(database_name, {LOCATION: database_directory(self.warehouse, database_name)})
+        copied = table_properties(schema) if self.copies_properties else None
+        if not self.rows.insert_table(database_name, table, copied) and copied is not None:
+            self.rows.set_table_properties(database_name, table, copied)
+
+    def close(self) -> None:
+        """End the connection of this process to the database; a catalog that is used again makes a new one."""
+        database(self.rows.address).close()
+
+    # The steps.
+
+    def _create(self, name: Identifier, layout: Layout, schema: TableSchema) -> bool:
+        """Create the schema file and the row. False means that somebody else has created the table."""
+        if not self._create_schema(name, layout, schema):
+            return False
+        copied = table_properties(schema) if self.copies_properties else None
+        try:
+            with self._knowing(
+                f"table {name.get_full_name()} may or may not be listed: look, and call repair_table if it is not"
+            ):
+                inserted = self.rows.insert_table(name.get_database_name(), name.get_table_name(), copied)
+        except CommitUnknownError:
+            if self._has_table(name):
+                return True
+            raise
+        except LakewrightError:  # it was refused: nobody knows of the file that was made a moment ago
+            self._take_back(layout, schema)
+            raise
+        # A row that is there already names the table at this place: a repair wrote it, if the table is ours.
+        return inserted or Schemas(self.storage, layout).get(0) == schema
+
+    def _create_schema(self, name: Identifier, layout: Layout, schema: TableSchema) -> bool:
+        """Create the schema file; False means that the table has a row by now.
+
+        Files without a row are of a table that somebody else is creating or dropping: the row, or the end of the
+        files, is waited for.
+        """
+        for look in range(_LOOKS_MAX):
+            if self._is_empty(layout) and Schemas(self.storage, layout).create(schema):
+                return True
+            if self._has_table(name):
+                return False
+            if look < _LOOKS_MAX - 1:
+                time.sleep(_LOOK_SECONDS)
+        raise self._not_free(name, layout)
+
+    def _take_back(self, layout: Layout, schema: TableSchema) -> None:
+        """Delete the schema file that this call made; files that stay are found by the next creation."""
+        path = layout.schema_file(schema.id)
+        with suppress(OSError):
+            if self.storage.read(path) == schema.to_json().encode():
+                self.storage.delete(path)
+                self.storage.prune_directory(layout.root)
+
+    def _remove(self, layout: Layout) -> None:
+        """Delete the files of a table that has no name any more."""
+        if next(iter(self.storage.walk(layout.root)), None) is None:
+            return
+        try:
+            remove_table(self.storage, self.warehouse, layout)
+        except OSError as error:
+            warnings.warn(
+                f"the table was dropped, but its files at {layout.root} could not be deleted ({error}): delete them",
+                LakewrightWarning,
+                stacklevel=4,
+            )
+
+    def _move(self, old: Layout, new: Layout) -> None:
+        if self.storage.renames_atomically:
+            self.storage.make_directory(new.root.rsplit("/", 1)[0])
+        self.storage.rename_directory(old.root, new.root)
+
+    def _rename_rows(self, source: Identifier, target: Identifier) -> bool:
+        old = (source.get_database_name(), source.get_table_name())
+        new = (target.get_database_name(), target.get_table_name())
+        try:
+            with self._knowing(
+                f"the files of {source.get_full_name()} are those of {target.get_full_name()} now, but the database "
+                f"may have the old name: call repair_table for {target.get_full_name()}, and drop_table for "
+                f"{source.get_full_name()} if it is still listed"
+            ):
+                return self.rows.rename_table(old, new)
+        except CommitUnknownError:
+            if self._has_table(target) and not self._has_table(source):
+                return True
+            raise
+
+    @contextmanager
+    def _knowing(self, doubt: str) -> Iterator[None]:
+        """Raise CommitUnknownError with a text if the database lost the reply to the change in the block."""
+        try:
+            yield
+        except CatalogServerError as error:
+            if not error.perhaps_done:
+                raise
+            raise CommitUnknownError(f"{doubt} ({error})") from error
+
+    @contextmanager
+    def _locked(self, *names: Identifier) -> Iterator[None]:
+        """Hold the locks of tables, in an order that is the same for everybody."""
+        with ExitStack() as stack:
+            for name in sorted(names, key=Identifier.get_full_name):
+                stack.enter_context(self._home(name).locked())
+            yield
+
+    # From names to rows and files.
+
+    def _layout(self, name: Identifier) -> Layout:
+        return layout_of(self.warehouse, name)
+
+    def _home(self, name: Identifier) -> SqlHome:
+        database_name, table = name.get_database_name(), name.get_table_name()
+        return SqlHome(self.rows, database_name, table, self.lock, self.copies_properties)
+
+    def _table(self, name: Identifier) -> FileStoreTable:
+        layout = self._layout(name)
+        if not self._has_table(name):
+            self._require_database(name.get_database_name())
+            raise self._no_table(name)
+        plain = Identifier.create(name.get_database_name(), name.get_table_name(), name.get_branch_name())
+        try:
+            return open_at(plain, self.storage, layout, self._home(name))
+        except NotFoundError:
+            if has_schema(self.storage, layout):
+                raise
+        raise self._no_files(name, layout)
+
+    def _has_table(self, name: Identifier) -> bool:
+        return self.rows.has_table(name.get_database_name(), name.get_table_name())
+
+    def _is_taken(self, name: Identifier) -> bool:
+        return self._has_table(name) or name.get_table_name() in self.rows.views(name.get_database_name())
+
+    def _is_empty(self, layout: Layout) -> bool:
+        return not has_schema(self.storage, layout) and not has_snapshot(self.storage, layout)
+
+    def _require_database(self, name: str) -> None:
+        check_name("database", name)
+        if not self.rows.has_database(name):
+            raise self._no_database(name)
+
+    def _no_database(self, name: str) -> DatabaseNotExistException:
+        known = ", ".join(self.list_databases()[:10]) or "none yet"
+        return DatabaseNotExistException(
+            f"database {name} does not exist in {self.rows.address} ({known})", database=name
+        )
+
+    def _no_table(self, name: Identifier) -> LakewrightError:
+        database_name, full = name.get_database_name(), name.get_full_name()
+        if name.get_table_name() in self.rows.views(database_name):
+            return UnsupportedError(f"{full} is a view, which lakewright does not support", table=full)
+        known = ", ".join(self.rows.tables(database_name)[:10]) or "no tables"
+        layout = self._layout(name)
+        stray = ""
+        if has_schema(self.storage, layout):
+            stray = f"; {layout.root} holds the files of a table, which repair_table lists"
+        return TableNotExistException(
+            f"table {full} does not exist in {self.rows.address} (in {database_name}: {known}){stray}",
+            table=full,
+            identifier=name,
+        )
+
+    def _no_files(self, name: Identifier, layout: Layout) -> TableNotExistException:
+        full = name.get_full_name()
+        return TableNotExistException(
+            f"table {full} has no schema file at {layout.root}; if {self.rows.address} lists it, drop_table removes "
+            "the name",
+            table=full,
+            identifier=name,
+        )
+
+    def _not_free(self, name: Identifier, layout: Layout) -> InvalidInputError:
+        full = name.get_full_name()
+        return InvalidInputError(
+            f"{layout.root} holds the files of a table that {self.rows.address} does not list as {full}: call "
+            "repair_table, which lists it, and then drop_table if you do not want it; or delete the directory",
+            table=full,
+            path=layout.root,
+        )
+
+
+def open_jdbc(options: Mapping[str, str], credentials: Credentials | None = None) -> JdbcCatalog:
+    """Open the catalog in the database at `uri`, and make the tables that it lacks."""
+    if not options.get("warehouse", "").strip():
+        raise InvalidInputError(
+            "the catalog option 'warehouse' is missing: give the directory of the tables; their names are at 'uri'"
+        )
+    address = parse_address(options)
+    storage, warehouse = open_storage(options["warehouse"], options, credentials)
+    others = {k: v for k, v in options.items() if k not in _OWN_OPTIONS and not k.startswith(PROPERTY)}
+    check_catalog_options(warehouse, others)
+    lock = _lock_settings(options) if _flag(options, "lock.enabled", not storage.renames_atomically) else None
+    copies = _flag(options, "sync-all-properties", default=True)
+    rows = Rows(address, options.get("catalog-key", "jdbc"))
+    rows.prepare(properties=copies, lock_key_max=None if lock is None else lock.key_max)
+    return JdbcCatalog(storage, warehouse.rstrip("/") or "/", rows, options, lock, copies)
+
+
+def _flag(options: Mapping[str, str], key: str, default: bool) -> bool:  # noqa: FBT001 - it is the value
+    text = options.get(key, str(default)).strip().lower()
+    if text not in {"true", "false"}:
+        raise InvalidInputError(f"the catalog option {key!r} is {text!r}: give true or false", option=key)
+    return text == "true"
+
+
+def _lock_settings(options: Mapping[str, str]) -> LockSettings:
+    default = LockSettings()
+    timeout, nap = options.get("lock-acquire-timeout"), options.get("lock-check-max-sleep")
+    longest = options.get("lock-key-max-length", str(default.key_max)).strip()
+    if not longest.isdecimal() or not int(longest):
+        raise InvalidInputError(
+            f"the catalog option 'lock-key-max-length' is {longest!r}: give a number of characters",
+            option="lock-key-max-length",
+        )
+    return LockSettings(
+        default.acquire_timeout_millis if timeout is None else parse_duration_millis(timeout),
+        default.check_max_sleep_millis if nap is None else parse_duration_millis(nap),
+        int(longest),
+    )

@@ -188,3 +188,10 @@ def test_long_lives_end_an_hour_early_and_unending_ones_never() -> None:
 def test_an_expiry_without_zone_is_in_utc() -> None:
     data = {**FILE, "Expiration": "1970-01-01T00:01:00"}
     assert keys_from_json(json.dumps(data).encode()).expires == 60
+
+
+@pytest.mark.parametrize("data", ["[]", "{}", '{"AccessKeyId": "i\\n", "AccessKeySecret": "s"}', "x"])
+def test_what_holds_no_keys_is_refused_without_its_content(data: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - of any wording
+        keys_from_json(data.encode())
+    assert "i\n" not in str(error.value)

@@ -25,6 +25,7 @@ from lakewright.catalog.base import (
     with_defaults,
 )
 from lakewright.catalog.listing import PagedList, page
+from lakewright.catalog.open import open_at
 from lakewright.errors import (
     BranchNotExistException,
     DatabaseAlreadyExistException,
@@ -313,13 +314,15 @@ class RESTCatalog(Catalog):
 
     def _table(self, name: Identifier) -> FileStoreTable:
         own = _checked(Identifier.create(name.get_database_name(), name.get_table_name(), _branch(name)))
+        branch = own.get_branch_name()
         found = self._described(own)
         with naming(own.get_full_name()):
             _check_kind(found.options)
         storage, root = table_storage(
             self.api, own, found.path, is_external=found.is_external, credentials=self.credentials
         )
-        branch = own.get_branch_name()
+        if branch is not None and found.is_external:
+            return open_at(own, storage, Layout(root))  # such a branch is known to its files alone
         layout = Layout(root) if branch is None else Layout(root).for_branch(branch)
         try:
             opened = Schemas(storage, layout).opened(found.schema_id)
@@ -338,18 +341,21 @@ class RESTCatalog(Catalog):
         return FileStoreTable(own, store)
 
     def _described(self, name: Identifier) -> ServerTable:
-        """Return what the server says of a table or branch."""
-        branch = name.get_branch_name()
+        """Return what the server says of a table or branch; of a branch that it does not know, what of its table."""
         try:
             return self.api.get_table(name)
         except TableNotExistException as error:
-            plain = Identifier.create(name.get_database_name(), name.get_table_name())
-            if branch is None or self._find(plain) is None:
+            branch = name.get_branch_name()
+            table = Identifier.create(name.get_database_name(), name.get_table_name())
+            found = None if branch is None else self._find(table)
+            if found is None:
                 raise
-            known = self.api.list_branches(plain)
+            if found.is_external:
+                return found
+            known = sorted(self.api.list_branches(table))
             raise BranchNotExistException(
-                f"{plain.get_full_name()}: the branch {branch} does not exist (branches: {sorted(known)})",
-                table=plain.get_full_name(),
+                f"{table.get_full_name()}: the branch {branch} does not exist (branches: {known})",
+                table=table.get_full_name(),
                 branch=branch,
             ) from error
 

@@ -173,9 +173,12 @@ def keys_from_json(data: bytes) -> Keys:
     key_id, secret, session = (members.get(k) for k in ("AccessKeyId", "AccessKeySecret", "SecurityToken"))
     if not isinstance(key_id, str) or not isinstance(secret, str):
         raise ValueError("no AccessKeyId or AccessKeySecret")  # noqa: TRY004 - as above
+    session = session if isinstance(session, str) and session else None
+    check_header("AccessKeyId", "Authorization", key_id)
+    check_header("SecurityToken", "x-dlf-security-token", session or "")
     end = members.get("Expiration")
     expires = _utc(datetime.fromisoformat(end)).timestamp() if isinstance(end, str) else None
-    return Keys(key_id, secret, session if isinstance(session, str) and session else None, expires)
+    return Keys(key_id, secret, session, expires)
 
 
 def _utc(moment: datetime) -> datetime:

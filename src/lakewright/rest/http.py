@@ -88,7 +88,7 @@ class Server:
     root: str = ""  # a path before every path, without a slash at its end
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     auth: Auth | None = None
-    patience: Patience = Patience()
+    patience: Patience = field(default=Patience(), repr=False)
 
     def send(self, request: Request) -> dict[str, JSON]:
         """Return the members of the JSON answer, none for an empty one; raise CallFailed."""

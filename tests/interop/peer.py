@@ -30,8 +30,13 @@ def save(table: pa.Table, path: str) -> None:
 
 def python_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
     """Open a table with pypaimon."""
+    return python_catalog(command).get_table(command["table"])
+
+
+def python_catalog(command: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Open a catalog with pypaimon; `catalog` are options beside the warehouse."""
     peer = importlib.import_module("pypaimon")
-    return peer.CatalogFactory.create({"warehouse": command["warehouse"]}).get_table(command["table"])
+    return peer.CatalogFactory.create({"warehouse": command["warehouse"], **command.get("catalog", {})})
 
 
 def rust_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -141,7 +146,7 @@ def commit_messages(command: dict[str, Any]) -> dict[str, Any]:
 def create(command: dict[str, Any]) -> dict[str, Any]:
     """Create a table with pypaimon from the schema of an Arrow file."""
     peer = importlib.import_module("pypaimon")
-    catalog = peer.CatalogFactory.create({"warehouse": command["warehouse"]})
+    catalog = python_catalog(command)
     database = command["table"].split(".")[0]
     catalog.create_database(database, ignore_if_exists=True)
     schema = peer.Schema.from_pyarrow_schema(
@@ -154,6 +159,18 @@ def create(command: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def names(command: dict[str, Any]) -> dict[str, Any]:
+    """Call one verb of a catalog of pypaimon that is about names."""
+    catalog = python_catalog(command)
+    if command["verb"] == "set_option":
+        change = importlib.import_module("pypaimon.schema.schema_change").SchemaChange
+        table, key, value = command["arguments"]
+        catalog.alter_table(table, [change.set_option(key, value)])
+        return {}
+    answer = getattr(catalog, command["verb"])(*command["arguments"])
+    return {"names": answer if isinstance(answer, list) else None}
+
+
 COMMANDS = {
     "read": read,
     "changes": changes,
@@ -162,6 +179,7 @@ COMMANDS = {
     "append": append,
     "change_rows": change_rows,
     "create": create,
+    "names": names,
     "delete_rows": delete_rows,
     "commit_messages": commit_messages,
 }

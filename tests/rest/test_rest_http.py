@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import ssl
 import time
 from dataclasses import replace
 
 import pytest
+from urllib3 import exceptions
 
 from lakewright.errors import InvalidInputError
 from lakewright.rest import http
@@ -92,6 +94,22 @@ def test_a_host_that_does_not_exist_is_named() -> None:
     patience = replace(QUICK, unsent_repeats_max=0)
     with pytest.raises(NeverSent, match=r"the host nowhere\.invalid:80 is not known"):
         server_at("nowhere.invalid", {}, None, patience).send(READ)
+
+
+def test_a_server_without_tls_is_told_and_gets_no_request(script: Script) -> None:
+    patience = replace(QUICK, unsent_repeats_max=0)
+    with pytest.raises(NeverSent, match=r"does not speak TLS .*'uri'"):
+        server_at(script.uri.replace("http:", "https:"), {}, None, patience).send(CHANGE)
+    assert script.requests == []
+
+
+def test_a_certificate_that_is_not_trusted_stops_a_request() -> None:
+    cause = ssl.SSLCertVerificationError("self-signed")
+    cause.verify_message = "self-signed certificate"
+    failure = http._unanswered(exceptions.SSLError(cause), "h:443")
+    assert isinstance(failure, NeverSent)
+    assert "self-signed certificate" in failure.reason
+    assert http._unanswered(exceptions.SSLError(ssl.SSLError(1, "broken")), "h:443").perhaps_done
 
 
 def test_a_read_that_times_out_is_not_repeated(script: Script) -> None:

@@ -187,13 +187,19 @@ class RESTCatalog(Catalog):
         max_results: int | None = None,
         page_token: str | None = None,
         table_name_pattern: str | None = None,
+        table_type: str | None = None,
     ) -> PagedList[str]:
-        """Return a page of the names of the tables of a database, those that match a pattern such as `orders_*`."""
+        """Return a page of the names of the tables of a database, those that match a pattern such as `orders_*`.
+
+        `table_type` is a value of the option `type`, such as `table` or `format-table`.
+        """
         _check_database(database_name)
         asked = _asked(max_results, page_token, table_name_pattern)
+        kind = arguments.optional(arguments.text, "table_type", table_type)
         if asked is None:
-            return page(self.list_tables(database_name), max_results, page_token, pattern=table_name_pattern)
-        found = self.api.list_tables_page(database_name, max_results, page_token, asked)
+            names = sorted(self.api.list_tables(database_name, None, kind))
+            return page(names, max_results, page_token, pattern=table_name_pattern)
+        found = self.api.list_tables_page(database_name, max_results, page_token, asked, kind)
         return PagedList(found.elements, found.next_token)
 
     def create_table(

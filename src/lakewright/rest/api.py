@@ -105,9 +105,9 @@ class RestApi:
 
     # Tables.
 
-    def list_tables(self, database: str, pattern: str | None = None) -> list[str]:
-        """Return the names of all tables of a database, those that a prefix with `%` matches."""
-        return _unique(_all_pages(lambda token: self.list_tables_page(database, None, token, pattern)))
+    def list_tables(self, database: str, pattern: str | None = None, table_type: str | None = None) -> list[str]:
+        """Return the names of all tables of a database, those that a prefix with `%` matches, or of one type."""
+        return _unique(_all_pages(lambda token: self.list_tables_page(database, None, token, pattern, table_type)))
 
     def list_tables_page(
         self,

@@ -36,6 +36,8 @@ except ImportError as missing:
 _MASK = b"***"
 _SUCCESS = frozenset({200, 202, 204})
 _CONNECTIONS_MAX = 100  # kept open per host
+# Reasons of TLS errors that come about before a request is sent.
+_HANDSHAKES = ("WRONG_VERSION_NUMBER", "HANDSHAKE_FAILURE", "PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "HTTP_REQUEST")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -201,8 +203,8 @@ def _unanswered(error: exceptions.HTTPError, host: str) -> CallFailed:
             return NeverSent(f"{host} cannot be reached")
         case exceptions.ConnectTimeoutError():  # the two above are this too
             return NeverSent(f"{host} did not accept a connection in time")
-        case exceptions.SSLError() if _is_certificate_error(error):
-            return NeverSent(f"the certificate of {host} is not trusted")
+        case exceptions.SSLError():
+            return _without_tls(error, host)
         case exceptions.LocationValueError():
             return NeverSent(f"{host} is no address")
         case exceptions.ReadTimeoutError():
@@ -211,8 +213,14 @@ def _unanswered(error: exceptions.HTTPError, host: str) -> CallFailed:
             return NoAnswer(f"the connection to {host} was cut before the whole answer came", is_passing=True)
 
 
-def _is_certificate_error(error: exceptions.SSLError) -> bool:
-    return bool(error.args) and isinstance(error.args[0], ssl.SSLCertVerificationError)
+def _without_tls(error: exceptions.SSLError, host: str) -> CallFailed:
+    cause = error.args[0] if error.args else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return NeverSent(f"the certificate of {host} is not trusted: {getattr(cause, 'verify_message', '')}")
+    reason = getattr(cause, "reason", None) or "no reason given"  # some errors lack the attribute
+    if reason.endswith(_HANDSHAKES):
+        return NeverSent(f"{host} does not speak TLS as we do ({reason}); check the 'uri'")
+    return NoAnswer(f"the connection to {host} broke ({reason})", is_passing=True)
 
 
 def _members(data: bytes) -> dict[str, JSON]:

@@ -40,7 +40,6 @@ from lakewright.errors import (
 from lakewright.lsm.merge import check_merging
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed, spec_name
-from lakewright.rest import wire
 from lakewright.rest.api import RestApi
 from lakewright.rest.table import RestHome, RestTable, settle
 from lakewright.rest.tokens import table_storage
@@ -235,13 +234,8 @@ class RESTCatalog(Catalog):
                 raise table_exists(name) from error
 
     def _has(self, name: Identifier, schema: TableSchema) -> bool:
-        """Say whether there is a table with this schema."""
         found = self._find(name)
-        if found is None:
-            return False
-        wanted = wire.schema_to_json(schema)
-        same = all(found.schema.get(key) == wanted[key] for key in ("fields", "primaryKeys", "partitionKeys"))
-        return same and schema.options.items() <= found.options.items()
+        return found is not None and found.agrees_with(schema)
 
     def _find(self, name: Identifier) -> ServerTable | None:
         try:

@@ -22,7 +22,6 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.metadata.home import Home, LostRace, Outcome, Published, Unknown
-from lakewright.rest import wire
 from lakewright.rest.api import RestApi
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import Partition
@@ -124,10 +123,7 @@ class RestTable:
     def _has(self, expected: TableSchema) -> bool:
         """Say whether the newest schema is the one that was expected."""
         now = self.api.get_table(self.identifier)
-        stored, wanted = dict(now.schema), wire.schema_to_json(expected)
-        options, own = now.options, expected.options
-        same_columns = all(stored.get(key) == wanted[key] for key in ("fields", "primaryKeys", "partitionKeys"))
-        return now.schema_id >= expected.id and same_columns and all(options.get(key) == own[key] for key in own)
+        return now.schema_id >= expected.id and now.agrees_with(expected)
 
     # Tags.
 

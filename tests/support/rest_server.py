@@ -130,6 +130,13 @@ class RestServer:
                 return
         self._refuse(seconds)
 
+    def listen(self) -> None:
+        """Accept connections again, before the time is over."""
+        with self._turn:
+            self._answers_until_refusing = None
+            if self._http is None and not self._stopped.is_set():
+                self._listen()
+
     def calm(self) -> None:
         """End all faults."""
         with self._turn:
@@ -195,7 +202,7 @@ class RestServer:
 
     def _refuse(self, seconds: float) -> None:
         self._unlisten()
-        timer = threading.Timer(seconds, self._listen)
+        timer = threading.Timer(seconds, self.listen)
         timer.daemon = True
         timer.start()
 

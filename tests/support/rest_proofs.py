@@ -114,3 +114,13 @@ def roll_back_a_compaction(catalog: lw.Catalog, after: Callable[[lw.FileStoreTab
         assert_whole(fresh)
     lw.write_table(rows_of(50), table)
     assert ids_of(catalog.get_table(db("t"))) == [*expected, 50]
+
+
+# What happens between the rollback and the second commit.
+AFTER_A_ROLLBACK: dict[str, Callable[[lw.FileStoreTable], object]] = {
+    "nothing": ids_of,
+    "a write": lambda table: lw.write_table(rows_of(20), table),
+    "a write of the same keys": lambda table: lw.write_table(rows_of(1, 2), table),
+    "another compaction": lambda table: commit_of(table, compaction_of(table)),
+    "a rollback": lambda table: table.rollback_to(2),
+}

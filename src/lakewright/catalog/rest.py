@@ -41,7 +41,7 @@ from lakewright.lsm.merge import check_merging
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed, spec_name
 from lakewright.rest.api import RestApi
-from lakewright.rest.table import RestHome, RestTable, settle
+from lakewright.rest.table import ATTEMPTS_MAX, RestHome, RestTable, settle
 from lakewright.rest.tokens import table_storage
 from lakewright.rest.wire import ServerTable
 from lakewright.spec import arguments
@@ -105,6 +105,7 @@ class RESTCatalog(Catalog):
                 f"whether database {name} was created",
                 lambda: self.api.create_database(name, options),
                 lambda: self._database_options(name) is not None,
+                ATTEMPTS_MAX,
                 database=name,
             )
         except DatabaseAlreadyExistException:
@@ -132,6 +133,7 @@ class RESTCatalog(Catalog):
             f"whether database {name} was changed",
             lambda: self.api.alter_database(name, removals, updates),
             is_changed,
+            ATTEMPTS_MAX,
             database=name,
         )
 
@@ -227,6 +229,7 @@ class RESTCatalog(Catalog):
                 f"whether table {name.get_full_name()} was created",
                 lambda: self.api.create_table(name, new_schema),
                 lambda: self._has(name, new_schema),
+                ATTEMPTS_MAX,
                 table=name.get_full_name(),
             )
         except TableAlreadyExistException as error:
@@ -278,6 +281,7 @@ class RESTCatalog(Catalog):
                 f"whether table {source.get_full_name()} was renamed",
                 lambda: self.api.rename_table(source, target),
                 lambda: self._find(source) is None and self._find(target) is not None,
+                ATTEMPTS_MAX,
                 table=source.get_full_name(),
             )
         except (TableNotExistException, DatabaseNotExistException):

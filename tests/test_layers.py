@@ -59,6 +59,7 @@ PARSED = {path: ast.parse(path.read_text()) for path in MODULES}
 DOORS = {
     ("catalog.factory", "catalog.rest"),
     ("catalog.factory", "catalog.jdbc"),
+    ("pypaimon.catalog", "pypaimon.servers"),
     ("read.builder", "spark.read.frame"),
     ("read.builder", "ray.read"),
     ("read.builder", "torch"),

@@ -1,5 +1,8 @@
 """Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone."""
 
+import importlib
+from typing import TYPE_CHECKING
+
 from lakewright.calls import Progress, ProgressCallback, read_table, write_table
 from lakewright.catalog.base import Catalog, Database
 from lakewright.catalog.factory import CatalogFactory
@@ -233,3 +236,16 @@ __all__ = [
     "target_col",
     "write_table",
 ]
+
+# Not in `__all__`: they load an HTTP client or a database driver, which most programs do not need.
+if TYPE_CHECKING:
+    from lakewright.catalog.jdbc import JdbcCatalog as JdbcCatalog
+    from lakewright.catalog.rest import RESTCatalog as RESTCatalog
+else:
+    _BY_KIND = {"RESTCatalog": "lakewright.catalog.rest", "JdbcCatalog": "lakewright.catalog.jdbc"}
+
+    def __getattr__(name: str) -> object:
+        """Load the catalogs on servers and in SQL databases when they are asked for."""
+        if name in _BY_KIND:
+            return getattr(importlib.import_module(_BY_KIND[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

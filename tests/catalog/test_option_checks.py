@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.errors import LakewrightWarning, UnsupportedError
-from lakewright.spec.schema.option_keys import is_of_storage
+from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.spec.schema.option_keys import check_catalog_options, is_of_storage
 from lakewright.storage.settings import setting_names
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})
@@ -214,6 +214,9 @@ def test_options_of_storages_are_not_warned_about(tmp_path: Path) -> None:
         ("warehose", "x", "nobody knows the option 'warehose'.*'warehouse'"),
         ("scan.snapshot-id", "1", "'table-default.scan.snapshot-id' for new tables, or to table.copy"),
         ("lock.enabled", "true", "no lock is taken"),
+        ("uri", "http://localhost", "it is for catalogs with metastore=jdbc or metastore=rest"),
+        ("dlf.region", "x", "it is for catalogs with metastore=rest, and the metastore here is 'filesystem'"),
+        ("jdbc.user", "x", "it is for catalogs with metastore=jdbc, and"),
     ],
 )
 def test_options_that_do_nothing_for_a_catalog_are_said_once(tmp_path: Path, key: str, value: str, said: str) -> None:
@@ -221,6 +224,61 @@ def test_options_that_do_nothing_for_a_catalog_are_said_once(tmp_path: Path, key
         lw.CatalogFactory.create({"warehouse": tmp_path, key: value})
     assert len(caught) == 1
     lw.CatalogFactory.create({"warehouse": tmp_path, key: value})
+
+
+OF_REST = {
+    "uri": "http://localhost:1",
+    "token.provider": "bear",
+    "token": "t0p",
+    "prefix": "p",
+    "data-token.enabled": "true",
+    "dlf.access-key-secret": "s3cr3t",
+    "header.X-Team": "a",
+    "table-default.bucket": "1",
+}
+OF_JDBC = {
+    "uri": "jdbc:sqlite:x",
+    "catalog-key": "c",
+    "jdbc.password": "pa55",
+    "sync-all-properties": "false",
+    "lock.enabled": "true",
+    "lock.type": "jdbc",
+    "lock-acquire-timeout": "1 min",
+    "lock-check-max-sleep": "1 s",
+    "lock-key-max-length": "99",
+    "client-pool-size": "3",
+    "table-default.bucket": "1",
+}
+SHARED = {"uri", "table-default.bucket"}
+
+
+@pytest.mark.parametrize(
+    ("metastore", "own", "others"), [("rest", OF_REST, OF_JDBC), ("jdbc", OF_JDBC, OF_REST)], ids=["rest", "jdbc"]
+)
+def test_a_catalog_takes_its_own_options_and_warns_of_those_of_another_kind(
+    metastore: str, own: dict[str, str], others: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    check_catalog_options(request.node.name, {"metastore": metastore, **own})
+    with pytest.warns(LakewrightWarning) as caught:
+        check_catalog_options(request.node.name, {"metastore": metastore, **others})
+    said = [str(one.message) for one in caught]
+    assert [key for key in others if any(f"the option '{key}' does nothing" in text for text in said)] == [
+        key for key in others if key not in SHARED
+    ]
+    assert not [text for text in said if any(value in text for value in ("t0p", "s3cr3t", "pa55"))]
+
+
+@pytest.mark.parametrize("metastore", ["hive", "glue", "paimon"])
+def test_other_kinds_of_catalogs_are_refused_by_name(metastore: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"'{metastore}' is not supported; use one of filesystem, rest, jdbc"):
+        lw.CatalogFactory.create({"warehouse": "w", "metastore": metastore})
+
+
+@pytest.mark.parametrize("metastore", ["rest", "jdbc"])
+def test_a_path_is_not_opened_past_the_catalog_that_the_options_name(catalog: lw.Catalog, metastore: str) -> None:
+    path = catalog.get_table("d.t").table_path
+    with pytest.raises(InvalidInputError, match=f"metastore {metastore!r}.*CatalogFactory.create"):
+        lw.open_table(path, {"metastore": metastore, "uri": "x"})
 
 
 @pytest.mark.parametrize(

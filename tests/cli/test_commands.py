@@ -294,3 +294,28 @@ def test_an_iso_time_is_an_age_too(warehouse: str, capsys: pytest.CaptureFixture
         with pytest.raises(SystemExit) as ended:
             main(["expire", "d.t", "-w", warehouse, "--older-than", wrong])
         assert ended.value.code == 2
+
+
+def test_an_option_of_a_catalog_that_cannot_be_read_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tables", "--catalog-option", "token:s3cr3t"])
+    said = capsys.readouterr().err
+    assert "argument --catalog-option: what was given is not key=value" in said
+    assert "s3cr3t" not in said
+
+
+def test_without_a_catalog_both_ways_to_name_one_are_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKEWRIGHT_WAREHOUSE", raising=False)
+    assert main(["tables"]) == 1
+    assert "give --warehouse, or set $LAKEWRIGHT_WAREHOUSE" in (said := capsys.readouterr().err)
+    assert "--catalog-option metastore=rest" in said
+
+
+def test_a_metastore_without_a_warehouse_is_a_catalog(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKEWRIGHT_WAREHOUSE", raising=False)
+    assert main(["tables", "--catalog-option", "metastore=hive"]) == 1
+    assert "metastore 'hive' is not supported; use one of filesystem, rest, jdbc" in capsys.readouterr().err

@@ -19,6 +19,7 @@ COLUMNS = pa.schema({"dt": pa.string(), "n": pa.int64()})
 @pytest.fixture
 def catalog(tmp_path: Path) -> face.FileSystemCatalog:
     made = face.CatalogFactory.create({"warehouse": str(tmp_path)})
+    assert isinstance(made, face.FileSystemCatalog)
     made.create_database("d")
     made.create_table("d.t", face.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["dt"]))
     return made

@@ -17,7 +17,7 @@ COLUMNS = pa.schema([("day", pa.string()), pa.field("id", pa.int64(), nullable=F
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> pypaimon.FileSystemCatalog:
+def catalog(tmp_path: Path) -> pypaimon.Catalog:
     made = pypaimon.CatalogFactory.create({"warehouse": str(tmp_path)})
     made.create_database("d", True)  # noqa: FBT003 - pypaimon's signature
     schema = pypaimon.Schema.from_pyarrow_schema(
@@ -35,7 +35,7 @@ def _rows(table: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - used as scripts
     return rows
 
 
-def test_each_system_table_is_of_its_class(catalog: pypaimon.FileSystemCatalog) -> None:
+def test_each_system_table_is_of_its_class(catalog: pypaimon.Catalog) -> None:
     for name, kind in pypaimon.SYSTEM_TABLE_LOADERS.items():
         table: Any = catalog.get_table(f"d.t${name}")
         assert type(table) is kind
@@ -51,7 +51,7 @@ def test_each_system_table_is_of_its_class(catalog: pypaimon.FileSystemCatalog) 
         catalog.get_table("d.t$nothing")
 
 
-def test_keys_are_json_and_sources_numbers(catalog: pypaimon.FileSystemCatalog) -> None:
+def test_keys_are_json_and_sources_numbers(catalog: pypaimon.Catalog) -> None:
     files = _rows(catalog.get_table("d.t$files"))
     assert sorted(json.loads(row["min_key"]) for row in files if row["partition"] == "day=b") == [[3, "z"]]
     assert {row["file_source"] for row in files} == {"0"}
@@ -70,7 +70,7 @@ def test_partitions_without_a_value_and_their_buckets(tmp_path: Path) -> None:
     assert partitions == {"day=None": 1, "day=a": 1}
 
 
-def test_unknown_columns_are_left_out_with_a_warning(catalog: pypaimon.FileSystemCatalog) -> None:
+def test_unknown_columns_are_left_out_with_a_warning(catalog: pypaimon.Catalog) -> None:
     builder: Any = catalog.get_table("d.t$snapshots").new_read_builder()
     with pytest.warns(lw.LakewrightWarning, match="no column 'nothing'"):
         builder.with_projection(["snapshot_id", "nothing"])

@@ -19,7 +19,7 @@ COLUMNS = pa.schema(
 KEYED = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
 
 
-def _catalog(tmp_path: Path) -> pypaimon.FileSystemCatalog:
+def _catalog(tmp_path: Path) -> pypaimon.Catalog:
     catalog = pypaimon.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d", True)  # noqa: FBT003 - pypaimon's signature
     return catalog

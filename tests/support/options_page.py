@@ -81,13 +81,13 @@ def _lines() -> Iterator[str]:
                 yield from ("", f"### {title}: {handling}", "", *_table(handling, keys))
     yield from ("", "## Keys with a part that you choose", "", "| keys | class | why |", "| --- | --- | --- |")
     for _, shown, rule in FAMILIES:
-        yield f"| {_code(shown.split(', '))} | {rule.handling} | {rule.reason} |"
+        yield f"| {_code(shown.split(', '))} | {rule.handling}{_kinds(rule)} | {rule.reason} |"
 
 
 def _table(handling: Handling, keys: Iterable[str]) -> Iterator[str]:
     if handling is Handling.HONOURED:
         yield from ("| key | default |", "| --- | --- |")
-        yield from (f"| `{key}` | {_default(key)} |" for key in keys)
+        yield from (f"| `{key}`{_kinds(RULES[key])} | {_default(key)} |" for key in keys)
         return
     yield from ("| key | default | why, and what to do |", "| --- | --- | --- |")
     yield from (f"| `{key}` | {_default(key)} | {_reason(RULES[key])} |" for key in keys)
@@ -99,6 +99,10 @@ def _reason(rule: Rule) -> str:
         "; not said about `write-only` tables" if rule.handling is Handling.WARNED and rule.by_compactors else ""
     )
     return f"{rule.reason}{fine}{compactors}".replace("|", "\\|")
+
+
+def _kinds(rule: Rule) -> str:
+    return f" (metastore {', '.join(sorted(rule.metastores))})" if rule.metastores else ""
 
 
 def _group(key: str) -> str:

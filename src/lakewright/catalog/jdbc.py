@@ -47,7 +47,7 @@ from lakewright.jdbc.database import database
 from lakewright.jdbc.home import SqlHome
 from lakewright.jdbc.lock import LockSettings
 from lakewright.jdbc.rows import EXISTS, LOCATION, Rows, table_properties
-from lakewright.jdbc.uri import PROPERTY, parse_address
+from lakewright.jdbc.uri import parse_address
 from lakewright.metadata.schemas import Schemas
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
@@ -61,10 +61,6 @@ from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.storage.open import open_storage
 from lakewright.table.table import FileStoreTable
 
-_OWN_OPTIONS = frozenset(
-    "uri catalog-key client-pool-size sync-all-properties lock.enabled lock-acquire-timeout lock-check-max-sleep "
-    "lock-key-max-length".split()
-)
 _LOOKS_MAX = 50  # how often to look for the row of a table that somebody else is creating
 _LOOK_SECONDS = 0.1
 
@@ -453,8 +449,7 @@ def open_jdbc(options: Mapping[str, str], credentials: Credentials | None = None
         )
     address = parse_address(options)
     storage, warehouse = open_storage(options["warehouse"], options, credentials)
-    others = {k: v for k, v in options.items() if k not in _OWN_OPTIONS and not k.startswith(PROPERTY)}
-    check_catalog_options(warehouse, others)
+    check_catalog_options(warehouse, options)
     lock = _lock_settings(options) if _flag(options, "lock.enabled", not storage.renames_atomically) else None
     copies = _flag(options, "sync-all-properties", default=True)
     rows = Rows(address, options.get("catalog-key", "jdbc"))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
-from lakewright.errors import BranchNotExistException, TableNotExistException
+from lakewright.errors import BranchNotExistException, InvalidInputError, TableNotExistException
 from lakewright.metadata.home import FILES, Home
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
@@ -49,6 +49,7 @@ def open_table(
     ['a']
     """
     given = {} if options is None else arguments.text_map("options", options)
+    _check_no_catalog(path, given)
     place = arguments.path("path", path)
     storage, location = open_storage(place, given, credentials_of(credentials, place))
     parts = location.rstrip("/").split("/")
@@ -58,6 +59,17 @@ def open_table(
     own = {key: value for key, value in given.items() if _is_of_tables(key)}
     check_catalog_options(location, {key: value for key, value in given.items() if key not in own})
     return table.copy(own) if own else table
+
+
+def _check_no_catalog(path: Path, options: Mapping[str, str]) -> None:
+    """Refuse options of a catalog that owns the history of its tables: a path would be written past it."""
+    metastore = options.get("metastore", "filesystem").strip().lower()
+    if metastore != "filesystem":
+        raise InvalidInputError(
+            f"{str(path)!r} is a path, which is opened without a catalog, and the options name one (metastore "
+            f"{metastore!r}): open the table by its name, CatalogFactory.create(options).get_table('db.t')",
+            metastore=metastore,
+        )
 
 
 def _is_of_tables(key: str) -> bool:

@@ -42,6 +42,14 @@ def pair(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
+def _catalog_option(text: str) -> tuple[str, str]:
+    """Parse `key=value` of a catalog, which may be a secret: an error does not repeat it."""
+    try:
+        return pair(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError("what was given is not key=value") from None
+
+
 def names(text: str) -> list[str]:
     """Parse `a,b`."""
     parsed = [name.strip() for name in text.split(",")]
@@ -54,14 +62,16 @@ def common() -> argparse.ArgumentParser:
     """Return the arguments that every command has."""
     parser = argparse.ArgumentParser(add_help=False)
     place = parser.add_argument_group("where and how")
-    place.add_argument("--warehouse", "-w", metavar="W", help=f"directory of the databases (or ${WAREHOUSE})")
+    warehouse = f"directory of the databases, or the name that a server knows it by (or ${WAREHOUSE})"
+    place.add_argument("--warehouse", "-w", metavar="W", help=warehouse)
     place.add_argument(
         "--catalog-option",
-        type=pair,
+        type=_catalog_option,
         action="append",
         default=[],
         metavar="K=V",
-        help="option of the catalog or its storage, such as s3.endpoint=http://...; may be repeated",
+        help="option of the catalog or its storage, such as metastore=rest, uri=http://... or s3.endpoint=http://...; "
+        "may be repeated",
     )
     place.add_argument("--json", action="store_true", help="write the result as JSON")
     place.add_argument("--quiet", "-q", action="store_true", help="write nothing but the result and errors")
@@ -75,17 +85,22 @@ def one_table(parser: argparse.ArgumentParser) -> None:
 
 
 def catalog_of(args: argparse.Namespace) -> Catalog | None:
-    """Return the catalog that the arguments name; None: they name none."""
+    """Return the catalog that the arguments name; None: they name none. A server may do without a warehouse."""
     options = dict(args.catalog_option)
-    warehouse = args.warehouse or os.environ.get(WAREHOUSE) or options.get("warehouse")
-    return CatalogFactory.create({**options, "warehouse": warehouse}) if warehouse else None
+    warehouse = args.warehouse or os.environ.get(WAREHOUSE)
+    if warehouse:
+        options["warehouse"] = warehouse
+    return CatalogFactory.create(options) if {"warehouse", "metastore"} & options.keys() else None
 
 
 def need_catalog(args: argparse.Namespace) -> Catalog:
     """Return the catalog; raise an error if the arguments name none, or if its warehouse does not exist."""
     catalog = catalog_of(args)
     if catalog is None:
-        raise InvalidInputError(f"give --warehouse, or set ${WAREHOUSE}: the directory of the databases")
+        raise InvalidInputError(
+            f"give --warehouse, or set ${WAREHOUSE}: the directory of the databases; or give the options of another "
+            "catalog (--catalog-option metastore=rest --catalog-option uri=http://...)"
+        )
     if not _exists(catalog):
         raise NotFoundError(
             f"there is no warehouse {catalog.warehouse}: check the path (--warehouse or ${WAREHOUSE})",

@@ -95,7 +95,9 @@ def _about_spark(group: argparse._ArgumentGroup) -> None:
 def _run(args: argparse.Namespace, output: Output) -> None:
     catalog = catalog_of(args)
     if catalog is None and "/" not in args.table:
-        raise InvalidInputError(f"{args.table} is a name: say of which catalog with --warehouse, or give its path")
+        raise InvalidInputError(
+            f"{args.table} is a name: say of which catalog with --warehouse or --catalog-option, or give its path"
+        )
     given: dict[str, Any] = {
         "catalog": catalog,
         "mode": args.mode,

@@ -1,4 +1,4 @@
-"""Commands that show tables of a warehouse, a table's columns and options, its snapshots. No engine is needed."""
+"""Commands that show tables of a catalog, a table's columns and options, its snapshots. No engine is needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _tables(args: argparse.Namespace, output: Output) -> None:
     rows = [_overview(catalog, db, name) for db, name in names]
     bad = [row for row in rows if row["error"] is not None]
     shown = rows if bad or output.as_json else [{k: v for k, v in row.items() if k != "error"} for row in rows]
-    output.table(shown, empty=f"there are no tables in {catalog.warehouse}")
+    output.table(shown, empty=f"there are no tables in {catalog.warehouse or 'the catalog'}")
     if bad:
         raise CorruptTableError(f"{counted(len(bad), 'table')} of {len(rows):,} cannot be read; see the column 'error'")
 
@@ -123,7 +123,7 @@ _RECORDS = (
     "List the snapshots of a table, newest first. 'records' counts what the data files hold: with a primary key a row "
     "counts once for every file that has a version of it."
 )
-TABLES = Command("tables", "list the tables of a warehouse", _tables_arguments, _tables)
+TABLES = Command("tables", "list the tables of a catalog", _tables_arguments, _tables)
 DESCRIBE = Command("describe", "show the columns, keys and options of a table", one_table, _describe)
 SNAPSHOTS = Command(
     "snapshots", "list the snapshots of a table, newest first", _snapshots_arguments, _snapshots, _RECORDS

@@ -12,10 +12,9 @@ from typing import cast
 
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
-from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import WriteResult
-from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
@@ -24,7 +23,8 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.declaration import Schema
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import parse_type, with_nullable
-from lakewright.storage.layout import Layout, database_directory
+from lakewright.storage.layout import Layout
+from lakewright.storage.local import LocalStorage
 from lakewright.table.table import FileStoreTable
 
 # ---- the call --------------------------------------------------------------------------------------------------------
@@ -261,16 +261,13 @@ class Target:
 
     @property
     def store(self) -> TableStore:
-        """The store of the table, or of the one that will be created."""
+        """The store of the table. Of one that will be created it is good for planning only.
+
+        A server says where a table is when it is created, and a plan of its write looks at no file.
+        """
         if self.table is not None:
             return self.table.store
-        if self.catalog is None or self.identifier is None:
-            raise self._no_catalog()
-        if not isinstance(self.catalog, FileSystemCatalog):
-            raise UnsupportedError(f"{self.name}: create the table first", table=self.name)
-        database = database_directory(self.catalog.warehouse, self.identifier.get_database_name())
-        layout = Layout(f"{database}/{self.identifier.get_table_name()}")
-        return TableStore(self.name, self.catalog.storage, layout, self.table_schema)
+        return TableStore(self.name, LocalStorage(), Layout(f"/{self.name}"), self.table_schema)
 
     def _no_catalog(self) -> InvalidInputError:
         return InvalidInputError(f"{self.name} cannot be made without a catalog", table=self.name)

@@ -21,6 +21,7 @@ from lakewright.catalog.open import open_table
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
+from lakewright.spec.schema.option_keys import storage_options
 from lakewright.table.table import FileStoreTable
 
 FORMATS = ("parquet", "csv", "json", "orc", "table")
@@ -139,7 +140,7 @@ def _matches(path: str) -> Iterator[str]:
 
 
 def _not_found(text: str, catalog: Catalog | None) -> str:
-    place = "" if catalog is None else f", and no table of that name in {catalog.warehouse}"
+    place = "" if catalog is None else f", and no table of that name in {catalog.warehouse or 'the catalog'}"
     return f"there is no file, directory or pattern with matches {text!r}{place}: check the path"
 
 
@@ -162,7 +163,7 @@ def _remote(text: str, file_format: str | None, catalog: Catalog | None) -> Sour
     if guessed is not None and guessed != TABLE:
         return Source(text, guessed, (text,), reader_options=_options_by_name([text]))
     try:
-        return Source(text, TABLE, table=open_table(text, {} if catalog is None else catalog.options))
+        return Source(text, TABLE, table=open_table(text, {} if catalog is None else storage_options(catalog.options)))
     except NotFoundError as error:
         raise InvalidInputError(
             f"the format of {text!r} cannot be guessed, and there is no table: give the format ({', '.join(FORMATS)})",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import pyarrow as pa
 
-from lakewright.catalog import filesystem
+from lakewright.catalog import factory, filesystem
 from lakewright.catalog.system import views
 from lakewright.errors import (
     BranchNotExistException,
@@ -20,7 +20,7 @@ from lakewright.errors import (
     TableNotExistException,
     UnsupportedError,
 )
-from lakewright.pypaimon.history.catalog import CatalogHistory
+from lakewright.pypaimon.history.catalog import CatalogHistory, DirectoryPaths, parts_of
 from lakewright.pypaimon.read.system import load
 from lakewright.pypaimon.table import FileStoreTable
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
@@ -32,14 +32,15 @@ from lakewright.spec import arguments
 from lakewright.spec import identifier as core_identifier
 from lakewright.spec.schema import changes as core_change
 from lakewright.spec.schema import declaration
+from lakewright.storage.credentials import Provider
 from lakewright.table import table as core
 
 AnyChange: TypeAlias = SchemaChange | core_change.SchemaChange
+_KINDS = ("filesystem", "rest", "jdbc")
 
 
-@speaking(CATALOG_WORDS)
-class FileSystemCatalog(CatalogHistory):
-    """Databases and tables below one directory, as pypaimon has them."""
+class Catalog(CatalogHistory):
+    """What every catalog of pypaimon does, whatever kind of catalog is mixed in: its tables have pypaimon's shapes."""
 
     __slots__ = ()
 
@@ -61,17 +62,6 @@ class FileSystemCatalog(CatalogHistory):
             return cast("FileStoreTable", load(shown.system_name, owner))  # read as a table is
         return table
 
-    def create_database(
-        self,
-        name: str,
-        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
-        properties: Mapping[str, object] | None = None,
-    ) -> None:
-        """Create a database, which lies in the warehouse."""
-        if self.DB_LOCATION_PROP in (properties or {}):
-            raise InvalidInputError("Cannot specify location for a database when using fileSystem catalog.")
-        super().create_database(name, ignore_if_exists, properties)
-
     def create_table(
         self,
         identifier: str | core_identifier.Identifier,
@@ -85,7 +75,7 @@ class FileSystemCatalog(CatalogHistory):
             raise InvalidInputError("The value of auto-create property should be False: create the table, then write")
         if str(given.get("target-file-row-num", "1")) == "0":
             raise InvalidInputError("target-file-row-num should be at least 1, not 0")
-        super().create_table(Identifier.of(identifier), declared, ignore_if_exists)
+        super().create_table(Identifier.of(identifier), declared, ignore_if_exists)  # type: ignore[safe-super] # mixed in
 
     def alter_table(
         self,
@@ -113,25 +103,55 @@ class FileSystemCatalog(CatalogHistory):
             super().alter_table(name, lossy, ignore)
 
 
-Catalog = FileSystemCatalog  # pypaimon's name for any catalog
+@speaking(CATALOG_WORDS)
+class FileSystemCatalog(DirectoryPaths, Catalog, filesystem.FileSystemCatalog):
+    """Databases and tables below one directory, as pypaimon has them."""
+
+    __slots__ = ()
+    _kind: ClassVar[str] = "filesystem"
+
+    def create_database(
+        self,
+        name: str,
+        ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create a database, which lies in the warehouse."""
+        if self.DB_LOCATION_PROP in (properties or {}):
+            raise InvalidInputError("Cannot specify location for a database when using fileSystem catalog.")
+        super().create_database(name, ignore_if_exists, properties)
 
 
 class CatalogFactory:
     """Creates catalogs from Paimon's option keys."""
 
     @staticmethod
-    def create(catalog_options: Mapping[str, object]) -> FileSystemCatalog:
-        """Open a catalog: `warehouse` says where, storage options (`s3.endpoint`, ...) say how to get there.
+    def create(catalog_options: Mapping[str, object], *, credentials: Provider | None = None) -> Catalog:
+        """Open a catalog: `metastore` says which kind, `warehouse` where, storage options how to get there.
+
+        `credentials` is a function that returns keys of an object store, as `lakewright.CatalogFactory.create` has it.
 
         >>> import tempfile
         >>> CatalogFactory.create({"warehouse": tempfile.mkdtemp()}).list_databases()
         []
         """
         given = arguments.mapping("catalog_options", catalog_options)
+        kind = str(given.get("metastore", "filesystem"))
+        if kind not in _KINDS:
+            raise UnsupportedError(f"Unknown catalog identifier: {kind}. Use {', '.join(_KINDS)}", metastore=kind)
         if "warehouse" not in given:
             raise InvalidInputError("Paimon 'warehouse' path must be set: give the directory of the databases")
-        kind = given.get("metastore", "filesystem")
-        if kind != "filesystem":
-            raise UnsupportedError(f"Unknown catalog identifier: {kind}. Use 'filesystem'", metastore=kind)
-        catalog = filesystem.open_filesystem(arguments.text_map("catalog_options", catalog_options))
-        return FileSystemCatalog(catalog.storage, catalog.warehouse, catalog.options)
+        opened = factory.CatalogFactory.create(catalog_options, credentials=credentials)
+        if isinstance(opened, filesystem.FileSystemCatalog):
+            return FileSystemCatalog(**parts_of(opened))
+        made: Catalog = on_server(type(opened).__name__)(**parts_of(opened))
+        return made
+
+
+def on_server(name: str) -> Any:  # noqa: ANN401 - a class of catalogs, which is loaded here
+    """Return a class of catalogs on servers or in SQL databases; most scripts do not need what it loads."""
+    if name not in {"RESTCatalog", "JdbcCatalog"}:
+        raise AttributeError(f"module 'lakewright.pypaimon' has no attribute {name!r}")
+    from lakewright.pypaimon import servers  # noqa: PLC0415 - the door to HTTP clients and database drivers
+
+    return getattr(servers, name)

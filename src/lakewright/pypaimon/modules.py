@@ -15,13 +15,16 @@ branch.filesystem_branch_manager      FileSystemBranchManager
 catalog.catalog                       Catalog
 catalog.catalog_exception             BranchAlreadyExistException BranchNotExistException CatalogException
                                       ColumnAlreadyExistException ColumnNotExistException
-                                      DatabaseAlreadyExistException DatabaseNotExistException IllegalArgumentError
-                                      IllegalStateError TableAlreadyExistException TableNotExistException
+                                      DatabaseAlreadyExistException DatabaseNoPermissionException
+                                      DatabaseNotExistException IllegalArgumentError IllegalStateError
+                                      TableAlreadyExistException TableNoPermissionException TableNotExistException
                                       TagAlreadyExistException TagNotExistException
 catalog.catalog_factory               CatalogFactory
 catalog.database                      Database
 catalog.filesystem_catalog            FileSystemCatalog
+catalog.jdbc_catalog                  JdbcCatalog
 catalog.rest.property_change          PropertyChange RemoveProperty SetProperty
+catalog.rest.rest_catalog             RESTCatalog
 changelog                             Changelog ChangelogManager
 changelog.changelog                   Changelog
 changelog.changelog_manager           ChangelogManager
@@ -31,6 +34,8 @@ common.identifier                     DEFAULT_MAIN_BRANCH Identifier SYSTEM_BRAN
 common.json_util                      JSON
 common.memory_size                    MemorySize
 common.options                        ConfigOption ConfigOptions CoreOptions Description Options
+common.options.config                 CatalogOptions FileIOOptions FuseOptions GcsOptions HdfsOptions
+                                      JdbcCatalogOptions OssOptions PVFSOptions S3Options SecurityOptions
 common.options.config_option          ConfigOption Description
 common.options.config_options         ConfigOptions
 common.options.core_options           ChangelogProducer CoreOptions ExternalPathStrategy MergeEngine
@@ -70,6 +75,7 @@ schema.schema_manager                 SchemaManager
 schema.table_schema                   TableSchema
 snapshot.snapshot                     BATCH_COMMIT_IDENTIFIER Snapshot
 snapshot.snapshot_manager             EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM SnapshotManager
+snapshot.table_snapshot               TableSnapshot
 table.bucket_mode                     BucketMode
 table.data_evolution_merge_into       BATCH_COMMIT_IDENTIFIER WhenMatched WhenNotMatched lit merge_into source_col
                                       target_col

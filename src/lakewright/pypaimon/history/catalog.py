@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, NoReturn
+from dataclasses import fields
+from typing import Any, ClassVar, NoReturn
 
-from lakewright.catalog import filesystem
+from lakewright.catalog.base import Catalog
 from lakewright.catalog.listing import PagedList, entries_by_partition
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.metadata.store import TableStore
@@ -19,14 +20,17 @@ from lakewright.pypaimon.history.values import (
     Partition,
     PropertyChange,
     SnapshotInstant,
+    TableSnapshot,
     TagInstant,
 )
 from lakewright.pypaimon.values.errors import no_forward
 from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.table_schema import TableSchema
 from lakewright.spec import identifier as core_identifier
+from lakewright.spec import manifest
 from lakewright.spec.arguments import Age
 from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
 from lakewright.storage.layout import check_name, database_directory
 from lakewright.table.table import Partitions
@@ -34,28 +38,18 @@ from lakewright.table.table import Partitions
 AnyIdentifier = str | core_identifier.Identifier
 
 
-class CatalogHistory(filesystem.FileSystemCatalog):
-    """The verbs of a catalog about the history and partitions of its tables."""
+class CatalogHistory(Catalog):
+    """The verbs of any catalog about the history and partitions of its tables; a kind of catalog is mixed in."""
 
     __slots__ = ()
 
+    _kind: ClassVar[str]
     DB_SUFFIX: ClassVar[str] = ".db"
     DEFAULT_DATABASE: ClassVar[str] = "default"
     SYSTEM_DATABASE_NAME: ClassVar[str] = "sys"
     DB_LOCATION_PROP: ClassVar[str] = "location"
     COMMENT_PROP: ClassVar[str] = "comment"
     OWNER_PROP: ClassVar[str] = "owner"
-
-    # Where things are.
-
-    def get_database_path(self, name: str) -> str:
-        """Return the directory of a database."""
-        return database_directory(self.warehouse, name)
-
-    def get_table_path(self, identifier: AnyIdentifier) -> str:
-        """Return the directory of a table."""
-        name = Identifier.of(identifier)
-        return f"{self.get_database_path(name.get_database_name())}/{check_name('table', name.get_table_name())}"
 
     def get_table_schema(self, identifier: AnyIdentifier) -> TableSchema:
         """Return the newest schema of a table."""
@@ -155,7 +149,14 @@ class CatalogHistory(filesystem.FileSystemCatalog):
             raise InvalidInputError("Partitions list cannot be empty.")
         super().drop_partitions(Identifier.of(identifier), partitions)
 
-    # What a filesystem catalog does not do.
+    # Properties of databases.
+
+    def alter_database(self, name: str, changes: Sequence[PropertyChange]) -> None:  # type: ignore[override]
+        """Set and remove properties of a database, where the catalog stores any."""
+        given, removed = PropertyChange.get_set_properties_to_remove_keys(changes)
+        super().alter_database(name, {**given, **dict.fromkeys(removed)})
+
+    # What only a server does.
 
     def supports_version_management(self) -> bool:
         """Say whether the catalog itself keeps snapshots: it does not, files do."""
@@ -169,34 +170,52 @@ class CatalogHistory(filesystem.FileSystemCatalog):
     ) -> None:
         """Raise UnsupportedError: a partition exists once it has rows."""
         del identifier, partitions, ignore_if_exists
-        _unsupported("create partitions: one exists as soon as rows are written to it")
+        self._unsupported("create partitions: one exists as soon as rows are written to it")
 
-    def alter_database(self, name: str, changes: Sequence[PropertyChange]) -> None:  # type: ignore[override]
-        """Raise UnsupportedError: databases are directories without properties."""
-        del name, changes
-        _unsupported("change a database: it stores no properties of databases")
-
-    def load_snapshot(self, identifier: AnyIdentifier) -> NoReturn:
+    def load_snapshot(self, identifier: AnyIdentifier) -> TableSnapshot | None:
         """Raise UnsupportedError: snapshots are files."""
         del identifier
-        _unsupported("support load_snapshot: use table.snapshot_manager().get_latest_snapshot()")
+        self._unsupported("support load_snapshot: use table.snapshot_manager().get_latest_snapshot()")
 
     def commit_snapshot(
         self,
         identifier: AnyIdentifier,
         table_uuid: str | None,
         base_snapshot_uuid: str | None,
-        snapshot: object,
-        statistics: object,
-    ) -> NoReturn:
+        snapshot: Snapshot,
+        statistics: Sequence[manifest.Partition],
+    ) -> bool:
         """Raise UnsupportedError: snapshots are committed as files."""
         del identifier, table_uuid, base_snapshot_uuid, snapshot, statistics
-        _unsupported("commit snapshots: tables commit them as files")
+        self._unsupported("commit snapshots: tables commit them as files")
 
-    def auth_table_query(self, identifier: AnyIdentifier, select: Sequence[str] | None) -> NoReturn:
+    def auth_table_query(self, identifier: AnyIdentifier, select: Sequence[str] | None = None) -> NoReturn:
         """Raise UnsupportedError: whoever can read the files can read the table."""
         del identifier, select
-        _unsupported("authorise queries: rights are those of the files")
+        self._unsupported("authorise queries: rights are those of the files")
+
+    def _unsupported(self, what: str) -> NoReturn:
+        raise UnsupportedError(f"a {self._kind} catalog does not {what}")
+
+
+class DirectoryPaths(CatalogHistory):
+    """Where a catalog has its tables that lie below a warehouse."""
+
+    __slots__ = ()
+
+    def get_database_path(self, name: str) -> str:
+        """Return the directory of a database."""
+        return database_directory(self.warehouse, name)
+
+    def get_table_path(self, identifier: AnyIdentifier) -> str:
+        """Return the directory of a table."""
+        name = Identifier.of(identifier)
+        return f"{self.get_database_path(name.get_database_name())}/{check_name('table', name.get_table_name())}"
+
+
+def parts_of(catalog: Catalog) -> dict[str, Any]:
+    """Return the fields of a catalog by their names, to make one of pypaimon's of the same kind."""
+    return {part.name: getattr(catalog, part.name) for part in fields(catalog)}  # type: ignore[arg-type]
 
 
 def _partition(store: TableStore, row: bytes, entries: Sequence[ManifestEntry]) -> Partition:
@@ -213,7 +232,3 @@ def _partition(store: TableStore, row: bytes, entries: Sequence[ManifestEntry]) 
 
 def _name(spec: Iterable[tuple[str, str]]) -> str:
     return ",".join(f"{key}={value}" for key, value in spec)
-
-
-def _unsupported(what: str) -> NoReturn:
-    raise UnsupportedError(f"a filesystem catalog does not {what}")

@@ -1,6 +1,7 @@
 """pypaimon's managers of snapshots, tags, branches, schemas, consumers and changelogs, over lakewright's stores.
 
-A manager knows a storage, the path of a table and a branch, and looks at the files anew in every call. Where pypaimon
+A manager knows a storage, the path of a table, a branch and the home of its history, and looks anew in every call. One
+that a program makes by hand has the files for a home, one that a table gives the home of the table. Where pypaimon
 returns None for what is not there, so do these.
 """
 
@@ -10,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar, TypeAlias
 
@@ -20,11 +22,13 @@ from lakewright.errors import (
     InvalidInputError,
     NotFoundError,
     TagNotExistException,
+    UnsupportedError,
 )
 from lakewright.maintenance import branches
 from lakewright.maintenance.alter import alter
 from lakewright.metadata import refs
 from lakewright.metadata.consumers import Consumers
+from lakewright.metadata.home import FILES, Home
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Changelogs, Snapshots
@@ -60,8 +64,9 @@ class _Manager:
     table_path: str
     branch: str
 
-    def __init__(self, file_io: FileIO, table_path: str, branch: str | None = None) -> None:
+    def __init__(self, file_io: FileIO, table_path: str, branch: str | None = None, *, home: Home = FILES) -> None:
         self.file_io = file_io
+        self._home = home
         self.table_path = table_path.rstrip("/")
         self.branch = BranchManager.normalize_branch(branch)
         self._layout = Layout(self.table_path, self.branch)
@@ -71,7 +76,7 @@ class _Manager:
         """Open the table with its newest schema."""
         database, _, name = self.table_path.rpartition("/")
         identifier = Identifier.create(database.rpartition("/")[2].removesuffix(".db") or "default", name, self.branch)
-        return open_at(identifier, self._storage, Layout(self.table_path)).store
+        return replace(open_at(identifier, self._storage, Layout(self.table_path)).store, home=self._home)
 
 
 class SnapshotManager(_Manager):
@@ -89,11 +94,11 @@ class SnapshotManager(_Manager):
 
     @property
     def _snapshots(self) -> Snapshots:
-        return Snapshots(self._storage, self._layout)
+        return Snapshots(self._storage, self._layout, self._home.history)
 
     def copy_with_branch(self, branch_name: str) -> SnapshotManager:
         """Return the manager of another branch."""
-        return SnapshotManager(self.file_io, self.table_path, branch_name)
+        return SnapshotManager(self.file_io, self.table_path, branch_name, home=self._home.for_branch(branch_name))
 
     def get_latest_snapshot(self) -> Snapshot | None:
         """Return the newest snapshot."""
@@ -168,7 +173,7 @@ class TagManager(_Manager):
 
     @property
     def _tags(self) -> Tags:
-        return Tags(self._storage, self._layout)
+        return Tags(self._storage, self._layout, self._home.history)
 
     def tag_directory(self) -> str:
         """Return the directory of the tags."""
@@ -244,11 +249,11 @@ class SchemaManager(_Manager):
 
     @property
     def _schemas(self) -> Schemas:
-        return Schemas(self._storage, self._layout)
+        return Schemas(self._storage, self._layout, home=self._home)
 
     def copy_with_branch(self, branch_name: str) -> SchemaManager:
         """Return the manager of another branch."""
-        return SchemaManager(self.file_io, self.table_path, branch_name)
+        return SchemaManager(self.file_io, self.table_path, branch_name, home=self._home.for_branch(branch_name))
 
     def latest(self) -> TableSchema | None:
         """Return the newest schema."""
@@ -268,6 +273,7 @@ class SchemaManager(_Manager):
 
     def create_table(self, schema: declaration.Schema) -> TableSchema:
         """Make a table by its first schema."""
+        self._check_files_decide()
         declared = schema.to_core() if isinstance(schema, Schema) else schema
         made = declaration.new_table_schema(declared, time_millis=_now())
         if self._schemas.ids() or not self._schemas.create(made):
@@ -279,7 +285,15 @@ class SchemaManager(_Manager):
 
     def commit(self, new_schema: TableSchema | core_schema.TableSchema) -> bool:
         """Put a new schema; False means that another one has its number."""
+        self._check_files_decide()
         return self._schemas.create(new_schema.to_core() if isinstance(new_schema, TableSchema) else new_schema)
+
+    def _check_files_decide(self) -> None:
+        if self._home.schemas is not None:
+            raise UnsupportedError(
+                f"the schemas of {self.table_path} belong to a server: call commit_changes, or catalog.alter_table",
+                path=self.table_path,
+            )
 
     def commit_changes(self, changes: AnyChange | Iterable[AnyChange]) -> TableSchema:
         """Change the newest schema, and return the result."""
@@ -434,7 +448,7 @@ class FileSystemBranchManager(BranchManager):
         self.current_branch = BranchManager.normalize_branch(current_branch)
 
     def _store(self) -> TableStore:
-        return _Manager(self.file_io, self.table_path, self.current_branch)._store()  # noqa: SLF001 - the same module
+        return self.schema_manager._store()  # noqa: SLF001 - the same module
 
     def branch_path(self, branch_name: str) -> str:  # type: ignore[override] # pypaimon's signature
         """Return the directory of a branch."""
@@ -482,7 +496,8 @@ class FileSystemBranchManager(BranchManager):
 
     def branches(self) -> list[str]:
         """Return the names of the branches beside `main`."""
-        return refs.branches(self.file_io.storage, Layout(self.table_path))
+        owner = self.schema_manager._home.history  # noqa: SLF001 - the same module
+        return refs.branches(self.file_io.storage, Layout(self.table_path)) if owner is None else owner.branches()
 
     def branch_exists(self, branch_name: str) -> bool:
         """Say whether there is a branch of this name."""
@@ -509,16 +524,16 @@ class ManagedTable(table.FileStoreTable):
 
     def snapshot_manager(self) -> SnapshotManager:
         """Return the manager of the snapshots."""
-        return SnapshotManager(self.file_io, self.table_path, self.current_branch())
+        return SnapshotManager(self.file_io, self.table_path, self.current_branch(), home=self.store.home)
 
     def tag_manager(self) -> TagManager:
         """Return the manager of the tags."""
-        return TagManager(self.file_io, self.table_path, self.current_branch())
+        return TagManager(self.file_io, self.table_path, self.current_branch(), home=self.store.home)
 
     @property
     def schema_manager(self) -> SchemaManager:
         """The manager of the schemas."""
-        return SchemaManager(self.file_io, self.table_path, self.current_branch())
+        return SchemaManager(self.file_io, self.table_path, self.current_branch(), home=self.store.home)
 
     def consumer_manager(self) -> ConsumerManager:
         """Return the manager of the consumers."""

@@ -116,6 +116,17 @@ def iso_duration(td: timedelta) -> str:
     return f"PT{''.join(parts)}{f'{seconds}{fraction}S' if seconds or micros or not any(parts) else ''}"
 
 
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """The newest snapshot as a server describes it, with sums over the whole table."""
+
+    snapshot: Snapshot
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+
+
 @dataclass(slots=True)
 class Consumer:
     """The position of a reader of a stream."""

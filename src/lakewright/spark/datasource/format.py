@@ -15,11 +15,14 @@ so that the union of a frame with a part of it lacks rows. The option `filter` i
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from typing import ClassVar
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 from pyspark.sql.datasource import (
     DataSource,
@@ -36,16 +39,19 @@ from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, SourceOptions
-from lakewright.spark.datasource.stream_sink import stream_writer
+from lakewright.spark.datasource.stream_sink import STREAM_WRITE, stream_writer
 from lakewright.spark.datasource.stream_source import STREAM_READ, stream_reader
-from lakewright.spark.datasource.table_sink import WRITE, table_sink
+from lakewright.spark.datasource.table_sink import SINK, WRITE, table_sink
 from lakewright.spark.jobs.types import fields_of, spark_batches, spark_schema
+from lakewright.table.table import FileStoreTable
 
 _READ_WORDS = READ | {READ_TASKS}
 
 
 class LakewrightSource(DataSource):
     """The class that Spark creates for `format("lakewright")`, with the options of one read or write."""
+
+    bound: ClassVar[FileStoreTable | None] = None  # the table, for a format of one table (see `bound_format`)
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +61,7 @@ class LakewrightSource(DataSource):
     def schema(self) -> sql.StructType:
         """Return the columns of the table, or those that the options ask for."""
         # Spark does not say whether a read, a stream or a writable view asks, so the options of all three are allowed.
-        options = SourceOptions.of(self.options, _READ_WORDS | STREAM_READ | WRITE)
+        options = self._given(_READ_WORDS | STREAM_READ | WRITE)
         try:
             builder = options.read()
         except NotFoundError:
@@ -66,7 +72,7 @@ class LakewrightSource(DataSource):
 
     def reader(self, schema: sql.StructType) -> DataSourceReader:
         """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""
-        options = SourceOptions.of(self.options, _READ_WORDS | WRITE)
+        options = self._given(_READ_WORDS | WRITE)
         builder = _projected(options.read(), schema)
         if isinstance(builder, SystemReadBuilder):
             return SystemReader(builder, schema)
@@ -74,15 +80,38 @@ class LakewrightSource(DataSource):
 
     def writer(self, schema: sql.StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write of a frame."""
-        return table_sink(self.options, schema, overwrite=overwrite)
+        return table_sink(self._given(SINK), schema, overwrite=overwrite)
 
     def streamReader(self, schema: sql.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan a stream of what changes in the table."""
-        return stream_reader(self.options, schema)
+        return stream_reader(self._given(STREAM_READ), schema)
 
     def streamWriter(self, schema: sql.StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
         """Plan a stream into the table."""
-        return stream_writer(self.options, schema, overwrite)
+        return stream_writer(self._given(STREAM_WRITE), schema, overwrite)
+
+    def _given(self, words: Collection[str]) -> SourceOptions:
+        return SourceOptions.of(self.options, words, self.bound)
+
+
+def bound_format(spark: SparkSession, table: FileStoreTable) -> str:
+    """Register a format of one table, and return its name: the same one for equal handles of the same table.
+
+    The handle travels inside the format with its storage and its home, so no option has to say how to find them: the
+    processes of Spark ask no catalog, and nothing secret stands in a plan.
+    """
+    handle = (table.store.identity, table.name, sorted(table.options.to_map().items()))
+    name = f"{FORMAT}-{hashlib.sha256(repr(handle).encode()).hexdigest()[:16]}"
+
+    class Bound(LakewrightSource):
+        bound = table
+
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+    spark.dataSource.register(Bound)
+    return name
 
 
 class TableReader(DataSourceReader):

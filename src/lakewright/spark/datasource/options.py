@@ -47,15 +47,18 @@ class SourceOptions:
     words: Mapping[str, str]  # ours: `columns`, `filter`, `snapshot_id` and others
     table: Mapping[str, str]  # options of the table, for this read or write only
     storage: Mapping[str, str] = field(repr=False)  # and of the catalog; may hold secrets
+    bound: FileStoreTable | None = field(default=None, repr=False)  # the table, where the call has it already
 
     @classmethod
-    def of(cls, options: Mapping[str, str], words: Collection[str]) -> SourceOptions:
+    def of(
+        cls, options: Mapping[str, str], words: Collection[str], bound: FileStoreTable | None = None
+    ) -> SourceOptions:
         """Sort the options of a call that accepts some words; refuse keys that mean nothing."""
         given = {_spelled(str(key).lower(), words): str(value) for key, value in options.items()}
         sorts: dict[str, dict[str, str]] = {"place": {}, "words": {}, "table": {}, "storage": {}}
         for key, value in given.items():
             sorts[_sort(key, words)][key] = value
-        return cls(**sorts)
+        return cls(**sorts, bound=bound)
 
     def open(self) -> FileStoreTable:
         """Open the table that the options name, with the options that hold for it; a system table is refused."""
@@ -67,7 +70,7 @@ class SourceOptions:
     def open_any(self) -> ReadableTable:
         """Open the table, or the system table such as `db.t$snapshots`, that the options name."""
         opening = {key: value for key, value in self.table.items() if key in OPENING}
-        table = _open(self.place, {**self.storage, **opening})
+        table = self.bound.refreshed() if self.bound is not None else _open(self.place, {**self.storage, **opening})
         kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
         if isinstance(table, SystemTable):
             if kept:
@@ -146,11 +149,6 @@ def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
         )
 
 
-def storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return those options of a catalog that are settings of its storage."""
-    return {key: value for key, value in options.items() if is_of_storage(key)}
-
-
 def _spelled(key: str, words: Collection[str]) -> str:
     """Return a key, which Spark has turned into lower case, as the call or the table spells it."""
     if (word := _JAVA_WORDS.get(key, key)) in words:
@@ -187,15 +185,22 @@ def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable
         raise InvalidInputError(f"give the path of the table, or 'warehouse' and 'table', not both (path {path!r})")
     if path is not None:
         return open_table(path, options)
-    if warehouse is not None and name is not None:
+    has_catalog = warehouse is not None or "metastore" in options  # a server may do without a warehouse
+    if has_catalog and name is not None:
         identifier = Identifier.from_string(name)
         branch = options.get(CoreOptions.BRANCH.key())
         if branch is not None and identifier.get_branch_name() is None:
             identifier = Identifier(identifier.database, identifier.table, branch, identifier.system_table)
-        return CatalogFactory.create({**options, "warehouse": warehouse}).get_table(identifier)
-    if warehouse is not None or name is not None:
+        own = {key: value for key, value in options.items() if key != CoreOptions.BRANCH.key()}
+        return CatalogFactory.create(own if warehouse is None else {**own, "warehouse": warehouse}).get_table(
+            identifier
+        )
+    if has_catalog or name is not None:
         missing = "table" if name is None else "warehouse"
-        raise InvalidInputError(f"the option {missing!r} is missing: a table is found by 'warehouse' and 'table'")
+        raise InvalidInputError(
+            f"the option {missing!r} is missing: a table is found by 'warehouse' and 'table', or by 'table' and the "
+            "options of another catalog ('metastore', 'uri', ...)"
+        )
     raise InvalidInputError(
         f'format("{FORMAT}") got no path of a table. Say .load(path), or .option("warehouse", w).option("table", '
         '"db.t"). Tables of Spark\'s own catalog (CREATE TABLE ... USING, saveAsTable, writeTo) cannot be of this '

@@ -10,7 +10,7 @@ are removed, and nothing is removed of a batch that somebody began to publish.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -37,9 +37,9 @@ STREAM_WRITE = frozenset({"checkpointlocation", "queryname"})  # what Spark adds
 _QUERY_ID = "sql.streaming.queryId"  # the property of a task that holds the id of its streaming query
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001 - Spark's own order
+def stream_writer(given: SourceOptions, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001 - Spark's own order
     """Return the writer of a stream, as `writeStream` options describe it."""
-    return StreamSink(SourceOptions.of(options, STREAM_WRITE).open(), schema, overwrite=overwrite)
+    return StreamSink(given.open(), schema, overwrite=overwrite)
 
 
 def stream_user(query_id: str, mode: str = "append") -> str:

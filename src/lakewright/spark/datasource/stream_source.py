@@ -11,7 +11,7 @@ ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -44,9 +44,8 @@ _BATCH_ROWS = 65536  # what Spark takes fastest
 _TASKS = 16  # a batch is spread over so many tasks where it is large enough
 
 
-def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+def stream_reader(given: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """Return the reader of a stream, as `readStream` options describe it."""
-    given = SourceOptions.of(options, STREAM_READ)
     table = given.open()
     limits = {word: given.number(word) for word in LIMITS if word in given.words}
     for word, limit in limits.items():

@@ -26,8 +26,7 @@ from lakewright.distributed.call import check_concurrency, refuse_lookup
 from lakewright.distributed.write_job import new_job
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
-from lakewright.spark.datasource.format import LakewrightSource
-from lakewright.spark.datasource.options import FORMAT
+from lakewright.spark.datasource.format import bound_format
 from lakewright.spark.datasource.stream_sink import stream_user
 from lakewright.spark.datasource.stream_source import stream_read
 from lakewright.spark.jobs.session import in_session_zone
@@ -148,8 +147,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     `consumer_id` the progress is recorded in the table, and snapshots that are still to be read do not expire. The
     limits of a batch need PySpark 4.2.
 
-    Spark opens the table anew in its own processes: `options` are for storage settings that are not in their
-    environment.
+    `options` are those of the storage, for a table that is given by its path.
     """
     target = in_session_zone(spark, open_table(table, options) if isinstance(table, str | os.PathLike) else table)
     fields = columns if columns is not None else target.field_names
@@ -165,9 +163,8 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     }
     source_options = {key: str(value) for key, value in given.items() if value is not None}
     source_options |= _start(target, from_snapshot, from_timestamp, latest=latest)
-    spark.dataSource.register(LakewrightSource)
-    reader = spark.readStream.format(FORMAT).schema(spark_schema(read.projection.fields))
-    return reader.options(**{**_carried(target), **(options or {}), **source_options}).load(target.table_path)
+    reader = spark.readStream.format(bound_format(spark, target)).schema(spark_schema(read.projection.fields))
+    return reader.options(**source_options).load()
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:
@@ -214,10 +211,3 @@ def _start(table: FileStoreTable, snapshot: int | None, moment: Moment | None, *
     if latest:
         return {CoreOptions.SCAN_MODE.key(): "latest"}
     return {key: text for mode, named in chosen.items() for key, text in ((CoreOptions.SCAN_MODE.key(), mode), named)}
-
-
-def _carried(table: FileStoreTable) -> dict[str, str]:
-    """Return the options of a handle that the stored table lacks, for the processes of Spark that open it again."""
-    carried = table.store.own_options()
-    branch = table.identifier.get_branch_name()
-    return carried if branch is None else {**carried, CoreOptions.BRANCH.key(): branch}

@@ -36,12 +36,12 @@ from lakewright.write.writer import WriteJob
 
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"
 WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
+SINK = WRITE | READ | {READ_TASKS}  # the words of reads are refused with a reason
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 
-def table_sink(options: Mapping[str, str], schema: sql.StructType, *, overwrite: bool) -> TableSink:
+def table_sink(given: SourceOptions, schema: sql.StructType, *, overwrite: bool) -> TableSink:
     """Return the sink of one write, or say why the frame cannot be written."""
-    given = SourceOptions.of(options, WRITE | READ | {READ_TASKS})
     if given.travels:
         raise InvalidInputError(
             "a view of an older snapshot, of changes, or of some columns or rows cannot be written: write through "

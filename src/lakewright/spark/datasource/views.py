@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.errors import LakewrightError, LakewrightWarning
-from lakewright.spark.datasource.options import FORMAT, storage_options
+from lakewright.spark.datasource.format import bound_format
 from lakewright.spark.jobs.types import spark_schema
 from lakewright.spark.read.frame import read_table
+from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
 from lakewright.table.table import FileStoreTable
 
@@ -32,7 +33,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def attach(
     spark: SparkSession,
-    catalog: Catalog | str,
+    catalog: Catalog | Mapping[str, object] | str,
     database: str,
     *,
     tables: Sequence[str] | None = None,
@@ -41,13 +42,14 @@ def attach(
 ) -> list[str]:
     """Make a temp view of every table of a database, or of those named, and return the views as SQL spells them.
 
-    A view is called like its table, behind `prefix`, and replaces a view of that name. `catalog` may be the path of a
-    warehouse. A table that Spark cannot read is left out with a warning. Call it again to see newer snapshots.
+    A view is called like its table, behind `prefix`, and replaces a view of that name. `catalog` is a catalog, the
+    options of one as for `CatalogFactory.create`, or the path of a warehouse. A table that Spark cannot read is left
+    out with a warning. Call it again to see newer snapshots.
 
     `writable` makes views that also take INSERT INTO and INSERT OVERWRITE, but read every column of the table. DELETE,
     UPDATE and MERGE are refused by Spark itself: call `lakewright.spark.delete`, `update` and `merge` with the table.
     """
-    source = CatalogFactory.create({"warehouse": catalog}) if isinstance(catalog, str) else catalog
+    source = _catalog(catalog)
     names = source.list_tables(database) if tables is None else list(tables)
     views: dict[str, str] = {}
     for name in names:
@@ -57,7 +59,7 @@ def attach(
             continue
         try:
             table = source.get_table(Identifier.create(database, name))
-            frame = _door(spark, source, table) if writable else _pinned(spark, table)
+            frame = _door(spark, table) if writable else _pinned(spark, table)
         except LakewrightError as error:
             _warn(f"{database}.{name} has no view: {error}")
             continue
@@ -66,15 +68,21 @@ def attach(
     return list(views.values())
 
 
+def _catalog(given: Catalog | Mapping[str, object] | str) -> Catalog:
+    if isinstance(given, str | Mapping):
+        return CatalogFactory.create({"warehouse": given} if isinstance(given, str) else given)
+    expected = "a catalog, the options of one, or the path of a warehouse"
+    return arguments.instance("catalog", given, Catalog, expected)  # type: ignore[type-abstract]
+
+
 def _pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
     # The selection costs nothing, and without it INSERT OVERWRITE would replace the files behind the plain scan.
     return read_table(spark, table).select("*")
 
 
-def _door(spark: SparkSession, catalog: Catalog, table: FileStoreTable) -> DataFrame:
+def _door(spark: SparkSession, table: FileStoreTable) -> DataFrame:
     spark_schema(table.fields)  # refuses here, with an error of ours, what Spark has no types for
-    options = storage_options(catalog.options)
-    return spark.read.format(FORMAT).options(**options).load(table.table_path)
+    return spark.read.format(bound_format(spark, table)).load()
 
 
 def _quoted(name: str) -> str:

@@ -45,10 +45,15 @@ class Rule:
     idle: frozenset[str] = frozenset()  # values, in lower case, that ask for nothing: they are never refused
     scope: Scope = Scope.TABLE
     by_compactors: bool = False  # others leave it to the job that compacts if a table is `write-only`
+    metastores: frozenset[str] = frozenset()  # the kinds of catalog that honour it; empty: all of them
 
     def asks_nothing(self, value: str) -> bool:
         """Say whether an option with this value means the same as no option."""
         return value.strip().lower().replace("_", "-") in self.idle
+
+    def is_idle_in(self, metastore: str) -> bool:
+        """Say whether a catalog of this kind does nothing about an option that others honour."""
+        return bool(self.metastores) and metastore not in self.metastores
 
 
 # Paragraphs: what is done, why, and indented the keys; behind a key's `=` stand the values that ask for nothing.
@@ -361,6 +366,21 @@ _CATALOG = """\
 honoured
     warehouse metastore
 
+honoured by rest jdbc
+    uri
+
+honoured by rest
+    token token.provider prefix data-token.enabled
+
+honoured by jdbc
+    catalog-key sync-all-properties=true client-pool-size lock-acquire-timeout lock-check-max-sleep
+    lock-key-max-length
+
+honoured by jdbc: elsewhere no lock is taken. A filesystem catalog publishes a snapshot by one atomic step of the
+storage, so that on an object store no other engine may commit at the same time that relies on the lock; the server
+of a rest catalog needs none
+    lock.enabled=false lock.type
+
 refused when read or written: names of databases and tables are always compared with their case: write them as they
 are
     case-sensitive=true
@@ -369,24 +389,16 @@ refused when read or written: drop_table deletes the files of every table: use a
 outlive it
     table.type=managed
 
-warned: no lock is taken: a snapshot is published by one atomic step of the storage. On an object store, let no other
-engine commit at the same time that relies on the lock
-    lock.enabled=false lock.type
-
-harmless: only for a lock, which 'lock.enabled' asks for
-    lock-acquire-timeout lock-check-max-sleep
-
 harmless: caches and threads of another catalog
     cache-enabled cache.deletion-vectors.max-num cache.expire-after-access cache.expire-after-write
     cache.manifest.max-memory cache.manifest.small-file-memory cache.manifest.small-file-threshold
-    cache.manifest.soft-values cache.partition.max-num cache.snapshot.max-num-per-table client-pool-size
-    file-io.allow-cache local-cache.block-size local-cache.dir local-cache.enabled local-cache.max-size
+    cache.manifest.soft-values cache.partition.max-num cache.snapshot.max-num-per-table file-io.allow-cache
+    local-cache.block-size local-cache.dir local-cache.enabled local-cache.max-size
     local-cache.whitelist resolving-file-io.enabled
 
-harmless: only for catalogs on a server or in another engine; the metastore here is 'filesystem'
-    catalog-options-table.enabled format-table.enabled sync-all-properties uri catalog-key lock-key-max-length
-    catalog.create-underlying-session-catalog defaultDatabase v1Function.enabled data-token.enabled prefix token
-    token.provider user.name
+harmless: only for catalogs of another engine, and for tables of other types
+    catalog-options-table.enabled format-table.enabled catalog.create-underlying-session-catalog defaultDatabase
+    v1Function.enabled user.name
 """
 
 # Keys with a part that the user chooses, as patterns.
@@ -422,14 +434,25 @@ FAMILIES: tuple[tuple[re.Pattern[str], str, Rule], ...] = (
         Rule(Handling.HARMLESS, "settings of Flink's sources and sinks"),
     ),
     (
-        re.compile(r"(spark|hive|flink|hadoop|dlf|fuse|hdfs|security\.kerberos)\..+"),
-        "spark.*, hive.*, flink.*, hadoop.*, dlf.*",
+        re.compile(r"(spark|hive|flink|hadoop|fuse|hdfs|security\.kerberos)\..+"),
+        "spark.*, hive.*, flink.*, hadoop.*",
         Rule(Handling.HARMLESS, "settings of another engine or service"),
+    ),
+    (
+        re.compile(r"(dlf|header)\..+"),
+        "dlf.access-key-id, dlf.region, ..., header.<name of a header>",
+        Rule(Handling.HONOURED, scope=Scope.CATALOG, metastores=frozenset({"rest"})),
+    ),
+    (
+        re.compile(r"jdbc\..+"),
+        "jdbc.user, jdbc.password, ...",
+        Rule(Handling.HONOURED, scope=Scope.CATALOG, metastores=frozenset({"jdbc"})),
     ),
 )
 TABLE_DEFAULT = "table-default."  # before an option in those of a catalog: new tables get it
 STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.", "aws_", "google_", "azure_", "client.")
-OPENING = frozenset({"lakewright.durable", "branch"})  # options of tables that say how to open them
+_DURABLE = "lakewright.durable"
+OPENING = frozenset({_DURABLE, "branch"})  # options of tables that say how to open them
 _STORAGE_WORDS = frozenset({"allow_http", "account_name", "account_key", "sas_token"})
 # Others do this where a table is compacted: a `write-only` table is left to the job that compacts it.
 _BY_COMPACTORS = ("snapshot.", "changelog.", "consumer.", "partition.expiration", "tag.auto", "record-level.")
@@ -439,11 +462,14 @@ def _rules() -> Iterator[tuple[str, Rule]]:
     for scope, text in ((Scope.TABLE, _TABLE), (Scope.CATALOG, _CATALOG)):
         for paragraph in text.strip().split("\n\n"):
             head, _, keys = paragraph.partition("\n    ")
-            handling, _, reason = " ".join(head.split()).partition(": ")
+            what, _, reason = " ".join(head.split()).partition(": ")
+            handling, _, metastores = what.partition(" by ")
             for entry in keys.split():
                 key, _, idle = entry.partition("=")
                 values = frozenset(idle.split("|")) if idle else frozenset()
-                yield key, Rule(Handling(handling), reason, values, scope, key.startswith(_BY_COMPACTORS))
+                by_compactors = key.startswith(_BY_COMPACTORS)
+                kinds = frozenset(metastores.split())
+                yield key, Rule(Handling(handling), reason, values, scope, by_compactors, kinds)
     for option in KNOWN_OPTIONS:
         own = (option.key(),) if option.key().startswith("lakewright.") else ()
         yield from ((key, Rule(Handling.HONOURED)) for key in (*own, *option.old_names))
@@ -488,6 +514,11 @@ def is_of_storage(key: str) -> bool:
     return key.lower().startswith(STORAGE_PREFIXES) or key.lower() in _STORAGE_WORDS
 
 
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a catalog that are settings of its storage, or say how files are written."""
+    return {key: value for key, value in options.items() if is_of_storage(key) or key == _DURABLE}
+
+
 def check_not_refused(key: str, value: str) -> None:
     """Raise UnsupportedError for an option that a read or a write would have to ignore.
 
@@ -522,7 +553,8 @@ def nearest(key: str) -> str:
 
 
 def check_catalog_options(place: str, options: Mapping[str, str]) -> None:
-    """Raise UnsupportedError for options that a catalog cannot ignore, and warn of those that do nothing."""
+    """Raise UnsupportedError for options that a catalog of this kind cannot ignore; warn of those that do nothing."""
+    metastore = options.get("metastore", "filesystem").strip().lower()
     own = {key: value for key, value in options.items() if not key.startswith(TABLE_DEFAULT)}  # others are for tables
     warn_of_unknown(f"catalog at {place}", place, own)
     for key, value in own.items():
@@ -531,13 +563,20 @@ def check_catalog_options(place: str, options: Mapping[str, str]) -> None:
             continue
         if rule.scope is Scope.CATALOG:
             check_not_refused(key, value)
-            if rule.handling is Handling.WARNED and not rule.asks_nothing(value) and first_time(place, key):
-                _warn(f"catalog at {place}: the option {key!r} = {value!r} does nothing: {rule.reason}")
+            if rule.is_idle_in(metastore) and not rule.asks_nothing(value) and first_time(place, key):
+                _warn(f"catalog at {place}: the option {key!r} does nothing: {_why_idle(rule, metastore)}")
         elif rule.handling is not Handling.HARMLESS and key not in OPENING and first_time(place, key):
             _warn(
                 f"catalog at {place}: {key!r} is an option of tables, which a catalog does not pass on: give it as "
                 f"'{TABLE_DEFAULT}{key}' for new tables, or to table.copy"
             )
+
+
+def _why_idle(rule: Rule, metastore: str) -> str:
+    if rule.reason:
+        return rule.reason
+    kinds = " or ".join(f"metastore={kind}" for kind in sorted(rule.metastores))
+    return f"it is for catalogs with {kinds}, and the metastore here is {metastore!r}"
 
 
 def first_time(place: str, key: str) -> bool:

@@ -1,0 +1,44 @@
+"""`import lakewright` loads what every program needs; clients of servers and drivers of databases come when named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import lakewright as lw
+
+LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch")
+
+
+def _loaded(program: str) -> set[str]:
+    code = f"import sys\n{program}\nprint(*(name for name in {LATE!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import lakewright",
+        "from lakewright import *",
+        "import lakewright.pypaimon",
+        "import lakewright, tempfile\nlakewright.CatalogFactory.create({'warehouse': tempfile.mkdtemp()})",
+    ],
+)
+def test_no_client_and_no_driver_is_loaded(program: str) -> None:
+    assert _loaded(program) == set()
+
+
+def test_catalogs_on_servers_and_in_databases_are_loaded_when_they_are_named() -> None:
+    assert _loaded("from lakewright import RESTCatalog") == {"urllib3"}
+    assert _loaded("import lakewright\nlakewright.JdbcCatalog") == {"sqlite3"}
+    assert issubclass(lw.RESTCatalog, lw.Catalog)
+    assert issubclass(lw.JdbcCatalog, lw.Catalog)
+
+
+def test_other_names_are_missing_as_in_any_module() -> None:
+    assert not hasattr(lw, "HiveCatalog")
+    with pytest.raises(AttributeError, match="module 'lakewright' has no attribute 'HiveCatalog'"):
+        _ = lw.HiveCatalog  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import lakewright as lw
 from lakewright.testing.history import ACKNOWLEDGED, UNKNOWN, Event, check_history, load_events, run_appends
 from support.append_races import race_appends, token_table
 from support.s3 import S3Server
@@ -14,18 +15,19 @@ from support.s3 import S3Server
 
 @pytest.mark.processes
 def test_local_disk(tmp_path: Path) -> None:
-    race_appends({"warehouse": str(tmp_path / "warehouse")}, tmp_path)
+    race_appends(lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")}), tmp_path)
 
 
 @pytest.mark.processes
 def test_s3(tmp_path: Path, s3_server: S3Server) -> None:
-    race_appends({**s3_server.options, "warehouse": f"s3://{s3_server.make_bucket()}/race"}, tmp_path)
+    options = {**s3_server.options, "warehouse": f"s3://{s3_server.make_bucket()}/race"}
+    race_appends(lw.CatalogFactory.create(options), tmp_path)
 
 
 def test_the_checker_notices_a_lost_a_doubled_and_a_misread_commit(tmp_path: Path) -> None:
-    table = token_table({"warehouse": str(tmp_path)})
+    table = token_table(lw.CatalogFactory.create({"warehouse": str(tmp_path)}))
     log = tmp_path / "0.log"
-    run_appends(table.table_path, {}, str(log), 0, 3)
+    run_appends(table, str(log), 0, 3)
     events = load_events([log])
     assert [event.kind for event in events] == ["append", "read"] * 3
     assert check_history(table, events) == []
@@ -37,5 +39,5 @@ def test_the_checker_notices_a_lost_a_doubled_and_a_misread_commit(tmp_path: Pat
     assert misread in check_history(table, early)
     doubtful = [*early, replace(other, outcome=UNKNOWN)]
     assert check_history(table, doubtful) == [misread]
-    run_appends(table.table_path, {}, str(log), 0, 1)
+    run_appends(table, str(log), 0, 1)
     assert "0/0 was acknowledged and has 6 rows" in check_history(table, events)

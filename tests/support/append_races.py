@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+import uuid
 from pathlib import Path
 
 import lakewright as lw
+from lakewright.catalog.base import Catalog
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.history import ACKNOWLEDGED, check_history, load_events, run_appends
 from support.effort import examples
@@ -16,36 +18,33 @@ APPENDS = examples(25)
 _PATIENCE_SECONDS = 600
 
 
-def token_table(options: dict[str, str]) -> lw.FileStoreTable:
-    """Make the table that the processes of a history append to."""
-    catalog = lw.CatalogFactory.create(options)
-    catalog.create_database("d")
+def token_table(catalog: Catalog) -> lw.FileStoreTable:
+    """Make the table that the processes of a history append to, in a database of its own."""
+    database = f"d{uuid.uuid4().hex[:10]}"
+    catalog.create_database(database)
     fields = [lw.DataField(0, "token", lw.AtomicType("STRING")), lw.DataField(1, "n", lw.AtomicType("BIGINT"))]
-    catalog.create_table("d.t", lw.Schema(fields))
-    table = catalog.get_table("d.t")
-    assert isinstance(table, lw.FileStoreTable)
-    return table
+    catalog.create_table(f"{database}.t", lw.Schema(fields))
+    return catalog.get_table(f"{database}.t")
 
 
-def race_appends(options: dict[str, str], logs: Path) -> None:
+def race_appends(catalog: Catalog, logs: Path, processes: int = PROCESSES, appends: int = APPENDS) -> None:
     """Let processes append; every commit must be acknowledged, visible, and there once."""
-    table = token_table(options)
+    table = token_table(catalog)
     spawn = multiprocessing.get_context("spawn")
     workers = [
-        spawn.Process(target=run_appends, args=(table.table_path, options, str(logs / f"{n}.log"), n, APPENDS))
-        for n in range(PROCESSES)
+        spawn.Process(target=run_appends, args=(table, str(logs / f"{n}.log"), n, appends)) for n in range(processes)
     ]
     started = time.perf_counter()
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(_PATIENCE_SECONDS)
-    print(f"{PROCESSES} x {APPENDS} appends in {time.perf_counter() - started:.1f} s")
-    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
+    print(f"{processes} x {appends} appends in {time.perf_counter() - started:.1f} s")
+    assert [worker.exitcode for worker in workers] == [0] * processes
     events = load_events(sorted(logs.glob("*.log")))
-    appends = [event for event in events if event.kind == "append"]
-    assert [event.error for event in appends if event.outcome != ACKNOWLEDGED] == []
-    assert len(appends) == PROCESSES * APPENDS
+    done = [event for event in events if event.kind == "append"]
+    assert [event.error for event in done if event.outcome != ACKNOWLEDGED] == []
+    assert len(done) == processes * appends
     assert check_history(table, events) == []
-    assert len(table.store.snapshots.ids()) == PROCESSES * APPENDS
+    assert len(table.store.snapshots.ids()) == processes * appends
     assert stray_files(table.store) == set()

@@ -108,13 +108,17 @@ class RestServer:
     def lose(self, number: int = 1, how: str = "500", match: str = COMMIT) -> None:
         """Carry out the next requests that match, and answer them with a fault. Of commits only the successful count.
 
-        `how`: a status, `cut`, `reset`, `half` (of a body), `garbage` (a page of HTML) or `hang`.
+        `how`: a status, `cut`, `reset`, `half` (of a body), `garbage` (a page of HTML), `hang`, or `again`: the request
+        is sent twice by a proxy, and the answer is the second one.
         """
         with self._turn:
             self._faults.append(Fault(number, how, match, carried=True))
 
     def fail(self, number: int, how: str, match: str = "") -> None:
-        """Answer the next requests that match with a fault, without carrying them out."""
+        """Answer the next requests that match with a fault, without carrying them out.
+
+        `how`: as for `lose`; or `late 0.1`, which cuts the connection and carries the request out that much later.
+        """
         with self._turn:
             self._faults.append(Fault(number, how, match, carried=False))
 
@@ -129,6 +133,13 @@ class RestServer:
                 self._answers_until_refusing = (answers, seconds)
                 return
         self._refuse(seconds)
+
+    def listen(self) -> None:
+        """Accept connections again, before the time is over."""
+        with self._turn:
+            self._answers_until_refusing = None
+            if self._http is None and not self._stopped.is_set():
+                self._listen()
 
     def calm(self) -> None:
         """End all faults."""
@@ -195,7 +206,7 @@ class RestServer:
 
     def _refuse(self, seconds: float) -> None:
         self._unlisten()
-        timer = threading.Timer(seconds, self._listen)
+        timer = threading.Timer(seconds, self.listen)
         timer.daemon = True
         timer.start()
 
@@ -207,6 +218,9 @@ class RestServer:
             note, status, answer, how = "", 0, None, None
             if refused is not None:
                 note, how = "refused", refused.how
+                if how.startswith("late "):
+                    how = "cut"
+                    self._carry_out_later(handler, body, float(refused.how.removeprefix("late ")))
             else:
                 try:
                     status, answer = self._carry_out(handler, body)
@@ -216,6 +230,8 @@ class RestServer:
                 lost = self._take(request, carried=True) if committed else None
                 if lost is not None:
                     note, how = "lost", lost.how
+                    if how == "again":
+                        (status, answer), how = self._carry_out(handler, body), None
             if how is not None:
                 status = int(how) if how.isdecimal() else 0
             headers = {k.lower(): re.sub("^Bearer .*", "Bearer ...", v) for k, v in handler.headers.items()}
@@ -230,6 +246,16 @@ class RestServer:
             handler.reply(status, failure, {"x-request-id": f"r-{number}", **extra})
         else:
             handler.misbehave(how, self._stopped)
+
+    def _carry_out_later(self, handler: _Handler, body: bytes, seconds: float) -> None:
+        def late() -> None:
+            with self._turn:
+                status, answer = self._carry_out(handler, body)
+                self.log.append(Entry(f"{handler.command} {handler.path}", {}, _parsed(body), status, answer, "late"))
+
+        timer = threading.Timer(seconds, late)
+        timer.daemon = True
+        timer.start()
 
     def _maybe_refuse(self, handler: _Handler) -> None:
         """Stop listening before the last answer is sent, so that the next request meets a refused connection."""

@@ -42,6 +42,7 @@ from lakewright.spec.units import parse_duration_millis
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout
 from lakewright.storage.open import open_storage
+from lakewright.testing.enumerator import _used_files, stray_files
 
 JSON: TypeAlias = dict[str, Any]
 PAGE = 100  # the most names in one page
@@ -365,11 +366,14 @@ class Tables:
         if expected is not None and (latest is None or latest["id"] != expected):
             raise RefusedError(500, None, None, "the newest snapshot is another one")
         tag = instant["type"] == "tag"
+        named = _used_files(store)
         try:
             rollback(store, instant["tagName"] if tag else instant["snapshotId"])
         except NotFoundError as error:
             kind, name = ("TAG", instant["tagName"]) if tag else ("SNAPSHOT", str(instant["snapshotId"]))
             raise RefusedError(404, kind, name) from error
+        for path in named & stray_files(self.store(table)):  # a server removes the files of removed snapshots too
+            self.storage.delete(path)
         self._reload(table, branch)
         return None
 

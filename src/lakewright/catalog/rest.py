@@ -40,9 +40,8 @@ from lakewright.errors import (
 from lakewright.lsm.merge import check_merging
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed, spec_name
-from lakewright.rest import wire
 from lakewright.rest.api import RestApi
-from lakewright.rest.table import RestHome, RestTable, settle
+from lakewright.rest.table import ATTEMPTS_MAX, RestHome, RestTable, settle
 from lakewright.rest.tokens import table_storage
 from lakewright.rest.wire import ServerTable
 from lakewright.spec import arguments
@@ -106,6 +105,7 @@ class RESTCatalog(Catalog):
                 f"whether database {name} was created",
                 lambda: self.api.create_database(name, options),
                 lambda: self._database_options(name) is not None,
+                ATTEMPTS_MAX,
                 database=name,
             )
         except DatabaseAlreadyExistException:
@@ -133,6 +133,7 @@ class RESTCatalog(Catalog):
             f"whether database {name} was changed",
             lambda: self.api.alter_database(name, removals, updates),
             is_changed,
+            ATTEMPTS_MAX,
             database=name,
         )
 
@@ -228,6 +229,7 @@ class RESTCatalog(Catalog):
                 f"whether table {name.get_full_name()} was created",
                 lambda: self.api.create_table(name, new_schema),
                 lambda: self._has(name, new_schema),
+                ATTEMPTS_MAX,
                 table=name.get_full_name(),
             )
         except TableAlreadyExistException as error:
@@ -235,13 +237,8 @@ class RESTCatalog(Catalog):
                 raise table_exists(name) from error
 
     def _has(self, name: Identifier, schema: TableSchema) -> bool:
-        """Say whether there is a table with this schema."""
         found = self._find(name)
-        if found is None:
-            return False
-        wanted = wire.schema_to_json(schema)
-        same = all(found.schema.get(key) == wanted[key] for key in ("fields", "primaryKeys", "partitionKeys"))
-        return same and schema.options.items() <= found.options.items()
+        return found is not None and found.agrees_with(schema)
 
     def _find(self, name: Identifier) -> ServerTable | None:
         try:
@@ -284,6 +281,7 @@ class RESTCatalog(Catalog):
                 f"whether table {source.get_full_name()} was renamed",
                 lambda: self.api.rename_table(source, target),
                 lambda: self._find(source) is None and self._find(target) is not None,
+                ATTEMPTS_MAX,
                 table=source.get_full_name(),
             )
         except (TableNotExistException, DatabaseNotExistException):

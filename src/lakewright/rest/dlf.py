@@ -42,7 +42,7 @@ _METADATA_PATIENCE = Patience(connect_seconds=10, read_seconds=10, repeats_max=3
 class Keys:
     """A pair of keys, with a session if they are temporary."""
 
-    key_id: str
+    key_id: str = field(repr=False)
     secret: str = field(repr=False)
     session: str | None = field(default=None, repr=False)
     expires: float | None = None  # epoch seconds

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lakewright.errors import (
@@ -22,7 +21,6 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.metadata.home import Home, LostRace, Outcome, Published, Unknown
-from lakewright.rest import wire
 from lakewright.rest.api import RestApi
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import Partition
@@ -30,8 +28,8 @@ from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import Snapshot, Tag, is_same_state
 
-_ALTER_ATTEMPTS_MAX = 3
-_PAUSE_SECONDS = 0.2  # before changes are sent again; doubles each time
+ATTEMPTS_MAX = 3  # of calls that are refused if they were carried out before
+_PAUSE_SECONDS = 0.2  # before a call is made again; doubles each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,35 +97,17 @@ class RestTable:
 
     def evolve(self, changes: Sequence[SchemaChange], expected: TableSchema) -> None:
         """Apply changes, all or none. Changes whose answer was lost are sent again unless they were applied."""
-        doubt: LakewrightError | None = None
-        for attempt in range(_ALTER_ATTEMPTS_MAX):
-            if attempt:
-                time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
-            try:
-                self.api.alter_table(self.identifier, changes)
-            except CatalogServerError as error:
-                if not error.facts.get("perhaps_done"):
-                    raise
-                doubt = error
-            except LakewrightError:
-                # Changes that were applied before are refused the second time.
-                if doubt is None or not self._has(expected):
-                    raise
-                return
-            else:
-                return
-            with suppress(CatalogServerError):
-                if self._has(expected):
-                    return
-        raise self._unknown("changed", doubt) from doubt
+        self._settle(
+            "changed",
+            lambda: self.api.alter_table(self.identifier, changes),
+            lambda: self._has(expected),
+            attempts=ATTEMPTS_MAX,
+        )
 
     def _has(self, expected: TableSchema) -> bool:
         """Say whether the newest schema is the one that was expected."""
         now = self.api.get_table(self.identifier)
-        stored, wanted = dict(now.schema), wire.schema_to_json(expected)
-        options, own = now.options, expected.options
-        same_columns = all(stored.get(key) == wanted[key] for key in ("fields", "primaryKeys", "partitionKeys"))
-        return now.schema_id >= expected.id and same_columns and all(options.get(key) == own[key] for key in own)
+        return now.schema_id >= expected.id and now.agrees_with(expected)
 
     # Tags.
 
@@ -153,6 +133,7 @@ class RestTable:
             f"tagged {name!r}",
             lambda: self.api.create_tag(self.identifier, name, snapshot_id, time_retained_millis),
             is_made,
+            attempts=ATTEMPTS_MAX,
         )
 
     def delete_tag(self, name: str) -> None:
@@ -175,6 +156,7 @@ class RestTable:
             f"given the branch {name!r}",
             lambda: self.api.create_branch(self.identifier, name, tag),
             lambda: name in self.branches(),
+            attempts=ATTEMPTS_MAX,
         )
 
     def drop_branch(self, name: str) -> None:
@@ -210,11 +192,8 @@ class RestTable:
     def _name(self) -> str:
         return self.identifier.get_full_name()
 
-    def _settle(self, done: str, call: Callable[[], None], is_done: Callable[[], bool]) -> None:
-        settle(f"whether {self._name} was {done}", call, is_done, table=self._name)
-
-    def _unknown(self, done: str, cause: Exception | None) -> CommitUnknownError:
-        return _unknown(f"whether {self._name} was {done}", cause, table=self._name)
+    def _settle(self, done: str, call: Callable[[], None], is_done: Callable[[], bool], attempts: int = 1) -> None:
+        settle(f"whether {self._name} was {done}", call, is_done, attempts, table=self._name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,21 +220,38 @@ class RestHome(Home):
         return replace(self, table=replace(self.table, identifier=name))
 
 
-def settle(question: str, call: Callable[[], None], is_done: Callable[[], bool], **facts: object) -> None:
+def settle(
+    question: str, call: Callable[[], None], is_done: Callable[[], bool], attempts: int = 1, **facts: object
+) -> None:
     """Make a call that changes something; after a lost answer ask whether it was carried out.
 
-    Raises CommitUnknownError where that cannot be told: a request that is still on its way may be carried out later.
+    A call that makes something may be made again, as it is refused once that is there; one that removes something may
+    not, as it could meet what others made meanwhile. Raises CommitUnknownError where the outcome cannot be told: a
+    request that is still on its way may be carried out later.
     """
+    doubt: CatalogServerError | None = None
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+        try:
+            call()
+        except CatalogServerError as error:
+            if doubt is None and not error.facts.get("perhaps_done"):
+                raise
+            doubt = error
+        except LakewrightError:
+            if doubt is None or _seen(is_done) is False:
+                raise
+        else:
+            return
+        if _seen(is_done):
+            return
+    raise CommitUnknownError(f"nobody can say {question} ({doubt}); look before you try again", **facts) from doubt
+
+
+def _seen(is_done: Callable[[], bool]) -> bool | None:
+    """Return what a look at the server tells, None if it does not answer."""
     try:
-        call()
-    except CatalogServerError as error:
-        if not error.facts.get("perhaps_done"):
-            raise
-        with suppress(CatalogServerError):
-            if is_done():
-                return
-        raise _unknown(question, error, **facts) from error
-
-
-def _unknown(question: str, cause: Exception | None, **facts: object) -> CommitUnknownError:
-    return CommitUnknownError(f"nobody can say {question} ({cause}); look before you try again", **facts)
+        return is_done()
+    except CatalogServerError:
+        return None

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakewright.catalog.open import open_table
 from lakewright.errors import CommitUnknownError
 from lakewright.table.table import FileStoreTable
 
@@ -75,9 +74,8 @@ def _digest(rows: Iterable[tuple[str, int]]) -> str:
     return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()
 
 
-def run_appends(location: str, options: dict[str, str], log: str, process: int, appends: int) -> None:
+def run_appends(table: FileStoreTable, log: str, process: int, appends: int) -> None:
     """Append a number of times, read now and then, and log every operation: the work of one process."""
-    table = open_table(location, options)
     reads = min(READS, appends)
     with Path(log).open("w") as out:
         for number in range(appends):

@@ -75,7 +75,7 @@ def test_of_racing_creators_one_wins_every_time(minio: S3Server) -> None:
 
 def test_eight_processes_append(warehouse: dict[str, str], tmp_path: Path) -> None:
     print()
-    race_appends(warehouse, tmp_path)
+    race_appends(lw.CatalogFactory.create(warehouse), tmp_path)
 
 
 def test_the_life_of_a_table(warehouse: dict[str, str]) -> None:

@@ -35,6 +35,9 @@ _MEMORY_MIN, _MEMORY_MAX = 1024, 4096  # megabytes, where the caller gives none
 _MEMORY_SHARE = 4  # one part in four: the Python workers and the files' cache live beside the JVM
 _UNSET_PYTHON = "python3"  # what Spark starts workers with where none is set
 
+# Options whose values Spark leaves out of plans and event logs: its own words, and those of more stores.
+_SECRET_OPTIONS = "(?i)secret|password|token|access[.-]?key|account[._-]key|sas[._-]"  # noqa: S105
+
 
 def local_session(
     app_name: str = "lakewright",
@@ -82,6 +85,7 @@ def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.redaction.regex": _SECRET_OPTIONS,
         "spark.sql.timeType.enabled": "true",  # columns of type TIME can be compared and grouped
         **asked,
     }

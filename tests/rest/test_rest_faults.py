@@ -21,6 +21,7 @@ from support.rest_proofs import (
     IMPATIENT,
     assert_whole,
     commit_of,
+    compaction_of,
     lose_answers,
     lose_answers_in_a_race,
     roll_back_a_compaction,
@@ -156,6 +157,32 @@ def test_a_commit_that_a_proxy_sends_twice(server: RestServer, db: InDatabase) -
     assert_whole(db.catalog.get_table(db("t")), tidy=True)
 
 
+@pytest.mark.parametrize("verb", ["append", "compact"])
+@pytest.mark.parametrize("then", ["nothing", "a write", "two writes"])
+@pytest.mark.parametrize("removes_files", [False, True])
+def test_a_commit_whose_answer_is_lost_and_that_others_roll_back(
+    server: RestServer, db: InDatabase, then: str, verb: str, removes_files: bool
+) -> None:
+    """Where the rollback removes the files of our snapshot too, a second attempt must not name them."""
+    server.tables.rollback_removes_files = removes_files
+    table, other = _table(db, "keys"), db.catalog.get_table(db("t"))
+
+    def roll_back() -> None:
+        other.rollback_to(2, from_snapshot=3)
+        for number in range({"nothing": 0, "a write": 1, "two writes": 2}[then]):
+            lw.write_table(rows_of(10 + number), other)
+
+    others = {"nothing": [], "a write": [10], "two writes": [10, 11]}[then]
+    messages = _messages(table, 3) if verb == "append" else compaction_of(table)
+    server.lose(1, "500")
+    server.meanwhile(roll_back)
+    outcome = _commit(table, messages)
+    fresh = db.catalog.get_table(db("t"))
+    assert_whole(fresh)
+    ours = [3] if verb == "append" and outcome is None else []
+    assert ids_of(fresh) == [1, 2, *ours, *others]
+
+
 @pytest.mark.parametrize("answers", [0, 1])
 @pytest.mark.parametrize("seconds", [0.05, 30])
 def test_a_server_that_refuses_connections(server: RestServer, db: InDatabase, answers: int, seconds: float) -> None:
@@ -223,8 +250,10 @@ def test_processes_that_append_at_once(db: InDatabase, tmp_path: Path) -> None:
     race_appends(db.catalog, tmp_path)
 
 
+@pytest.mark.parametrize("removes_files", [False, True])
 @pytest.mark.parametrize("what", AFTER_A_ROLLBACK)
-def test_a_compaction_that_others_roll_back(db: InDatabase, what: str) -> None:
+def test_a_compaction_that_others_roll_back(server: RestServer, db: InDatabase, what: str, removes_files: bool) -> None:
+    server.tables.rollback_removes_files = removes_files
     roll_back_a_compaction(db.catalog, AFTER_A_ROLLBACK[what])
 
 

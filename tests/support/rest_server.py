@@ -18,7 +18,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -77,6 +77,7 @@ class RestServer:
     def __post_init__(self) -> None:
         self.tables = Tables(self.data, self.like, self.storage_options, self.defaults)
         self._faults: list[Fault] = []
+        self._actions: list[tuple[str, Callable[[], object]]] = []
         self._turn = threading.RLock()
         self._stopped = threading.Event()
         self._retry_after: str | None = None
@@ -121,6 +122,11 @@ class RestServer:
         """
         with self._turn:
             self._faults.append(Fault(number, how, match, carried=False))
+
+    def meanwhile(self, action: Callable[[], object], match: str = COMMIT) -> None:
+        """Call a function once, after the next request that matches was handled and before it is answered."""
+        with self._turn:
+            self._actions.append((match, action))
 
     def retry_after(self, value: str | None) -> None:
         """Add the header Retry-After to answers with a status that is a fault."""
@@ -237,6 +243,10 @@ class RestServer:
             headers = {k.lower(): re.sub("^Bearer .*", "Bearer ...", v) for k, v in handler.headers.items()}
             self.log.append(Entry(request, headers, _parsed(body), status, answer, note))
             number = len(self.log)
+            due = [action for match, action in self._actions if re.search(match, request)][:1]
+            self._actions = [pair for pair in self._actions if pair[1] not in due]
+        for action in due:
+            action()
         self._maybe_refuse(handler)
         if how is None:
             handler.reply(status, answer)

@@ -91,6 +91,7 @@ class Tables:
     databases: dict[str, dict[str, str]] = field(default_factory=dict)
     tables: dict[tuple[str, str], Table] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
+    rollback_removes_files: bool = False  # those of removed snapshots; Java's servers leave them to the next cleaning
     storage: Storage = field(init=False)
     root: str = field(init=False)
 
@@ -372,7 +373,7 @@ class Tables:
         except NotFoundError as error:
             kind, name = ("TAG", instant["tagName"]) if tag else ("SNAPSHOT", str(instant["snapshotId"]))
             raise RefusedError(404, kind, name) from error
-        for path in named & stray_files(self.store(table)):  # a server removes the files of removed snapshots too
+        for path in named & stray_files(self.store(table)) if self.rollback_removes_files else ():
             self.storage.delete(path)
         self._reload(table, branch)
         return None

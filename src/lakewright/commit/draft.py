@@ -15,6 +15,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from lakewright.commit.changes import assign_row_ids, order_by_snapshot, record_count
+from lakewright.commit.files import WrittenFile
 from lakewright.commit.plan import Intent, Plan
 from lakewright.commit.renumber import Renumbering
 from lakewright.errors import AlreadyExistsError, TableNotExistException
@@ -122,6 +123,10 @@ class Drafts:
         """Delete the copies of data files that a published snapshot does not name, and originals it has copies of."""
         if self._renumbering is not None:
             self._renumbering.remove_unused_copies(published)
+
+    def kept_files(self) -> list[WrittenFile]:
+        """Return the metadata files that every further draft names."""
+        return [WrittenFile(name, self.store.layout.manifest_file(name), None) for name in self._kept]
 
     def discard(self, draft: Draft, *, keep_marker: bool = False) -> None:
         """Delete what only this draft named, once it is known that it was not published.

@@ -54,6 +54,7 @@ class CommitRun:
     drafts: Drafts = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts of unknown outcome: they may be visible, or become so
     cause: Exception | None = None  # why the last outcome is unknown
+    files_in_doubt: bool = False  # an attempt may have been visible for a time
 
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.store, self.intent, self.environment)
@@ -93,9 +94,8 @@ class CommitRun:
             base = newer[-1] if newer else self.store.snapshots.latest()
             if (existing := self.search.find(base, newer)) is not None:
                 return self._finish_published(existing)
-            lost = self._drop_lost_drafts(base)
-            if attempt == 0 or (lost and self._is_on_server):  # a rollback by others may have removed the files
-                check_written(self.store, self.files)
+            self._drop_lost_drafts(base)
+            self._check_files(attempt)
             draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
             match self._hand_in(draft):
                 case Published():
@@ -104,7 +104,8 @@ class CommitRun:
                     self.store.snapshots.write_latest_hint(draft.snapshot.id)
                     self.drafts.remove_unused_copies(draft.snapshot)
                     return draft.snapshot
-                case LostRace(winner_id):
+                case LostRace(winner_id, in_doubt):
+                    self.files_in_doubt |= in_doubt
                     self.drafts.discard(draft)
                 case Unknown(cause):
                     winner_id = None
@@ -119,6 +120,17 @@ class CommitRun:
         if self.doubts:
             raise self._unknown() from self.cause
         raise self._not_published(f"other writers were faster {counted(attempt + 1, 'time')}")
+
+    def _check_files(self, attempt: int) -> None:
+        """Check that the files to commit exist: at first, and where others may have removed them meanwhile.
+
+        An attempt of unknown outcome may have been visible until others rolled it back, and a server may remove the
+        files of a snapshot that is rolled back.
+        """
+        if attempt == 0:
+            check_written(self.store, self.files)
+        elif self._is_on_server and (self.files_in_doubt or self.doubts):
+            check_written(self.store, (*self.files, *self.drafts.kept_files()))
 
     def _hand_in(self, draft: Draft) -> Outcome:
         try:
@@ -165,18 +177,17 @@ class CommitRun:
     def _is_on_server(self) -> bool:
         return self.store.home.history is not None
 
-    def _drop_lost_drafts(self, newest: Snapshot | None, *, published: bool = False) -> bool:
-        """Discard drafts of unknown outcome whose snapshot id another commit has got; say whether there were any."""
-        taken, lost = 0 if newest is None else newest.id, False
+    def _drop_lost_drafts(self, newest: Snapshot | None, *, published: bool = False) -> None:
+        """Discard drafts of unknown outcome whose snapshot id another commit has got."""
+        taken = 0 if newest is None else newest.id
         for draft in [d for d in self.doubts if d.snapshot.id <= taken]:
-            self.doubts.remove(draft)
             winner = newest if newest is not None and newest.id == draft.snapshot.id else None
             if winner is None:
                 winner = self.store.snapshots.get(draft.snapshot.id)
+            self.doubts.remove(draft)  # it stays in doubt if the snapshot of its id cannot be read
             if not is_same_state(winner, draft.snapshot):
                 self.drafts.discard(draft, keep_marker=published)
-                lost = True
-        return lost
+                self.files_in_doubt = True
 
     def _wait_seconds(self, attempt: int, took_millis: int) -> float:
         options = self.store.options

@@ -67,7 +67,10 @@ class RestTable:
         if found is not None and is_same_state(found, snapshot):
             return Published(snapshot.id)
         # Where nothing has the id, the newest snapshot may have gone back; or our request may still be on its way.
-        return LostRace(snapshot.id) if doubt is None or found is not None else Unknown(doubt)
+        if doubt is None:
+            return LostRace(snapshot.id)
+        # Another snapshot has the id: ours was late, or others have rolled it back.
+        return Unknown(doubt) if found is None else LostRace(snapshot.id, files_in_doubt=True)
 
     def rollback(self, target: int | str, from_snapshot: int | None) -> None:
         """Make a snapshot (by its id) or a tag (by its name) the newest state."""

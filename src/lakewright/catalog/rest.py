@@ -41,7 +41,7 @@ from lakewright.lsm.merge import check_merging
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed, spec_name
 from lakewright.rest.api import RestApi
-from lakewright.rest.table import ATTEMPTS_MAX, RestHome, RestTable, settle
+from lakewright.rest.table import ATTEMPTS_MAX, RestHome, RestTable, carry_out
 from lakewright.rest.tokens import table_storage
 from lakewright.rest.wire import ServerTable
 from lakewright.spec import arguments
@@ -101,7 +101,7 @@ class RESTCatalog(Catalog):
         ignored = arguments.flag("ignore_if_exists", ignore_if_exists)
         options = {} if properties is None else arguments.text_map("properties", properties)
         try:
-            settle(
+            carry_out(
                 f"whether database {name} was created",
                 lambda: self.api.create_database(name, options),
                 lambda: self._database_options(name) is not None,
@@ -129,7 +129,7 @@ class RESTCatalog(Catalog):
             now = self._database_options(name) or {}
             return now.keys().isdisjoint(removals) and updates.items() <= now.items()
 
-        settle(
+        carry_out(
             f"whether database {name} was changed",
             lambda: self.api.alter_database(name, removals, updates),
             is_changed,
@@ -149,7 +149,7 @@ class RESTCatalog(Catalog):
         try:
             if not arguments.flag("cascade", cascade):
                 self._check_empty(name)
-            settle(
+            carry_out(
                 f"whether database {name} was dropped",
                 lambda: self.api.drop_database(name),
                 lambda: self._database_options(name) is None,
@@ -225,7 +225,7 @@ class RESTCatalog(Catalog):
             check_merging(new_schema)
         warn_of_unknown(f"table {name.get_full_name()}", name.get_full_name(), new_schema.options)
         try:
-            settle(
+            carry_out(
                 f"whether table {name.get_full_name()} was created",
                 lambda: self.api.create_table(name, new_schema),
                 lambda: self._has(name, new_schema),
@@ -255,7 +255,7 @@ class RESTCatalog(Catalog):
         name = _checked(plain_identifier(identifier))
         ignored = arguments.flag("ignore_if_not_exists", ignore_if_not_exists)
         try:
-            settle(
+            carry_out(
                 f"whether table {name.get_full_name()} was dropped",
                 lambda: self.api.drop_table(name),
                 lambda: self._find(name) is None,
@@ -277,7 +277,7 @@ class RESTCatalog(Catalog):
         if source.get_database_name() != target.get_database_name():
             self.api.get_database(target.get_database_name())  # some servers take the name of one that does not exist
         try:
-            settle(
+            carry_out(
                 f"whether table {source.get_full_name()} was renamed",
                 lambda: self.api.rename_table(source, target),
                 lambda: self._find(source) is None and self._find(target) is not None,

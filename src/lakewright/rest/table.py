@@ -88,7 +88,7 @@ class RestTable:
                 )
             return False
 
-        self._settle(
+        self._carry_out(
             f"rolled back to {target!r}", lambda: self.api.rollback(self.identifier, target, from_snapshot), is_back
         )
 
@@ -100,7 +100,7 @@ class RestTable:
 
     def evolve(self, changes: Sequence[SchemaChange], expected: TableSchema) -> None:
         """Apply changes, all or none. Changes whose answer was lost are sent again unless they were applied."""
-        self._settle(
+        self._carry_out(
             "changed",
             lambda: self.api.alter_table(self.identifier, changes),
             lambda: self._has(expected),
@@ -132,7 +132,7 @@ class RestTable:
             tag = self.find_tag(name)
             return tag is not None and tag.snapshot.id == snapshot_id
 
-        self._settle(
+        self._carry_out(
             f"tagged {name!r}",
             lambda: self.api.create_tag(self.identifier, name, snapshot_id, time_retained_millis),
             is_made,
@@ -141,7 +141,7 @@ class RestTable:
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag."""
-        self._settle(
+        self._carry_out(
             f"freed of the tag {name!r}",
             lambda: self.api.delete_tag(self.identifier, name),
             lambda: self.find_tag(name) is None,
@@ -155,7 +155,7 @@ class RestTable:
 
     def create_branch(self, name: str, tag: str | None) -> None:
         """Make a branch at the state of a tag; without one, an empty one."""
-        self._settle(
+        self._carry_out(
             f"given the branch {name!r}",
             lambda: self.api.create_branch(self.identifier, name, tag),
             lambda: name in self.branches(),
@@ -164,7 +164,7 @@ class RestTable:
 
     def drop_branch(self, name: str) -> None:
         """Remove a branch."""
-        self._settle(
+        self._carry_out(
             f"freed of the branch {name!r}",
             lambda: self.api.drop_branch(self.identifier, name),
             lambda: name not in self.branches(),
@@ -172,7 +172,7 @@ class RestTable:
 
     def rename_branch(self, old: str, new: str) -> None:
         """Give a branch another name; some servers answer that they did, and do nothing."""
-        self._settle(
+        self._carry_out(
             f"given the branch {new!r}",
             lambda: self.api.rename_branch(self.identifier, old, new),
             lambda: new in self.branches(),
@@ -189,14 +189,14 @@ class RestTable:
 
     def fast_forward(self, name: str) -> None:
         """Bring the table to the state of a branch."""
-        self._settle(f"forwarded to {name!r}", lambda: self.api.fast_forward(self.identifier, name), lambda: False)
+        self._carry_out(f"forwarded to {name!r}", lambda: self.api.fast_forward(self.identifier, name), lambda: False)
 
     @property
     def _name(self) -> str:
         return self.identifier.get_full_name()
 
-    def _settle(self, done: str, call: Callable[[], None], is_done: Callable[[], bool], attempts: int = 1) -> None:
-        settle(f"whether {self._name} was {done}", call, is_done, attempts, table=self._name)
+    def _carry_out(self, done: str, call: Callable[[], None], is_done: Callable[[], bool], attempts: int = 1) -> None:
+        carry_out(f"whether {self._name} was {done}", call, is_done, attempts, table=self._name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class RestHome(Home):
         return replace(self, table=replace(self.table, identifier=name))
 
 
-def settle(
+def carry_out(
     question: str, call: Callable[[], None], is_done: Callable[[], bool], attempts: int = 1, **facts: object
 ) -> None:
     """Make a call that changes something; after a lost answer ask whether it was carried out.

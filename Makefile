@@ -52,9 +52,9 @@ soak: $(VENV)/.made $(PEERS)/.made
 	$(BIN)/python -m pytest -n auto --hypothesis-profile=soak
 	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
 
-# Two workers on loopback that get the library from the driver; some are killed.
+# Two workers on loopback that get the library from the driver; some are killed. Then two whose tokens expire as they work.
 spark-cluster: $(VENV)/.made
-	$(BIN)/python -m pytest -s tests/soak/test_spark_cluster.py
+	$(BIN)/python -m pytest -s tests/soak/test_spark_cluster.py tests/soak/test_spark_tokens.py
 
 spark-matrix: $(SPARKS:%=spark-%)
 

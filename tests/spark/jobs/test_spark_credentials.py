@@ -18,6 +18,7 @@ from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.verbs import delete
 from lakewright.spark.write.compaction import compact
 from lakewright.table.table import FileStoreTable
+from support.data_tokens import running_token_server
 from support.s3 import S3Server
 from support.sessions import SessionProvider, Sessions, running_sessions, session_options
 
@@ -66,6 +67,23 @@ def test_a_job_outlives_its_credentials(spark: SparkSession, checked: tuple[S3Se
     processes = {call.process for call in sessions.calls if call.scope == "append"}
     assert os.getpid() in processes
     assert len(processes) >= 3, "the driver and two workers"
+
+
+def test_workers_ask_a_server_for_tokens(spark: SparkSession) -> None:
+    with running_token_server(LIFE_SECONDS) as (server, _, sessions):
+        catalog = lw.CatalogFactory.create(server.options)
+        catalog.create_database("d")
+        options = {"bucket": "2"}
+        catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, primary_keys=["id"], options=options))
+        table = catalog.get_table("d.t")
+        rows = map_in_arrow(spark.range(0, 2000, 1, 12), slowly, "id long").selectExpr("id", "id * 2 as n")
+        for _ in range(2):
+            write_table(rows, table, mode="upsert")
+        assert read_table(spark, table).selectExpr("count(*)", "sum(n)").first() == (2000, 1999 * 2000)
+        assert sessions.refusals == []
+        assert sessions.most_calls_per_life() == 1
+        assert len({call.process for call in sessions.calls}) >= 2, "the driver and a worker"
+        assert sum("/v1/config" in entry.request for entry in server.log) == 1
 
 
 class Unsendable:

@@ -149,6 +149,7 @@ target/java/.made: tests/interop/java/JavaPeer.java
 	$(SPARK)/bin/python -m pip install --quiet pyspark
 	mkdir -p target/java/jars target/java/classes
 	mvn --quiet dependency:copy -Dartifact=org.apache.paimon:paimon-bundle:1.4.2 -DoutputDirectory=$(CURDIR)/target/java/jars
+	mvn --quiet dependency:copy -Dartifact=org.xerial:sqlite-jdbc:3.46.1.3 -DoutputDirectory=$(CURDIR)/target/java/jars
 	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/hadoop-client-*.jar target/java/jars
 	for jar in slf4j-api snappy-java lz4-java; do cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/$$jar-*.jar target/java/jars; done
 	javac -cp 'target/java/jars/*' -d target/java/classes tests/interop/java/JavaPeer.java

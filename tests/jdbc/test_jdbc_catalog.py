@@ -99,6 +99,11 @@ def test_the_life_of_a_table(catalog: JdbcCatalog) -> None:
     catalog.drop_table("d.u", ignore_if_not_exists=True)
 
 
+def test_a_table_outside_the_warehouse_is_refused(catalog: JdbcCatalog) -> None:
+    with pytest.raises(UnsupportedError, match="leave out the option 'path'"):
+        catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, options={"path": "/elsewhere"}))
+
+
 def test_a_table_moves_to_a_database_that_has_no_directory(catalog: JdbcCatalog) -> None:
     catalog.create_database("e")
     catalog.create_table("d.t", COLUMNS)

@@ -175,6 +175,12 @@ class JdbcCatalog(Catalog):
         name = plain_identifier(identifier)
         declared = as_schema(schema)
         arguments.flag("ignore_if_exists", ignore_if_exists)
+        if "path" in declared.options:
+            raise UnsupportedError(
+                f"{name.get_full_name()}: tables of a SQL catalog lie below its warehouse: leave out the option 'path'",
+                table=name.get_full_name(),
+                option="path",
+            )
         self._require_database(name.get_database_name())
         layout = self._layout(name)
         if not self._is_taken(name):

@@ -24,6 +24,7 @@ import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
@@ -35,6 +36,7 @@ import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
+import org.apache.paimon.types.DataTypes;
 import org.apache.paimon.types.MapType;
 import org.apache.paimon.types.MultisetType;
 import org.apache.paimon.types.RowKind;
@@ -51,7 +53,13 @@ import org.apache.paimon.types.RowType;
  * compact WAREHOUSE DB TABLE [key=value ...]  full compaction of every bucket
  * branch WAREHOUSE DB TABLE NAME              make an empty branch
  * set WAREHOUSE DB TABLE key=value ...        store options in the schema
+ * databases WAREHOUSE, tables WAREHOUSE DB    names
+ * createdb WAREHOUSE DB [key=value ...]       create a database with properties
+ * create WAREHOUSE DB TABLE [key=value ...]   create a table of p, k and v, with partitions by p and the keys p and k
+ * rename WAREHOUSE DB TABLE NEW, drop WAREHOUSE DB TABLE, dropdb WAREHOUSE DB
  * </pre>
+ *
+ * A WAREHOUSE may be options of a catalog: {@code metastore=jdbc|uri=jdbc:sqlite:x|warehouse=y}.
  */
 public class JavaPeer {
     public static void main(String[] args) throws Exception {
@@ -71,8 +79,16 @@ public class JavaPeer {
 
     static String run(String[] words) throws Exception {
         Options options = new Options();
-        options.set("warehouse", words[1]);
+        if (words[1].contains("|")) {
+            pairs(words[1].split("[|]"), 0).forEach(options::set);
+        } else {
+            options.set("warehouse", words[1]);
+        }
         try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
+            String named = names(catalog, words);
+            if (named != null) {
+                return named;
+            }
             Identifier identifier = Identifier.create(words[2], words[3]);
             if (words[0].equals("branch")) {
                 ((FileStoreTable) catalog.getTable(identifier)).createBranch(words[4]);
@@ -99,6 +115,42 @@ public class JavaPeer {
             Table target = catalog.getTable(Identifier.create(words[2], words[4]));
             return copy(table, with(target, words, 5), words[0].equals("apply"));
         }
+    }
+
+    /** Carries out a command that is about names; null for any other. */
+    static String names(Catalog catalog, String[] words) throws Exception {
+        switch (words[0]) {
+            case "databases":
+                return listed(catalog.listDatabases());
+            case "tables":
+                return listed(catalog.listTables(words[2]));
+            case "createdb":
+                catalog.createDatabase(words[2], false, pairs(words, 3));
+                return "{}";
+            case "dropdb":
+                catalog.dropDatabase(words[2], false, false);
+                return "{}";
+            case "create":
+                Schema.Builder schema = Schema.newBuilder().column("p", DataTypes.STRING().notNull())
+                        .column("k", DataTypes.INT().notNull()).column("v", DataTypes.STRING())
+                        .partitionKeys("p").primaryKey("p", "k").options(pairs(words, 4));
+                catalog.createTable(Identifier.create(words[2], words[3]), schema.build(), false);
+                return "{}";
+            case "rename":
+                catalog.renameTable(Identifier.create(words[2], words[3]), Identifier.create(words[2], words[4]), false);
+                return "{}";
+            case "drop":
+                catalog.dropTable(Identifier.create(words[2], words[3]), false);
+                return "{}";
+            default:
+                return null;
+        }
+    }
+
+    static String listed(List<String> names) {
+        List<String> texts = new ArrayList<>();
+        names.forEach(name -> texts.add(text(name)));
+        return "{\"names\": [" + String.join(", ", texts) + "]}";
     }
 
     static Map<String, String> pairs(String[] words, int first) {

@@ -28,8 +28,6 @@ SCHEMA = Schema.from_pyarrow_schema(COLUMNS)
 DAILY = Schema.from_pyarrow_schema(COLUMNS, ["day"], options={"metastore.partitioned-table": "true"})
 FAULTS = ("500", "503", "429", "cut", "half", "garbage")
 
-pytestmark = pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
-
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RestServer]:

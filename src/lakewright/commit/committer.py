@@ -261,7 +261,9 @@ class Committer:
     def _check(self, messages: Sequence[CommitMessage]) -> None:
         with naming(self.store.name):
             check_supported_for_write(self.store.schema)
-        for doubt in (*doubtful_keys(self.store.schema), *unkept_options(self.store.schema, self.store.layout.root)):
+        schema, on_server = self.store.schema, self.store.home.history is not None
+        unkept = unkept_options(schema, self.store.layout.root, on_server=on_server)
+        for doubt in (*doubtful_keys(schema), *unkept):
             warnings.warn(f"table {self.store.name}: {doubt}", LakewrightWarning, stacklevel=2)
         check_messages(messages, self._target(messages))
 

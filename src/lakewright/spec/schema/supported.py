@@ -15,6 +15,7 @@ from lakewright.spec.schema.option_keys import READ_REFUSED, WARNED, WRITE_REFUS
 from lakewright.spec.schema.table_schema import UNSUPPORTED_ROOTS, BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, VectorType, types_inside
 
+_REGISTERED_BY_SERVERS = "metastore.partitioned-table"
 BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
 FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
 COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
@@ -66,12 +67,13 @@ def doubtful_keys(schema: TableSchema) -> list[str]:
     return warnings
 
 
-def unkept_options(schema: TableSchema, place: str) -> list[str]:
+def unkept_options(schema: TableSchema, place: str, *, on_server: bool = False) -> list[str]:
     """Return warnings about options that ask others to do something at a commit, and lakewright does not do it.
 
-    Each is returned once per process for the table at a place; options with one reason are in one warning.
+    Each is returned once per process for the table at a place; options with one reason are in one warning. A server
+    that owns the history registers partitions itself, from what a commit tells it.
     """
-    keys = sorted(schema.options.keys() & WARNED.keys())
+    keys = sorted(schema.options.keys() & WARNED.keys() - ({_REGISTERED_BY_SERVERS} if on_server else set()))
     write_only = bool(keys) and schema.core_options.get(CoreOptions.WRITE_ONLY)
     said: dict[str, list[str]] = {}
     for key in keys:

@@ -6,12 +6,14 @@ import doctest
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
 import lakewright
+from support.rest_server import running_rest
 
 ROOT = Path(__file__).parent.parent
 # README and the pages about Spark run in tests/spark, in one session for all of them, and that about Ray in tests/ray.
@@ -21,6 +23,19 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]
 
 
+@pytest.fixture
+def _server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run a server for the page about servers."""
+    if request.getfixturevalue("page").name != "rest-catalog.md":
+        yield
+        return
+    with running_rest(str(tmp_path / "server")) as server:
+        monkeypatch.setenv("PAIMON_URI", server.uri)
+        monkeypatch.setenv("PAIMON_TOKEN", server.token)
+        yield
+
+
+@pytest.mark.usefixtures("_server")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snippets of one page are one program, run in an empty directory."""

@@ -1,15 +1,18 @@
-"""The embedded engine passes the contract of engines."""
+"""The embedded engine passes the contract of engines, on tables of every kind of catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import lakewright as lw
 from lakewright.storage.local import LocalStorage
+from lakewright.testing import engine_suite
 from lakewright.testing.engine_suite import Argument, EngineContract, Frame
+from support.rest_server import running_rest
 
 
 class Embedded:
@@ -63,3 +66,28 @@ def engine() -> Embedded:
 
 class TestEmbedded(EngineContract):
     """The embedded engine."""
+
+
+class TestEmbeddedOnServer(EngineContract):
+    """The embedded engine on tables whose history a REST server owns."""
+
+    @pytest.fixture(autouse=True)
+    def _on_server(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        with running_rest(str(tmp_path / "server")) as server:
+            monkeypatch.setattr(engine_suite, "catalog_at", lambda _: lw.CatalogFactory.create(server.options))
+            yield
+
+
+class TestEmbeddedInDatabase(EngineContract):
+    """The embedded engine on tables whose names a SQL database holds, under its lock."""
+
+    @pytest.fixture(autouse=True)
+    def _in_database(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        options = {
+            "metastore": "jdbc",
+            "uri": f"jdbc:sqlite:{tmp_path}/names.db",
+            "warehouse": f"{tmp_path}/lake",
+            "lock.enabled": "true",
+            "lakewright.durable": "false",
+        }
+        monkeypatch.setattr(engine_suite, "catalog_at", lambda _: lw.CatalogFactory.create(options))

@@ -168,8 +168,8 @@ target/rest-server/%/.fetched:
 		mvn --quiet dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/target/rest-server/$*/jars || exit 1; done
 	touch $@
 
-target/rest-server/%/.made: target/rest-server/%/.fetched tests/interop/rest/RestServer.java
-	javac -proc:none -nowarn -Xlint:none -cp 'target/rest-server/$*/jars/*' -d target/rest-server/$*/classes tests/interop/rest/RestServer.java
+target/rest-server/%/.made: target/rest-server/%/.fetched tests/interop/rest/RestServer.java tests/interop/java/JavaPeer.java
+	javac -proc:none -nowarn -Xlint:none -cp 'target/rest-server/$*/jars/*' -d target/rest-server/$*/classes $(filter %.java,$^)
 	touch $@
 
 # A real S3 server, built from source.

@@ -29,14 +29,17 @@ def save(table: pa.Table, path: str) -> None:
 
 
 def python_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Open a table with pypaimon."""
-    return python_catalog(command).get_table(command["table"])
+    """Open a table with pypaimon, with dynamic options if there are any."""
+    table = python_catalog(command).get_table(command["table"])
+    return table.copy(command["options"]) if command.get("options") else table
 
 
 def python_catalog(command: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Open a catalog with pypaimon; `catalog` are options beside the warehouse."""
+    """Open a catalog with pypaimon; the warehouse may be all options of a catalog, `catalog` are those beside it."""
     peer = importlib.import_module("pypaimon")
-    return peer.CatalogFactory.create({"warehouse": command["warehouse"], **command.get("catalog", {})})
+    given = command["warehouse"]
+    options = given if isinstance(given, dict) else {"warehouse": given}
+    return peer.CatalogFactory.create({**options, **command.get("catalog", {})})
 
 
 def rust_table(command: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -171,7 +174,28 @@ def names(command: dict[str, Any]) -> dict[str, Any]:
     return {"names": answer if isinstance(answer, list) else None}
 
 
+def alter(command: dict[str, Any]) -> dict[str, Any]:
+    """Change a schema with pypaimon: changes as `["rename_column", "a", "b"]`, types as text."""
+    changes = importlib.import_module("pypaimon.schema.schema_change").SchemaChange
+    atomic = importlib.import_module("pypaimon.schema.data_types").AtomicType
+    made = [
+        getattr(changes, verb)(*([words[0], atomic(words[1])] if verb == "add_column" else words))
+        for verb, *words in command["changes"]
+    ]
+    python_catalog(command).alter_table(command["table"], made, False)  # noqa: FBT003 - the peer's signature
+    return {}
+
+
+def rollback(command: dict[str, Any]) -> dict[str, Any]:
+    """Make a snapshot the newest one, by a call of pypaimon's catalog."""
+    instant = importlib.import_module("pypaimon.table.instant").Instant
+    python_catalog(command).rollback_to(command["table"], instant.snapshot(command["snapshot"]))
+    return {}
+
+
 COMMANDS = {
+    "alter": alter,
+    "rollback": rollback,
     "read": read,
     "changes": changes,
     "follow": follow,

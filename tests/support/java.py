@@ -12,6 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 JAVA = Path(os.environ.get("LAKEWRIGHT_JAVA", str(ROOT / "target" / "java")))
+Warehouse = Path | Mapping[str, str]  # a directory, or the options of a catalog
 
 
 class JavaError(Exception):
@@ -22,10 +23,11 @@ class JavaError(Exception):
 class Java:
     """A Java process that reads tables and copies rows between them."""
 
+    home: Path = JAVA  # where the jars and classes of one version are
     process: subprocess.Popen[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        classpath = f"{JAVA}/jars/*:{JAVA}/classes"
+        classpath = f"{self.home}/jars/*:{self.home}/classes"
         self.process = subprocess.Popen(
             ["java", "-Duser.timezone=UTC", "-Xmx2g", "-cp", classpath, "JavaPeer"],
             stdin=subprocess.PIPE,
@@ -46,42 +48,42 @@ class Java:
             raise JavaError(answer["error"])
         return answer
 
-    def read(self, warehouse: Path, table: str, **options: str) -> list[Any]:
+    def read(self, warehouse: Warehouse, table: str, **options: str) -> list[Any]:
         """Return the rows of a batch read in the spelling of the golden tables."""
         database, name = table.split(".")
         pairs = [f"{key}={value}" for key, value in options.items()]
-        rows: list[Any] = self.ask("read", str(warehouse), database, name, *pairs)["rows"]
+        rows: list[Any] = self.ask("read", _spelled(warehouse), database, name, *pairs)["rows"]
         return rows
 
-    def find(self, warehouse: Path, table: str, column: str, text: str) -> list[Any]:
+    def find(self, warehouse: Warehouse, table: str, column: str, text: str) -> list[Any]:
         """Return the rows whose text column equals a value, filtered by Java."""
         database, name = table.split(".")
-        rows: list[Any] = self.ask("find", str(warehouse), database, name, column, text)["rows"]
+        rows: list[Any] = self.ask("find", _spelled(warehouse), database, name, column, text)["rows"]
         return rows
 
-    def copy(self, warehouse: Path, source: str, target: str) -> None:
+    def copy(self, warehouse: Warehouse, source: str, target: str) -> None:
         """Append all rows of one table to another of the same database, written by Java."""
         database, name = source.split(".")
-        self.ask("copy", str(warehouse), database, name, target.split(".")[1])
+        self.ask("copy", _spelled(warehouse), database, name, target.split(".")[1])
 
-    def apply(self, warehouse: Path, source: str, target: str, **options: str) -> None:
+    def apply(self, warehouse: Warehouse, source: str, target: str, **options: str) -> None:
         """Write the changes that one table lists, their kinds in its first column, to another, as Java."""
         database, name = source.split(".")
         pairs = [f"{key}={value}" for key, value in options.items()]
-        self.ask("apply", str(warehouse), database, name, target.split(".")[1], *pairs)
+        self.ask("apply", _spelled(warehouse), database, name, target.split(".")[1], *pairs)
 
-    def compact(self, warehouse: Path, table: str, **options: str) -> None:
+    def compact(self, warehouse: Warehouse, table: str, **options: str) -> None:
         """Compact every bucket fully, as Java."""
         database, name = table.split(".")
-        self.ask("compact", str(warehouse), database, name, *(f"{key}={value}" for key, value in options.items()))
+        self.ask("compact", _spelled(warehouse), database, name, *(f"{key}={value}" for key, value in options.items()))
 
-    def branch(self, warehouse: Path, table: str, name: str) -> None:
+    def branch(self, warehouse: Warehouse, table: str, name: str) -> None:
         """Make an empty branch, as Java."""
-        self.ask("branch", str(warehouse), *table.split("."), name)
+        self.ask("branch", _spelled(warehouse), *table.split("."), name)
 
-    def set(self, warehouse: Path, table: str, options: Mapping[str, str]) -> None:
+    def set(self, warehouse: Warehouse, table: str, options: Mapping[str, str]) -> None:
         """Store options in the schema of a table, as Java."""
-        self.ask("set", str(warehouse), *table.split("."), *(f"{key}={value}" for key, value in options.items()))
+        self.ask("set", _spelled(warehouse), *table.split("."), *(f"{key}={value}" for key, value in options.items()))
 
     def close(self) -> None:
         """End the process."""
@@ -90,3 +92,9 @@ class Java:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait(30)
+
+
+def _spelled(warehouse: Warehouse) -> str:
+    if isinstance(warehouse, Path):
+        return str(warehouse)
+    return "|".join(f"{key}={value}" for key, value in warehouse.items())

@@ -6,11 +6,14 @@ import itertools
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from support.java import Warehouse
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = Path(os.environ.get("LAKEWRIGHT_PEERS", str(ROOT / ".venvs" / "peers" / "bin" / "python")))
@@ -64,20 +67,28 @@ class Peers:
             raise PeerError(answer["error"])
         return answer
 
-    def read(self, peer: str, warehouse: Path, table: str, columns: list[str] | None = None) -> pa.Table | None:
+    def read(
+        self,
+        peer: str,
+        warehouse: Warehouse,
+        table: str,
+        columns: list[str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> pa.Table | None:
         """Read a whole table, or some of its columns; None when the peer returns no batch at all."""
-        return self._rows(op="read", peer=peer, warehouse=str(warehouse), table=table, columns=columns)
+        place = _spelled(warehouse)
+        return self._rows(op="read", peer=peer, warehouse=place, table=table, columns=columns, options=options)
 
     def changes(
-        self, warehouse: Path, table: str, between: tuple[int, int], mode: str = "changelog"
+        self, warehouse: Warehouse, table: str, between: tuple[int, int], mode: str = "changelog"
     ) -> pa.Table | None:
         """Read with the Rust peer what changed between two snapshots, the kinds in a first column `rowkind`."""
         after, until = between
-        return self._rows(op="changes", warehouse=str(warehouse), table=table, after=after, until=until, mode=mode)
+        return self._rows(op="changes", warehouse=_spelled(warehouse), table=table, after=after, until=until, mode=mode)
 
-    def follow(self, warehouse: Path, table: str, consumer: str, plans: int) -> pa.Table | None:
+    def follow(self, warehouse: Warehouse, table: str, consumer: str, plans: int) -> pa.Table | None:
         """Follow a table with pypaimon from where a consumer stands, the kinds in a first column `_row_kind`."""
-        return self._rows(op="follow", warehouse=str(warehouse), table=table, consumer=consumer, plans=plans)
+        return self._rows(op="follow", warehouse=_spelled(warehouse), table=table, consumer=consumer, plans=plans)
 
     def _rows(self, **command: object) -> pa.Table | None:
         out = self.scratch / f"{next(self.numbers)}.arrow"
@@ -88,19 +99,19 @@ class Peers:
         with pa.OSFile(str(out)) as source:
             return pa.ipc.open_file(source).read_all()
 
-    def append(self, peer: str, warehouse: Path, table: str, rows: pa.Table, **more: object) -> dict[str, Any]:
+    def append(self, peer: str, warehouse: Warehouse, table: str, rows: pa.Table, **more: object) -> dict[str, Any]:
         """Append rows in one commit of the peer's."""
         data = self.put(rows)
-        return self.ask(op="append", peer=peer, warehouse=str(warehouse), table=table, data=data, **more)
+        return self.ask(op="append", peer=peer, warehouse=_spelled(warehouse), table=table, data=data, **more)
 
-    def change_rows(self, peer: str, warehouse: Path, table: str, rows: pa.Table, *, delete: bool = False) -> None:
+    def change_rows(self, peer: str, warehouse: Warehouse, table: str, rows: pa.Table, *, delete: bool = False) -> None:
         """Update or delete rows by their `_ROW_ID`, in one commit of the peer's."""
         data = self.put(rows)
-        self.ask(op="change_rows", peer=peer, warehouse=str(warehouse), table=table, data=data, delete=delete)
+        self.ask(op="change_rows", peer=peer, warehouse=_spelled(warehouse), table=table, data=data, delete=delete)
 
-    def create(self, warehouse: Path, table: str, rows: pa.Table, **more: object) -> None:
+    def create(self, warehouse: Warehouse, table: str, rows: pa.Table, **more: object) -> None:
         """Create a table with pypaimon, from an Arrow schema."""
-        self.ask(op="create", warehouse=str(warehouse), table=table, data=self.put(rows.slice(0, 0)), **more)
+        self.ask(op="create", warehouse=_spelled(warehouse), table=table, data=self.put(rows.slice(0, 0)), **more)
 
     def put(self, rows: pa.Table) -> str:
         """Write rows where the peer finds them."""
@@ -108,3 +119,7 @@ class Peers:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)
         return str(path)
+
+
+def _spelled(warehouse: Warehouse) -> str | dict[str, str]:
+    return str(warehouse) if isinstance(warehouse, Path) else dict(warehouse)

@@ -9,6 +9,8 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.paimon.casting.CastExecutor;
+import org.apache.paimon.casting.CastExecutors;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
@@ -20,27 +22,33 @@ import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
+import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
+import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.Instant;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.sink.RowKeyExtractor;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
+import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.types.DataTypes;
 import org.apache.paimon.types.MapType;
 import org.apache.paimon.types.MultisetType;
 import org.apache.paimon.types.RowKind;
 import org.apache.paimon.types.RowType;
+import org.apache.paimon.types.VarCharType;
 
 /**
  * Java's side of the interop tests. One command per line on standard input, one JSON answer per line on standard output:
@@ -57,6 +65,13 @@ import org.apache.paimon.types.RowType;
  * createdb WAREHOUSE DB [key=value ...]       create a database with properties
  * create WAREHOUSE DB TABLE [key=value ...]   create a table of p, k and v, with partitions by p and the keys p and k
  * rename WAREHOUSE DB TABLE NEW, drop WAREHOUSE DB TABLE, dropdb WAREHOUSE DB
+ * make WAREHOUSE DB TABLE COLUMNS PARTITIONS KEYS [key=value ...]   columns as `k INT,v STRING`, keys as `k,v`
+ * write WAREHOUSE DB TABLE ROW ...            one commit of rows such as `+I|1|a`; an empty cell is null
+ * addcolumn WAREHOUSE DB TABLE NAME TYPE      add a column
+ * renamecolumn WAREHOUSE DB TABLE OLD NEW     rename a column
+ * tag WAREHOUSE DB TABLE NAME                 tag the newest snapshot by a call of the catalog
+ * forward WAREHOUSE DB TABLE BRANCH           bring the table to the state of a branch
+ * rollback WAREHOUSE DB TABLE SNAPSHOT        make a snapshot the newest one
  * </pre>
  *
  * A WAREHOUSE may be options of a catalog: {@code metastore=jdbc|uri=jdbc:sqlite:x|warehouse=y}.
@@ -66,7 +81,7 @@ public class JavaPeer {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         java.util.Scanner in = new java.util.Scanner(System.in, StandardCharsets.UTF_8);
         while (in.hasNextLine()) {
-            String[] words = in.nextLine().split("\t");
+            String[] words = in.nextLine().split("\t", -1);
             try {
                 out.println(run(words));
             } catch (Throwable failure) {
@@ -78,18 +93,16 @@ public class JavaPeer {
     }
 
     static String run(String[] words) throws Exception {
-        Options options = new Options();
-        if (words[1].contains("|")) {
-            pairs(words[1].split("[|]"), 0).forEach(options::set);
-        } else {
-            options.set("warehouse", words[1]);
-        }
-        try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
+        try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options(words[1])))) {
             String named = names(catalog, words);
             if (named != null) {
                 return named;
             }
             Identifier identifier = Identifier.create(words[2], words[3]);
+            if (words[0].equals("make")) {
+                create(catalog, identifier, words);
+                return "{}";
+            }
             if (words[0].equals("branch")) {
                 ((FileStoreTable) catalog.getTable(identifier)).createBranch(words[4]);
                 return "{}";
@@ -100,6 +113,9 @@ public class JavaPeer {
                 catalog.alterTable(identifier, changes, false);
                 return "{}";
             }
+            if (change(catalog, identifier, words)) {
+                return "{}";
+            }
             Table table = catalog.getTable(identifier);
             if (words[0].equals("read")) {
                 return "{\"rows\": [" + String.join(", ", rows(with(table, words, 4))) + "]}";
@@ -108,6 +124,9 @@ public class JavaPeer {
                 int column = table.rowType().getFieldIndex(words[4]);
                 Predicate equal = new PredicateBuilder(table.rowType()).equal(column, BinaryString.fromString(words[5]));
                 return "{\"rows\": [" + String.join(", ", rows(table, equal)) + "]}";
+            }
+            if (words[0].equals("write")) {
+                return write((FileStoreTable) table, words);
             }
             if (words[0].equals("compact")) {
                 return compact((FileStoreTable) with(table, words, 4));
@@ -151,6 +170,89 @@ public class JavaPeer {
         List<String> texts = new ArrayList<>();
         names.forEach(name -> texts.add(text(name)));
         return "{\"names\": [" + String.join(", ", texts) + "]}";
+    }
+
+    static Options options(String warehouse) {
+        Options options = new Options();
+        if (warehouse.contains("|")) {
+            pairs(warehouse.split("[|]"), 0).forEach(options::set);
+        } else {
+            options.set("warehouse", warehouse);
+        }
+        return options;
+    }
+
+    static void create(Catalog catalog, Identifier identifier, String[] words) throws Exception {
+        Schema.Builder schema = Schema.newBuilder();
+        for (String column : words[4].split(",")) {
+            schema.column(column.split(" ", 2)[0], type(column.split(" ", 2)[1]));
+        }
+        if (!words[5].isEmpty()) {
+            schema.partitionKeys(words[5].split(","));
+        }
+        if (!words[6].isEmpty()) {
+            schema.primaryKey(words[6].split(","));
+        }
+        catalog.createDatabase(identifier.getDatabaseName(), true);
+        catalog.createTable(identifier, schema.options(pairs(words, 7)).build(), false);
+    }
+
+    static DataType type(String text) {
+        return DataTypeJsonParser.parseAtomicTypeSQLString(text);
+    }
+
+    /** Carries out one of the short changes; says whether the command was one. */
+    static boolean change(Catalog catalog, Identifier identifier, String[] words) throws Exception {
+        switch (words[0]) {
+            case "addcolumn":
+                catalog.alterTable(identifier, SchemaChange.addColumn(words[4], type(words[5])), false);
+                return true;
+            case "renamecolumn":
+                catalog.alterTable(identifier, SchemaChange.renameColumn(words[4], words[5]), false);
+                return true;
+            case "tag":
+                catalog.createTag(identifier, words[4], null, null, false);
+                return true;
+            case "forward":
+                catalog.fastForward(identifier, words[4]);
+                return true;
+            case "rollback":
+                catalog.rollbackTo(identifier, Instant.snapshot(Long.parseLong(words[4])));
+                return true;
+            default:
+                return false;
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    static String write(FileStoreTable table, String[] words) throws Exception {
+        List<DataField> fields = table.rowType().getFields();
+        boolean dynamic = table.bucketMode() == BucketMode.HASH_DYNAMIC;
+        HashBucketAssigner buckets = new HashBucketAssigner(
+                table.snapshotManager(), "peer", table.store().newIndexFileHandler(), 1, 1, 0,
+                table.coreOptions().dynamicBucketTargetRowNum(), -1);
+        RowKeyExtractor keys = table.createRowKeyExtractor();
+        BatchWriteBuilder sink = table.newBatchWriteBuilder();
+        try (BatchTableWrite write = sink.newWrite(); BatchTableCommit commit = sink.newCommit()) {
+            write.withIOManager(new org.apache.paimon.disk.IOManagerImpl(System.getProperty("java.io.tmpdir")));
+            for (int i = 4; i < words.length; i++) {
+                String[] cells = words[i].split("\\|", -1);
+                GenericRow row = new GenericRow(RowKind.fromShortString(cells[0]), fields.size());
+                for (int j = 0; j < fields.size(); j++) {
+                    CastExecutor<Object, Object> cast = (CastExecutor<Object, Object>)
+                            CastExecutors.resolve(new VarCharType(VarCharType.MAX_LENGTH), fields.get(j).type());
+                    row.setField(j, cells[j + 1].isEmpty() ? null : cast.cast(BinaryString.fromString(cells[j + 1])));
+                }
+                if (dynamic) {
+                    keys.setRecord(row);
+                    write.write(row, buckets.assign(keys.partition(), keys.trimmedPrimaryKey().hashCode()));
+                } else {
+                    write.write(row);
+                }
+            }
+            commit.commit(write.prepareCommit());
+        }
+        return "{}";
     }
 
     static Map<String, String> pairs(String[] words, int first) {

@@ -97,7 +97,8 @@ class Shared:
         if who == "java":
             rows = self.java.read(self.place, self._spelled(branch), **spelled)
         elif who == "ours":
-            rows = _listed(lw.read_table(self.table(branch).copy(spelled)))
+            table = self.table(branch)
+            rows = _listed(lw.read_table(table.copy(spelled) if spelled else table))
         else:
             rows = _listed(self.peers.read("pypaimon", self.place, self._spelled(branch), options=spelled))
         return sorted(rows)

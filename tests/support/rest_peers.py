@@ -63,7 +63,7 @@ class Shared:
         if who == "java":
             described = ",".join(f"{name} {spelled}" for name, spelled in columns.items())
             keys = [",".join(kind.partitions), ",".join(kind.keys)]
-            self._java("create", described, *keys, *(f"{key}={value}" for key, value in kind.options.items()))
+            self._java("make", described, *keys, *(f"{key}={value}" for key, value in kind.options.items()))
             return
         schema = pa.schema([pa.field(name, TYPES[spelled], name not in kind.keys) for name, spelled in columns.items()])
         shape = {"partition_keys": kind.partitions, "primary_keys": kind.keys, "options": dict(kind.options)}
@@ -113,7 +113,7 @@ class Shared:
         """Change the schema: `add_column NAME TYPE`, `rename_column OLD NEW`, `set_option KEY VALUE`."""
         if who == "java":
             given = ["=".join(words)] if verb == "set_option" else words
-            self._java(verb.split("_", 1)[0], *given)
+            self._java("set" if verb == "set_option" else verb.replace("_", ""), *given)
         elif who == "pypaimon":
             self._pypaimon("alter", changes=[[verb, *words]])
         else:

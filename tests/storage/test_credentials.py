@@ -16,11 +16,11 @@ import pytest
 
 from lakewright.errors import CredentialsError, InvalidInputError
 from lakewright.storage import credentials as credentials_module
-from lakewright.storage.credentials import Credentials, CredentialsNotSentError, StoreCredentials
+from lakewright.storage.credentials import Credentials, CredentialsNotSentError, StoreCredentials, named_provider
 from lakewright.storage.object import PART_BYTES, ObjectStorage
 from lakewright.storage.open import open_storage
 from support.s3 import S3Server
-from support.sessions import SessionProvider, Sessions, running_sessions, session_options
+from support.sessions import SessionProvider, Sessions, environment_keys, running_sessions, session_options
 
 HUSH = "hush-hush-secret"
 
@@ -231,6 +231,13 @@ class Locked:
 
     def __call__(self) -> Mapping[str, object]:
         return {}
+
+
+def test_a_provider_is_named_by_its_module() -> None:
+    assert named_provider("support.sessions:environment_keys") is environment_keys
+    for wrong in ("", "support.sessions", "support.sessions:", "support.sessions:nothing", "no.module:x", ":x"):
+        with pytest.raises(InvalidInputError, match=r"package\.module:function"):
+            named_provider(wrong)
 
 
 class Unhashable(dict[str, object]):

@@ -32,6 +32,7 @@ StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 
 _ISSUE = "/issue-session"
 _KEY_ID = re.compile(r"Credential=([^/]+)/")
+SESSION_VARIABLE = "LAKEWRIGHT_TEST_SESSIONS"
 OWNER = "AKIA-TEST-ACCESS"  # whose keys are good for ever: with them a test looks behind the storage's back
 
 
@@ -124,6 +125,11 @@ class SessionProvider:
         with urllib.request.urlopen(f"{self.endpoint}{_ISSUE}?{query}", timeout=10) as answer:  # noqa: S310 - loopback
             keys: dict[str, object] = json.load(answer)
         return {**keys, "expiresAtMillis": int(str(keys["expiresAtMillis"]))}
+
+
+def environment_keys() -> dict[str, object]:
+    """Ask the emulator that a variable of the environment names for keys; a provider that text can name."""
+    return SessionProvider(os.environ[SESSION_VARIABLE], "environment")()
 
 
 @contextmanager

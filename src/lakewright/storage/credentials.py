@@ -12,6 +12,7 @@ names only its class.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import sys
@@ -19,6 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -175,6 +177,21 @@ def credentials_of(provider: object, place: str) -> Credentials | None:
     if not callable(provider):
         raise arguments.wrong("credentials", "a function that returns options with keys", provider)
     return Credentials.of(provider, place)
+
+
+def named_provider(name: str) -> Provider:
+    """Return the function that a text such as `package.module:function` names, for options that hold only text."""
+    module, _, attribute = name.partition(":")
+    found: object = None
+    with suppress(ImportError, ValueError):
+        found = getattr(importlib.import_module(module), attribute, None)
+    if not attribute or not callable(found):
+        raise InvalidInputError(
+            f"the option 'credentials' is the name of a function, 'package.module:function', and {name!r} names none "
+            "that can be imported here",
+            option="credentials",
+        )
+    return found
 
 
 def _why_not_sent(provider: Provider) -> str | None:

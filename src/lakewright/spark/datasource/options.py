@@ -21,11 +21,12 @@ from lakewright.read.request import ReadRequest
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.option_keys import OPENING, RULES, Scope, is_of_storage, rule_of, spelled
+from lakewright.storage.credentials import named_provider
 from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
 FORMAT = "lakewright"
-PLACE = frozenset({"path", "paths", "warehouse", "table"})
+PLACE = frozenset({"path", "paths", "warehouse", "table", "credentials"})
 READ = frozenset(
     {"snapshot_id", "tag", "timestamp", "incremental", "incremental_mode", "row_kinds", "columns", "filter"}
 )
@@ -183,8 +184,9 @@ def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable
     path, warehouse, name = (place.get(key) for key in ("path", "warehouse", "table"))
     if path is not None and (warehouse is not None or name is not None):
         raise InvalidInputError(f"give the path of the table, or 'warehouse' and 'table', not both (path {path!r})")
+    provider = named_provider(place["credentials"]) if "credentials" in place else None
     if path is not None:
-        return open_table(path, options)
+        return open_table(path, options, credentials=provider)
     has_catalog = warehouse is not None or "metastore" in options  # a server may do without a warehouse
     if has_catalog and name is not None:
         identifier = Identifier.from_string(name)
@@ -192,9 +194,8 @@ def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable
         if branch is not None and identifier.get_branch_name() is None:
             identifier = Identifier(identifier.database, identifier.table, branch, identifier.system_table)
         own = {key: value for key, value in options.items() if key != CoreOptions.BRANCH.key()}
-        return CatalogFactory.create(own if warehouse is None else {**own, "warehouse": warehouse}).get_table(
-            identifier
-        )
+        catalog = own if warehouse is None else {**own, "warehouse": warehouse}
+        return CatalogFactory.create(catalog, credentials=provider).get_table(identifier)
     if has_catalog or name is not None:
         missing = "table" if name is None else "warehouse"
         raise InvalidInputError(

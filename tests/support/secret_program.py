@@ -69,7 +69,7 @@ def use_format(spark: SparkSession, place: dict[str, str], checkpoints: Path) ->
     read.createOrReplaceTempView("v")
     show("format", spark.sql("SELECT count(*) FROM v").collect())
     rows = spark.readStream.format("lakewright").options(**place).load()
-    query = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoints / "format"))
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoints / f"format-{len(place)}"))
     query.trigger(availableNow=True).start().awaitTermination()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 
 from support.data_tokens import running_token_server
 from support.s3 import SECRET_KEY
+from support.sessions import SESSION_VARIABLE
+
+TESTS = Path(__file__).parent.parent.parent
 
 pytestmark = [pytest.mark.s3, pytest.mark.long]
 
@@ -43,8 +47,15 @@ def test_no_trace_of_a_job_has_a_secret(tmp_path: Path) -> None:
                 },
                 "rest": {"options": rest},
             },
-            "streamed": [],
-            "formats": [{**plain, "table": "d.t"}],
+            "streamed": ["static", "renewed", "rest"],
+            "formats": [
+                {**plain, "table": "d.t"},
+                {
+                    **options,
+                    "path": f"s3://{bucket}/renewed/d.db/t",
+                    "credentials": "support.sessions:environment_keys",
+                },
+            ],
             "path": f"s3://{bucket}/static/d.db/t",
             "good": {**options, **static},
             "failing": [
@@ -57,7 +68,12 @@ def test_no_trace_of_a_job_has_a_secret(tmp_path: Path) -> None:
             capture_output=True,
             check=False,
             timeout=600,
-            cwd=Path(__file__).parent.parent.parent,
+            env={
+                **os.environ,
+                SESSION_VARIABLE: store.endpoint,
+                "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
+            },
+            cwd=TESTS,
         )
         output = done.stdout + done.stderr
         (tmp_path / "output").write_bytes(output)

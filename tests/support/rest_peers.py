@@ -5,6 +5,7 @@ Each verb takes who does it. Rows are lists of values in the order of the column
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,6 +121,13 @@ class Shared:
             made = [words[0], lw.AtomicType(words[1])] if verb == "add_column" else words
             self.catalog.alter_table(self.name, getattr(lw.SchemaChange, verb)(*made))
 
+    def compact(self, who: str) -> None:
+        """Compact the table fully: we or Java."""
+        if who == "java":
+            self.java.compact(self.place, self.name, **{"write-only": "false"})
+        else:
+            self.table().compact(full=True)
+
     def tag(self, who: str, name: str) -> None:
         """Tag the newest snapshot."""
         self._call(who, "tag", "create_tag", name)
@@ -146,6 +154,16 @@ class Shared:
         newest = self._asked("snapshot")["snapshot"]
         parts = {str(part["spec"]): part for part in self._asked("partitions")["partitions"]}
         return _counted(newest), {name: _counted(part) for name, part in parts.items()}
+
+    def sent(self) -> list[list[tuple[str, int, int, int]]]:
+        """Return what each commit said of its partitions: name, rows, files, and buckets in all."""
+        database, table = self.name.split(".")
+        commits = [e for e in self.server.log if e.request.endswith(f"/{database}/tables/{table}/commit")]
+        bodies = [json.loads(e.body) if isinstance(e.body, str) else e.body for e in commits]
+        return [
+            [(str(s["spec"]), s["recordCount"], s["fileCount"], s["totalBuckets"]) for s in body["statistics"]]
+            for body in bodies
+        ]
 
     def _asked(self, what: str) -> dict[str, Any]:
         database, table = self.name.split(".")
@@ -184,4 +202,4 @@ def _listed(table: pa.Table | None) -> list[list[Any]]:
 
 
 def _counted(members: Mapping[str, Any]) -> dict[str, int]:
-    return {key: members[key] for key in ("recordCount", "fileCount", "totalBuckets") if key in members}
+    return {key: members[key] for key in ("recordCount", "fileCount")}

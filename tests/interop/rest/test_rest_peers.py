@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from support.rest_peers import KINDS, WHO, Shared
@@ -33,6 +35,22 @@ def test_each_replaces_rows_of_the_others(shared: Shared, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["append", "keyed"])
+def test_all_write_at_once(shared: Shared, kind: str) -> None:
+    shared.create("ours", KINDS[kind])
+    shared.alter("ours", "set_option", "write-only", "true")  # or Java compacts as it writes, and gives up in a race
+
+    def write(number: int, who: str) -> None:
+        for turn in range(5):
+            shared.write(who, ["x", number * 10 + turn, who])
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(write, number, who) for number, who in enumerate(WHO)]:
+            done.result()
+    assert shared.agreed() == [["x", n * 10 + turn, who] for n, who in enumerate(WHO) for turn in range(5)]
+    assert shared.ids() == list(range(1, len(shared.ids()) + 1))
+
+
+@pytest.mark.parametrize("kind", ["append", "keyed"])
 @pytest.mark.parametrize("turn", range(3), ids=WHO)
 def test_a_changed_schema_is_seen_by_the_others(shared: Shared, turn: int, kind: str) -> None:
     first, second, third = (WHO[(turn + number) % 3] for number in range(3))
@@ -48,7 +66,7 @@ def test_a_changed_schema_is_seen_by_the_others(shared: Shared, turn: int, kind:
     assert ["write-only", "true"] in shared.agreed("$options")
 
 
-ODD = ["a b", "50%", "100%25", "grün", "a+b", "a~b", "a&b=c;d"]
+ODD = ["a b", "50%", "100%25", "grün", "a+b", "a~b", "a&b=c;d", "a?b#c"]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -59,3 +77,11 @@ def test_names_that_urls_spell_otherwise(shared: Shared, name: str) -> None:
         for who in WHO:
             shared.write(who, ["x", number, who])
         assert shared.agreed() == sorted(["x", number, who] for who in WHO)
+
+
+def test_a_database_with_a_dollar_in_its_name(shared: Shared) -> None:
+    shared.name = f"a$b {shared.name}"
+    shared.create("ours", KINDS["append"])
+    for who in WHO:
+        shared.write(who, ["x", 1, who])
+    assert len(shared.agreed()) == 3

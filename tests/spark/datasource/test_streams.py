@@ -243,7 +243,8 @@ def test_a_failed_attempt_leaves_nothing(spark: SparkSession, place: Place) -> N
 def test_a_batch_that_fails_leaves_nothing(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     place.add(*((number, number) for number in range(10)))
-    broken = place.frame(spark).repartitionByRange(2, "id").withColumn("n", F.expr("if(id = 9, raise_error('no'), n)"))
+    # One task: Spark does not wait for others that still run, and a file that one of them makes later is an orphan.
+    broken = place.frame(spark).repartitionByRange(1, "id").withColumn("n", F.expr("if(id = 9, raise_error('no'), n)"))
     with pytest.raises(StreamingQueryException, match="no"):
         _sink(broken, table, place.checkpoint())
     assert table.snapshot() is None

@@ -1,4 +1,4 @@
-"""Tables of a REST server on Spark: calls that take a table, options of `format("lakewright")`, views and streams."""
+"""Tables of REST servers and SQL catalogs on Spark: calls that take a table, options of `format`, views, streams."""
 
 from __future__ import annotations
 
@@ -55,3 +55,28 @@ def test_frames_views_options_and_streams(
     assert newest.id == 3
     commits = [entry for entry in server.log if entry.request.endswith("/commit")]
     assert len(commits) == 3
+
+
+def test_tables_of_a_sql_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    uri = f"jdbc:sqlite:{tmp_path / 'names.db'}"
+    options = {"metastore": "jdbc", "uri": uri, "warehouse": str(tmp_path / "w"), "lock.enabled": "true"}
+    with lw.CatalogFactory.create(options) as catalog:
+        catalog.create_database("d")
+        catalog.create_table("d.t", pa.schema({"id": pa.int64(), "n": pa.int64()}))
+        table = catalog.get_table("d.t")
+    lws.write_table(spark.range(4).selectExpr("id", "id * 10 AS n"), table)
+    named = {**options, "table": "d.t"}
+    spark.range(9, 10).selectExpr("id", "id * 10 AS n").write.format("lakewright").options(**named).mode(
+        "append"
+    ).save()
+    assert lws.delete(spark, table, "id = 1").deleted == 1
+    read = spark.read.format("lakewright").options(**named).load()
+    assert sorted(row.n for row in read.collect()) == [0, 20, 30, 90]
+    # What the table has now flows into it once more.
+    rows = lws.read_stream(spark, table).select("id", "n").writeStream.format("lakewright").options(**named)
+    copied = rows.option("checkpointLocation", str(tmp_path / "c")).outputMode("append").trigger(availableNow=True)
+    copied.start().awaitTermination()
+    assert lws.read_table(spark, table).count() == 8
+    newest = table.snapshot()
+    assert newest is not None
+    assert newest.id == 4

@@ -301,7 +301,8 @@ harmless: only for 'metadata.iceberg.storage'
     metadata.iceberg.manifest-legacy-version metadata.iceberg.previous-versions-max
     metadata.iceberg.storage-location metadata.iceberg.table metadata.iceberg.uri
 
-warned: no commit of lakewright registers partitions or tags in a metastore: repair the table there after the commit
+warned: no commit of lakewright registers partitions or tags in a metastore, but a REST server does so itself: repair
+the table there after the commit
     metastore.partitioned-table=false metastore.tag-to-partition metastore.tag-to-partition.preview=none
 
 honoured

@@ -54,7 +54,7 @@ soak: $(VENV)/.made $(PEERS)/.made
 
 # Two workers on loopback that get the library from the driver; some are killed. Then two whose tokens expire as they work.
 spark-cluster: $(VENV)/.made
-	$(BIN)/python -m pytest -s tests/soak/test_spark_cluster.py tests/soak/test_spark_tokens.py
+	$(BIN)/python -m pytest -s tests/soak/test_spark_cluster.py tests/soak/test_spark_tokens.py tests/soak/test_spark_secrets.py
 
 spark-matrix: $(SPARKS:%=spark-%)
 

@@ -91,8 +91,6 @@ def test_an_ingest_upserts_and_creates(place: Place, capsys: pytest.CaptureFixtu
     assert "append to new.t (new)" in capsys.readouterr().err
     assert place.run("ingest", str(source), "--table", "new.t", "--create") == 0
     assert rows_of(place, "new.t") == [{"id": 9, "n": 5}]
-    assert place.run("ingest", "d.t", "--table", "new.copy", "--create") == 0  # a source may be a table of the catalog
-    assert rows_of(place, "new.copy") == rows_of(place, "d.t")
 
 
 def test_a_path_is_not_written_past_the_catalog(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,15 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from support.data_tokens import running_token_server
 from support.s3 import SECRET_KEY
 from support.sessions import SESSION_VARIABLE
 
-TESTS = Path(__file__).parent.parent.parent
-
-pytestmark = [pytest.mark.s3, pytest.mark.long]
+TESTS = Path(__file__).parent.parent
 
 
 def _bytes_below(directory: Path) -> dict[str, bytes]:

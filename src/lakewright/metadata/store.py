@@ -1,9 +1,9 @@
 """One table as seen by a worker: where it is, how to reach it, its schema and options. Small, frozen, serialisable.
 
-Writers, readers and committers all start from this value; it holds no session, no catalog and no open file. It records
-which table was opened: a table that was dropped and made again at the same place is another one, and a read or a change
-of it through an old handle raises TableReplacedError. A commit message contains the identity of its table, so that it
-cannot be committed to another one.
+Writers, readers and committers all start from this value; it holds no session, no connection and no open file, only how
+to reach who owns the table's history (`metadata.home`). It records which table was opened: a table that was dropped and
+made again at the same place is another one, and a read or a change of it through an old handle raises
+TableReplacedError. A commit message contains the identity of its table, so that it cannot be committed to another one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The protocol through which all stored bytes pass. Every path is a full location in the storage.
 
 All guarantees of the library rest on `create`: it puts a whole file only where none exists, and exactly one of any
-number of racing callers gets True. Nothing else in the library decides a race.
+number of racing callers gets True. Nothing else decides a race, but for tables whose history a server owns: there the
+server decides which commit comes next.
 
 Failures are OSErrors: FileNotFoundError for a file that does not exist, a refusal (`is_refusal`) for a call that the
 storage rejected, any other OSError for a call whose effect is unknown.

@@ -3,6 +3,7 @@
 LakewrightError
 ├── InvalidInputError (also ValueError)     fix the call
 │   ├── AlreadyExistsError                  choose another name, or ask to ignore it
+│   ├── SQLSyntaxError                      the text of a statement cannot be read; the error shows the place
 │   └── InvalidMessageError                 the commit message is of another table, damaged or hostile
 ├── NotFoundError (also KeyError,           no such database, table, snapshot, tag, branch or schema
 │   │              ValueError)
@@ -104,6 +105,10 @@ class InvalidInputError(LakewrightError, ValueError):
 
 class AlreadyExistsError(InvalidInputError):
     """A database, table, tag, branch or column of that name exists already."""
+
+
+class SQLSyntaxError(InvalidInputError):
+    """The text of a SQL statement is wrong. `error.line` and `error.column_number` say where; nothing was changed."""
 
 
 class InvalidMessageError(InvalidInputError):

@@ -1,0 +1,138 @@
+"""A context in which statements run: catalogs, the current catalog and database, settings; text in, rows out.
+
+    text -> statements (parse) -> a command, or a query or change that the engine of the context evaluates -> rows
+
+What always holds: every statement returns rows; a statement that fails changes nothing; a script stops at the first
+error and says where.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.spec import arguments
+from lakewright.statements.model import (
+    Command,
+    CopyIn,
+    CopyOut,
+    CreateTableAs,
+    CreateView,
+    Delete,
+    Explain,
+    Insert,
+    Merge,
+    Native,
+    Query,
+    Statement,
+    Update,
+)
+from lakewright.statements.parse.parser import parse_script, parse_statement
+from lakewright.statements.session import Session
+from lakewright.statements.text import Args, Fragment
+
+Rows = TypeVar("Rows")  # what the engine of a context returns
+COUNTS = pa.schema(
+    [(f"num_{what}_rows", pa.int64()) for what in ("affected", "inserted", "updated", "deleted")]
+)  # of a change
+
+
+class Context(Session, Generic[Rows]):
+    """Runs statements on the tables of some catalogs. The engines derive from it."""
+
+    # ---- statements
+
+    def sql(self, text: str, args: Args | None = None) -> Rows:
+        """Run one statement and return its rows; `args` are the values of `:name`, or of `?` in their order.
+
+        A query returns its result, a change one row with `num_affected_rows` and the rows inserted, updated and
+        deleted, any other statement what it shows, which may be no row.
+        """
+        return self.run(parse_statement(arguments.text("text", text)), checked_args(args))
+
+    def script(self, script: str | os.PathLike[str], args: Args | None = None) -> list[Rows]:
+        """Run the statements of a script, with `;` between them, and return the rows of each.
+
+        `script` is the text, or the path of a file (a `Path`, or a text that ends with `.sql`). The first statement
+        that fails stops the script: its error says which it was, and those before it have taken effect.
+        """
+        text, bound = _script_text(script), checked_args(args)
+        statements, done = parse_script(text), []
+        for number, statement in enumerate(statements, 1):
+            try:
+                done.append(self.run(statement, bound))
+            except LakewrightError as error:
+                line = text.count("\n", 0, statement.text.start) + 1
+                error.message = f"statement {number} of {len(statements)}, on line {line}: {error.message}"
+                error.args = (error.message,)
+                error.facts |= {"statement": number}
+                raise
+        return done
+
+    def run(self, statement: Statement, args: Args) -> Rows:
+        """Run a statement that was parsed."""
+        match statement:
+            case Command():
+                return self.rows(statement.run(self, args))
+            case Query():
+                return self.query(statement.text, args)
+            case Explain() | CreateView() | Native():
+                return self.other(statement, args)
+            case Insert() | CreateTableAs() | CopyIn() | CopyOut():
+                return self.rows(self.write(statement, args))
+            case Update() | Delete() | Merge():
+                return self.rows(self.change(statement, args))
+        msg = f"{type(statement).__name__} is no statement that runs"
+        raise AssertionError(msg)
+
+    # ---- what an engine does
+
+    @abstractmethod
+    def rows(self, table: pa.Table) -> Rows:
+        """Return a small table as the rows of this engine."""
+
+    @abstractmethod
+    def query(self, query: Fragment, args: Args) -> Rows:
+        """Run a query."""
+
+    @abstractmethod
+    def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
+        """Write the rows of a query or of files, and return the counts (`COUNTS`)."""
+
+    @abstractmethod
+    def change(self, statement: Update | Delete | Merge, args: Args) -> pa.Table:
+        """Change rows of a table in one snapshot, and return the counts (`COUNTS`)."""
+
+    @abstractmethod
+    def other(self, statement: Explain | CreateView | Native, args: Args) -> Rows:
+        """Run a statement that belongs to the engine."""
+
+
+def checked_args(args: object) -> Args:
+    """Return the values of the parameters of a statement; anything but a mapping or a list is an error."""
+    if args is None:
+        return {}
+    if isinstance(args, Mapping):
+        return {arguments.text("a name in args", name): value for name, value in args.items()}
+    if isinstance(args, list | tuple):
+        return list(args)
+    raise arguments.wrong("args", 'a mapping such as {"day": ...} for :day, or a list of values for ?', args)
+
+
+def _script_text(script: object) -> str:
+    is_path = isinstance(script, os.PathLike) or (
+        isinstance(script, str) and script.strip().endswith(".sql") and "\n" not in script.strip()
+    )
+    if not is_path:
+        return arguments.text("script", script)
+    path = Path(arguments.path("script", script))
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"the script {path} cannot be read: {error}", path=str(path)) from error

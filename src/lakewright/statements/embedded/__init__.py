@@ -1,0 +1,1 @@
+"""Statements in this process: DuckDB runs the queries, and the results are Arrow tables."""

@@ -1,0 +1,1 @@
+"""The grammar of statements: text in, the values of `statements.model` out."""

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from lakewright.errors import SQLSyntaxError
+from lakewright.statements.model import Native, Query
+from lakewright.statements.parse.cursor import Cursor
+from lakewright.statements.parse.parser import parse_script, parse_statement
+from lakewright.statements.text import Fragment
+
+
+def cursor(text: str) -> Cursor:
+    return Cursor(Fragment(text, 0, len(text)))
+
+
+def test_a_script_is_split_at_semicolons_outside_texts_and_comments() -> None:
+    script = "SELECT ';' -- one; two\n;\n; /* x; */ SELECT `a;b`; ;"
+    assert [one.text.text for one in parse_script(script)] == ["SELECT ';'", "SELECT `a;b`"]
+
+
+def test_a_query_and_anything_else() -> None:
+    assert isinstance(parse_statement("with a as (select 1) select * from a;"), Query)
+    assert isinstance(parse_statement("CACHE TABLE x"), Native)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [("SELECT 'abc", 1, 8), ("SELECT 1;\n  SELECT 2", 2, 3), ("", 1, 1)],
+)
+def test_an_error_names_line_and_column(text: str, line: int, column: int) -> None:
+    with pytest.raises(SQLSyntaxError) as caught:
+        parse_statement(text) if text else parse_statement("  -- nothing")
+    assert (caught.value.line, caught.value.column_number) == (line, column)
+
+
+def test_a_syntax_error_in_a_later_statement_shows_its_own_line() -> None:
+    fragment = parse_script("SELECT 1;\nSELECT (a\n FROM t")[1].text
+    with pytest.raises(SQLSyntaxError, match=r"line 3, column 2\)\n FROM t\n \^"):
+        _ = fragment.tree
+
+
+def test_an_expression_ends_at_a_phrase_outside_brackets_and_cases() -> None:
+    words = cursor("f(a, WHEN) + CASE WHEN b THEN c END WHEN MATCHED THEN x")
+    assert words.until("WHEN MATCHED").text == "f(a, WHEN) + CASE WHEN b THEN c END"
+    assert words.accept("when", "matched", "then")
+    assert words.name() == "x"
+    words.expect_end()
+
+
+def test_names_are_plain_or_in_backticks() -> None:
+    name = cursor("a.`b c`.`t$snapshots`").qualified_name()
+    assert name.parts == ("a", "b c", "t$snapshots")
+    assert name.place.text == "a.`b c`.`t$snapshots`"
+    with pytest.raises(SQLSyntaxError, match="expected the name of a table, found 'x'"):
+        cursor("'x'").qualified_name()
+
+
+def test_text_is_replaced_at_places_and_braces_are_doubled() -> None:
+    fragment = Fragment("-- SELECT '{}' FROM t JOIN t", 3, 28)
+    places = {(17, 18): "{a}", (24, 25): "{b}"}
+    assert fragment.replaced(places, escape_braces=True) == "SELECT '{{}}' FROM {a} JOIN {b}"

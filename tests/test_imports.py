@@ -9,7 +9,7 @@ import pytest
 
 import lakewright as lw
 
-LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch")
+LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch", "sqlglot", "duckdb")
 
 
 def _loaded(program: str) -> set[str]:
@@ -36,6 +36,14 @@ def test_catalogs_on_servers_and_in_databases_are_loaded_when_they_are_named() -
     assert _loaded("import lakewright\nlakewright.JdbcCatalog") == {"sqlite3"}
     assert issubclass(lw.RESTCatalog, lw.Catalog)
     assert issubclass(lw.JdbcCatalog, lw.Catalog)
+
+
+def test_sql_needs_an_extra() -> None:
+    assert "sqlglot" in _loaded("import lakewright\nlakewright.SQLContext")
+    hidden = "import sys\nsys.modules['sqlglot'] = None\nimport lakewright\n"
+    tried = "try:\n    lakewright.sql\nexcept lakewright.UnsupportedError as error:\n    print(error.message)"
+    done = subprocess.run([sys.executable, "-c", hidden + tried], capture_output=True, text=True, check=True)
+    assert "pip install 'lakewright[sql]'" in done.stdout
 
 
 def test_other_names_are_missing_as_in_any_module() -> None:

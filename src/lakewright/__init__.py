@@ -237,15 +237,28 @@ __all__ = [
     "write_table",
 ]
 
-# Not in `__all__`: they load an HTTP client or a database driver, which most programs do not need.
+# Not in `__all__`: they load an HTTP client, a database driver or a SQL parser, which most programs do not need.
 if TYPE_CHECKING:
     from lakewright.catalog.jdbc import JdbcCatalog as JdbcCatalog
     from lakewright.catalog.rest import RESTCatalog as RESTCatalog
+    from lakewright.statements.embedded.context import SQLContext as SQLContext
+    from lakewright.statements.embedded.context import sql as sql
 else:
-    _BY_KIND = {"RESTCatalog": "lakewright.catalog.rest", "JdbcCatalog": "lakewright.catalog.jdbc"}
+    _BY_KIND = {
+        "RESTCatalog": "lakewright.catalog.rest",
+        "JdbcCatalog": "lakewright.catalog.jdbc",
+        "SQLContext": "lakewright.statements.embedded.context",
+        "sql": "lakewright.statements.embedded.context",
+    }
 
     def __getattr__(name: str) -> object:
-        """Load the catalogs on servers and in SQL databases when they are asked for."""
-        if name in _BY_KIND:
+        """Load the catalogs on servers and in SQL databases, and SQL statements, when they are asked for."""
+        if name not in _BY_KIND:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
             return getattr(importlib.import_module(_BY_KIND[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        except ModuleNotFoundError as cause:
+            if cause.name not in {"sqlglot", "duckdb"}:
+                raise
+            msg = f"lakewright.{name} needs the package {cause.name}: pip install 'lakewright[sql]'"
+            raise UnsupportedError(msg, extra="sql") from cause

@@ -18,6 +18,12 @@ def test_a_script_is_split_at_semicolons_outside_texts_and_comments() -> None:
     assert [one.text.text for one in parse_script(script)] == ["SELECT ';'", "SELECT `a;b`"]
 
 
+def test_the_words_of_a_command_are_read_one_by_one() -> None:
+    assert [word.text for word in cursor("SHOW TABLES IN d").words] == ["SHOW", "TABLES", "IN", "d"]
+    script = "CALL sys.create_tag('t', 'a;b'); SHOW TABLES"
+    assert [one.text.text for one in parse_script(script)] == ["CALL sys.create_tag('t', 'a;b')", "SHOW TABLES"]
+
+
 def test_a_query_and_anything_else() -> None:
     assert isinstance(parse_statement("with a as (select 1) select * from a;"), Query)
     assert isinstance(parse_statement("CACHE TABLE x"), Native)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
-import sqlglot
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -20,6 +21,16 @@ from lakewright.statements.text import DIALECT, E, Fragment, Name, placed_error
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _TEXTS = {TokenType.STRING, TokenType.RAW_STRING}
 _NAME = re.compile(r"\w+")
+
+
+class _Tokenizer(Spark.Tokenizer):
+    """Spark's words; sqlglot's own tokenizer makes one text of everything after CALL, SHOW and other commands."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+def _tokens(text: str) -> list[Token]:
+    return _Tokenizer(DIALECT).tokenize(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ def words_of(whole: str, start: int = 0, end: int | None = None) -> list[Word]:
     """Return the words of a slice of a text; places count from the start of the text."""
     stop = len(whole) if end is None else end
     try:
-        tokens = sqlglot.tokenize(whole[start:stop], dialect=DIALECT)
+        tokens = _tokens(whole[start:stop])
     except SqlglotError as error:
         message = "a quote or a comment is not closed" if "tokeniz" in str(error) else str(error)
         raise placed_error(SQLSyntaxError, message, whole, _unclosed(whole, start, stop)) from None
@@ -81,7 +92,7 @@ def _unclosed(whole: str, start: int, end: int) -> int:
     """Return where the quote or comment that is not closed begins: the last place up to which the text can be read."""
     for mark in re.finditer(r"['\"`]|/\*", whole[start:end]):
         try:
-            sqlglot.tokenize(whole[start : start + mark.start()] + " ", dialect=DIALECT)
+            _tokens(whole[start : start + mark.start()] + " ")
         except SqlglotError:
             continue
         at = start + mark.start()

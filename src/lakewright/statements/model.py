@@ -163,6 +163,7 @@ class Merge(Statement):
     clauses: tuple[MergeClause, ...]
     alias: str | None = None
     source_alias: str | None = None
+    source_columns: tuple[str, ...] = ()  # AS alias (columns)
     evolve: bool = False  # WITH SCHEMA EVOLUTION
 
 

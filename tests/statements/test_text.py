@@ -57,6 +57,7 @@ def test_names_are_plain_or_in_backticks() -> None:
     name = cursor("a.`b c`.`t$snapshots`").qualified_name()
     assert name.parts == ("a", "b c", "t$snapshots")
     assert name.place.text == "a.`b c`.`t$snapshots`"
+    assert cursor("a.t$branch_b$files").qualified_name().parts == ("a", "t$branch_b$files")
     with pytest.raises(SQLSyntaxError, match="expected the name of a table, found 'x'"):
         cursor("'x'").qualified_name()
 

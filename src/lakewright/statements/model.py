@@ -91,7 +91,14 @@ class CreatesTable(ABC):
 
     @abstractmethod
     def create_as(self, session: Session, columns: pa.Schema) -> Name | None:
-        """Create the table with the columns of a query, and return its name; None: it exists, and nothing is to do."""
+        """Create the table with the columns of a query, and return the name to write to; None: nothing is to do.
+
+        Rows are written to that name, then `finish` is called, or `undo` if the writing failed.
+        """
+
+    @abstractmethod
+    def finish(self, session: Session) -> None:
+        """Give the filled table its name: one that replaces another is made beside it and takes its place here."""
 
     @abstractmethod
     def undo(self, session: Session) -> None:

@@ -65,11 +65,11 @@ class Session(ABC):
         """Return the catalog and the identifier that a name of one, two or three parts means; it need not exist."""
         match name.parts:
             case (table,):
-                return self.catalog, Identifier.from_string(f"{self.database}.{table}")
+                return self.catalog, Identifier(self.database, table)
             case (database, table):
-                return self.catalog, Identifier.from_string(f"{database}.{table}")
+                return self.catalog, Identifier(database, table)
             case (catalog, database, table) if catalog in self.catalogs:
-                return self.catalogs[catalog], Identifier.from_string(f"{database}.{table}")
+                return self.catalogs[catalog], Identifier(database, table)
             case (catalog, _, _):
                 raise name.place.error(_unknown(f"catalog {catalog!r}", catalog, self.catalogs), kind=NotFoundError)
         raise name.place.error(f"{name} has {len(name.parts)} parts; a table is named [catalog.][database.]table")

@@ -167,16 +167,27 @@ class Cursor:
 
     def qualified_name(self, what: str = "the name of a table") -> Name:
         """Read a name of one or more parts with dots between them."""
-        start, parts = self.here.start, [self.name(what)]
+        start, parts = self.here.start, [self._part(what)]
         while self.accept("."):
-            parts.append(self.name(what))
+            parts.append(self._part(what))
         return Name(tuple(parts), Fragment(self.fragment.whole, start, self.words[self.at - 1].end))
 
+    def _part(self, what: str) -> str:
+        """Read one part of a name; `t$branch_b` and `t$files` need no backticks."""
+        text = self.name(what)
+        while self.here.text == "$" and self.here.start == self.words[self.at - 1].end:
+            self.at += 1
+            text += f"${self.name(what)}"
+        return text
+
     def string(self, what: str = "a text in quotes") -> str:
-        """Read a text in quotes."""
+        """Read a text in quotes; texts side by side are one."""
         if not self.here.is_text:
             raise self.unexpected(what)
-        return self.take().text
+        text = self.take().text
+        while self.here.is_text:
+            text += self.take().text
+        return text
 
     def integer(self, what: str = "a whole number") -> int:
         """Read a whole number without a sign."""

@@ -141,22 +141,7 @@ class Bench:
 
     def source(self, rows: int, *, every: int = 1, revision: int = 0) -> DataFrame:
         """Return cached rows in four partitions; with `every`, the keys of every n-th row."""
-        key = F.col("id") * every
-
-        def random(seed: int) -> Column:  # the same for the same key, and as hard to compress as life
-            return F.abs(F.xxhash64(key, F.lit(seed)))
-
-        return (
-            self.spark.range(0, rows, 1, 4)
-            .select(
-                ((key * 7_919 + 13) % self.rows).cast("bigint").alias("k"),
-                F.concat(F.lit("customer-"), (random(1) % 1_000_000).cast("string")).alias("s"),
-                (random(2 + revision) / float(2**63)).alias("d"),
-                (random(5) % 1000).cast("int").alias("i"),
-                F.date_add(F.lit("2026-11-01").cast("date"), (random(6) % DATES).cast("int")).alias("dt"),
-            )
-            .cache()
-        )
+        return rows_of(self.spark, self.rows, rows, every=every, revision=revision)
 
     def compare(self, title: str, native: Callable[[], object], ours: Callable[[], object]) -> None:
         """Run both, interleaved, after a warm-up, and keep the medians."""
@@ -182,6 +167,26 @@ class Bench:
         path = self.root / "native" / name
         shutil.rmtree(path, ignore_errors=True)
         return str(path)
+
+
+def rows_of(spark: SparkSession, keys: int, rows: int | None = None, *, every: int = 1, revision: int = 0) -> DataFrame:
+    """Return cached rows in four partitions, as many as there are keys unless `rows` says otherwise."""
+    key = F.col("id") * every
+
+    def random(seed: int) -> Column:  # the same for the same key, and as hard to compress as life
+        return F.abs(F.xxhash64(key, F.lit(seed)))
+
+    return (
+        spark.range(0, keys if rows is None else rows, 1, 4)
+        .select(
+            ((key * 7_919 + 13) % keys).cast("bigint").alias("k"),
+            F.concat(F.lit("customer-"), (random(1) % 1_000_000).cast("string")).alias("s"),
+            (random(2 + revision) / float(2**63)).alias("d"),
+            (random(5) % 1000).cast("int").alias("i"),
+            F.date_add(F.lit("2026-11-01").cast("date"), (random(6) % DATES).cast("int")).alias("dt"),
+        )
+        .cache()
+    )
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ SPARKS := 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test quick lint types unit interop-java interop-rest interop-s3 soak coverage release house clean
+.PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -38,6 +38,15 @@ quick: $(VENV)/.made
 
 interop-java: $(VENV)/.made target/java/.made
 	$(BIN)/python -m pytest tests/interop/java
+
+# Every statement of the corpus on Java's connector and on ours, embedded and on Spark; FAMILIES="ddl merge" runs some.
+interop-java-sql: $(VENV)/.made .venvs/java-sql/.made target/java/paimon-spark-3.5-0.9.0.jar
+	$(BIN)/python -m pytest -s tests/interop/java_sql
+
+.venvs/java-sql/.made: bench/requirements-java.txt
+	$(PYTHON) -m venv .venvs/java-sql
+	.venvs/java-sql/bin/python -m pip install --quiet --requirement bench/requirements-java.txt
+	touch $@
 
 # The REST catalog servers of Java Paimon, each version in a process of its own.
 REST_SERVERS := 1.4.2 2.0.0

@@ -38,6 +38,7 @@ def spark_with(jar: str, warehouse: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
     }
     builder = SparkSession.builder.master("local[1]")

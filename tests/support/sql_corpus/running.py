@@ -66,11 +66,11 @@ def _answer(case: Case, places: Places, session: Session, made: set[str]) -> Ans
         for text in case.start:
             session.sql(places.filled(text, database))
     except Exception as error:  # noqa: BLE001 whatever an engine raises is its answer
-        return {"setup": said(error)}
+        return {"setup": said(error), **_kind(error)}
     try:
         columns, rows = session.sql(places.filled(case.statement, database), case.args)
     except Exception as error:  # noqa: BLE001 as above
-        return {"error": said(error), "type": type(error).__name__}
+        return {"error": said(error), **_kind(error)}
     answer: Answer = {"columns": columns, "result": _in_order(rows, case)}
     try:
         for text in case.then:
@@ -79,6 +79,12 @@ def _answer(case: Case, places: Places, session: Session, made: set[str]) -> Ans
         answer["then"] = said(error)
     shown: Answer = json.loads(json.dumps(answer).replace(str(places.warehouse), "<warehouse>"))
     return shown
+
+
+def _kind(error: Exception) -> Answer:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    marks = {"typed": "LakewrightError", "unsupported": "UnsupportedError"}
+    return {"type": type(error).__name__, **{mark: True for mark, kind in marks.items() if kind in kinds}}
 
 
 def said(error: Exception) -> str:

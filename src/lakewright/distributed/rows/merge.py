@@ -32,7 +32,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import Predicate
 from lakewright.update.change import GroupChange, Positions
 from lakewright.update.find import LocatedRows, locate
-from lakewright.update.merge.clauses import Decision, MergePlan, read_source
+from lakewright.update.merge.clauses import DecidesRows, Decision, MergePlan, read_source
 from lakewright.update.merge.match import Pairs
 from lakewright.update.merge.merge import (
     chunked_rows,
@@ -62,14 +62,14 @@ def source_name(place: int) -> str:
     return f"s{place}"
 
 
-def source_rows(plan: MergePlan, rows: pa.Table) -> pa.Table:
+def source_rows(plan: DecidesRows, rows: pa.Table) -> pa.Table:
     """Return the source rows that a task got, with their own column names and in the types of the core."""
     names = list(plan.source_columns)
     columns = rows.select([source_name(at) for at in range(len(names))])
     return read_source(columns.rename_columns(names), plan.table)
 
 
-def inserted_rows(plan: MergePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def inserted_rows(plan: DecidesRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows to insert for source rows without a match, which a task got."""
     for some in gathered(batches, lambda batch: batch.num_rows, _CHUNK_ROWS):
         rows = pa.Table.from_batches(some)
@@ -88,7 +88,7 @@ class Chunk:
     source: pa.Table
 
 
-def chunks(plan: MergePlan, part: DataSplit, matched: pa.Table, located: Iterable[LocatedRows]) -> Iterator[Chunk]:
+def chunks(plan: DecidesRows, part: DataSplit, matched: pa.Table, located: Iterable[LocatedRows]) -> Iterator[Chunk]:
     """Yield the rows of a group in chunks, given the source rows that match them, ordered by position."""
     matches = matched.column(POSITION).to_numpy()
     source = source_rows(plan, matched)
@@ -109,7 +109,7 @@ class MergeTask:
     """Turns the rows that a task gets into new rows and changes of groups of an append table."""
 
     store: TableStore
-    plan: MergePlan
+    plan: DecidesRows
     written: TableStore | None = None  # the table with the schema of the files that are written
 
     def __call__(self, rows: GroupedRows) -> Changes:
@@ -157,7 +157,7 @@ class KeyedMergeTask:
     """Turns the rows that a task gets into rows with row kinds."""
 
     store: TableStore
-    plan: MergePlan
+    plan: DecidesRows
     job: WriteJob
     predicate: Predicate  # positions count the rows that fulfil it
 

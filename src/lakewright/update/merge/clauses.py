@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,44 @@ class Decision:
     deleted: Longs  # ascending
     updated: Longs  # ascending, none of them deleted; a row occurs several times only if the plan folds
     values: pa.Table | None  # the columns that are set, a row for each of `updated`
+
+
+class DecidesRows(Protocol):
+    """Says which rows of a table change, and how: what tasks ask about the rows that they get."""
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+
+    @property
+    def by_source(self) -> Sequence[object]:
+        """The rules for rows of the target without a match; without any, groups without matches are not read."""
+
+    @property
+    def upserts(self) -> bool:
+        """Whether rows are added as by a write: see `update.primary_key.KeyedRules`."""
+
+    @property
+    def target_columns(self) -> tuple[str, ...]:
+        """The columns of the target that are read to decide."""
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The columns of the source that are needed."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether some rows are deleted."""
+
+    @property
+    def assigned(self) -> tuple[str, ...]:
+        """The columns that updates set, in the order of the table."""
+
+    def decide(self, target: pa.Table, source: pa.Table, pairs: Pairs) -> Decision:
+        """Return which rows of the target change and how, given the pairs of target and source rows that match."""
+
+    def inserts(self, source: pa.Table, rows: Longs) -> pa.Table | None:
+        """Return the rows to insert for source rows without a match, in their order; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from lakewright.update.find import LocatedRows, groups, hidden_fields, locate
 from lakewright.update.merge.clauses import (
     Clause,
     ConditionText,
+    DecidesRows,
     Decision,
     MergePlan,
     On,
@@ -198,7 +199,7 @@ def check_keyed_merge(store: TableStore, plan: MergePlan) -> None:
         rules.check_update(plan.assigned)
 
 
-def keyed_columns(plan: MergePlan, rules: KeyedRules) -> list[str]:
+def keyed_columns(plan: DecidesRows, rules: KeyedRules) -> list[str]:
     """Return the columns of a primary-key table that a merge reads: those it decides by, and those it writes again."""
     needed = {*plan.target_columns}
     needed |= {*rules.columns_to_delete()} if plan.deletes else set()

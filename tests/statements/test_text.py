@@ -24,6 +24,11 @@ def test_the_words_of_a_command_are_read_one_by_one() -> None:
     assert [one.text.text for one in parse_script(script)] == ["CALL sys.create_tag('t', 'a;b')", "SHOW TABLES"]
 
 
+def test_a_doubled_quote_stands_for_the_quote() -> None:
+    words = cursor("""'it''s' "a""b" 'x' 'y' '' 'a"''b'""").words
+    assert [word.text for word in words] == ["it's", 'a"b', "x", "y", "", "a\"'b"]
+
+
 def test_a_query_and_anything_else() -> None:
     assert isinstance(parse_statement("with a as (select 1) select * from a;"), Query)
     assert isinstance(parse_statement("CACHE TABLE x"), Native)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, counted
@@ -150,6 +151,24 @@ def expire_snapshots(
     files.keep_referenced()  # somebody may have tagged a snapshot before its file was deleted
     files.delete()
     return result
+
+
+def expire_tags(store: TableStore, *, older_than_millis: int | None = None, now: datetime | None = None) -> list[str]:
+    """Delete the tags whose time is over, and those created before a time (epoch milliseconds); return their names.
+
+    A tag that records no time of its creation stays.
+    """
+    today = datetime.now() if now is None else now  # noqa: DTZ005 - the format records the wall clock
+    past = 0 if older_than_millis is None else older_than_millis
+    limit = datetime.fromtimestamp(past / 1000)  # noqa: DTZ006
+    expired = []
+    store.check_same_table()
+    for tag in store.tags.all():
+        made, kept = tag.create_time, tag.time_retained
+        if made is not None and ((kept is not None and made + kept < today) or made < limit):
+            store.tags.delete(tag.name)
+            expired.append(tag.name)
+    return expired
 
 
 def _read_all(store: TableStore, ids: Sequence[int]) -> list[Snapshot]:

@@ -173,6 +173,17 @@ class Snapshots:
             highest_watermark=highest,
         )
 
+    def up_to_watermark(self, watermark: int) -> Snapshot:
+        """Return the newest snapshot whose watermark is not above this one; one without a watermark does not count."""
+        for snapshot_id in reversed(self.ids()):
+            found = self.find(snapshot_id)
+            if found is not None and found.watermark not in {None, MIN_LONG} and (found.watermark or 0) <= watermark:
+                return found
+        raise NotFoundError(
+            f"No snapshot found with watermark earlier than or equal to {watermark} in {self.layout.root}",
+            path=self.layout.root,
+        )
+
     def write_latest_hint(self, snapshot_id: int) -> None:
         """Tell readers where to look first. A hint decides nothing, so a failure to write it is none.
 

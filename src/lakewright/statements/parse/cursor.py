@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sqlglot.dialects.spark import Spark
@@ -67,7 +67,7 @@ def words_of(whole: str, start: int = 0, end: int | None = None) -> list[Word]:
     except SqlglotError as error:
         message = "a quote or a comment is not closed" if "tokeniz" in str(error) else str(error)
         raise placed_error(SQLSyntaxError, message, whole, _unclosed(whole, start, stop)) from None
-    return [word for token in _joined(tokens) for word in _split(token, whole, start)]
+    return _with_quotes([word for token in _joined(tokens) for word in _split(token, whole, start)], whole)
 
 
 def _joined(tokens: Iterable[Token]) -> list[Token]:
@@ -76,6 +76,20 @@ def _joined(tokens: Iterable[Token]) -> list[Token]:
     for token in tokens:
         if not out or (token.start, token.end) != (out[-1].start, out[-1].end):
             out.append(token)
+    return out
+
+
+def _with_quotes(words: Iterable[Word], whole: str) -> list[Word]:
+    """Make one text of `'it''s'`, in which a doubled quote stands for the quote, as in Spark 4; sqlglot sees two."""
+    out: list[Word] = []
+    for word in words:
+        last = out[-1] if out else None
+        if last is not None and last.is_text and word.is_text and last.end == word.start:
+            quote = whole[word.start]
+            if quote in "'\"" and whole[last.end - 1] == quote:
+                out[-1] = replace(last, text=f"{last.text}{quote}{word.text}", end=word.end)
+                continue
+        out.append(word)
     return out
 
 

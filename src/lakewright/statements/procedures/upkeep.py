@@ -1,0 +1,241 @@
+"""Procedures of upkeep: compaction, other buckets, expiry, files that nothing names, marks of partitions."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+from lakewright.errors import LakewrightError, LakewrightWarning, UnsupportedError
+from lakewright.maintenance import partitions as parts
+from lakewright.spec import arguments
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.units import MAX_INT
+from lakewright.statements.procedures.declare import Given, Rows, procedure
+from lakewright.statements.procedures.history import DONE, pattern
+from lakewright.statements.text import Name
+from lakewright.table.table import FileStoreTable
+
+_ORDERS = ("none", "order", "zorder", "hilbert")
+
+
+# ---- compaction ------------------------------------------------------------------------------------------------------
+
+
+@procedure(
+    "compact(table STRING, partitions? PARTITIONS, compact_strategy? STRING, order_strategy? STRING, order_by? STRING, "
+    "where? STRING, options? OPTIONS, partition_idle_time? STRING) -> result BOOLEAN",
+    "Merge the files of a table, or of some partitions; 'minor' only where it is worth it, 'full' all that can be.",
+)
+def compact(given: Given) -> Rows:
+    """See the declaration."""
+    _refuse_order(given)
+    table, full = _with_options(given), _strategy(given) == "full"
+    specs = _chosen(given, table)
+    idle = given.converted("partition_idle_time", arguments.age_millis)
+    if idle is not None:
+        specs = parts.idle_partitions(table.store, specs, before_millis=_now() - idle)
+    if specs is None or specs:
+        given.session.compact(table, full=full, partitions=specs)
+    return DONE
+
+
+def _strategy(given: Given) -> str:
+    return given.converted("compact_strategy", lambda name, it: _word(name, it, ("full", "minor"))) or "full"
+
+
+def _word(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    return arguments.one_of(name, str(value).strip().lower(), allowed)
+
+
+def _refuse_order(given: Given) -> None:
+    order = given.converted("order_strategy", lambda name, it: _word(name, it, _ORDERS)) or "none"
+    if order != "none":
+        message = f"sorting files by {order!r} is not built yet: leave order_strategy out, and the files are merged"
+        raise given.error("order_strategy", message, UnsupportedError)
+    if "order_by" in given.values:
+        raise given.error("order_by", "order_by belongs to an order_strategy, which is not given")
+
+
+def _with_options(given: Given) -> FileStoreTable:
+    table, options = given.table(), given.options()
+    return table.copy(options) if options else table
+
+
+def _chosen(given: Given, table: FileStoreTable) -> list[dict[str, object]] | None:
+    """Return the partitions that the arguments choose; None: the whole table."""
+    specs, where = given.partitions(), given.optional_text("where")
+    if where is None:
+        return specs
+    if specs is not None:
+        raise given.error("where", "give partitions or where, not both")
+    return given.converted("where", lambda _name, text: parts.partitions_where(table.refreshed().store, str(text)))
+
+
+@procedure(
+    "compact_database(including_databases? STRING, including_tables? STRING, excluding_tables? STRING, "
+    "options? OPTIONS) -> result STRING",
+    "Compact the tables whose databases and names, 'db.t', match regular expressions.",
+)
+def compact_database(given: Given) -> Rows:
+    """See the declaration."""
+    databases, tables = pattern(given, "including_databases"), pattern(given, "including_tables")
+    excluded, options = pattern(given, "excluding_tables"), given.options()
+    catalog = given.session.catalogs[given.catalog or given.session.catalog_name]
+    names = [
+        Identifier.create(database, table)
+        for database in catalog.list_databases()
+        if databases is None or databases.fullmatch(database)
+        for table in catalog.list_tables(database)
+    ]
+    done = failed = 0
+    for name in names:
+        full = name.get_full_name()
+        if (tables is not None and not tables.fullmatch(full)) or (excluded is not None and excluded.fullmatch(full)):
+            continue
+        try:
+            given.session.compact(catalog.get_table(name).copy(options), full=True)
+            done += 1
+        except LakewrightError as error:
+            warnings.warn(f"{full} was not compacted: {error}", LakewrightWarning, stacklevel=2)
+            failed += 1
+    return [(f"Compact database finished. Success: {done}, Failed: {failed}",)]
+
+
+@procedure(
+    "rescale(table STRING, bucket_num? INT, partitions? PARTITIONS, where? STRING, scan_parallelism? INT, "
+    "sink_parallelism? INT) -> result BOOLEAN",
+    "Rewrite a table, or some partitions, with another number of buckets; without one, that of its option 'bucket'.",
+)
+def rescale(given: Given) -> Rows:
+    """See the declaration."""
+    table = given.table()
+    specs = _chosen(given, table)
+    if specs is None or specs:
+        buckets = given.number("bucket_num")
+        table.rescale(table.options.bucket() if buckets is None else buckets, partitions=specs)
+    return DONE
+
+
+# ---- expiry ----------------------------------------------------------------------------------------------------------
+
+
+@procedure(
+    "expire_snapshots(table STRING, retain_max? INT, retain_min? INT, older_than? STRING, max_deletes? INT, "
+    "options? OPTIONS) -> deleted_snapshots_count INT NOT NULL",
+    "Remove old snapshots and the files that only they name.",
+)
+def expire_snapshots(given: Given) -> Rows:
+    """See the declaration."""
+    expired = _with_options(given).expire_snapshots(
+        given.number("retain_max"),
+        given.number("retain_min"),
+        given.converted("older_than", _past),
+        given.number("max_deletes"),
+    )
+    return [(len(expired.snapshot_ids),)]
+
+
+@procedure(
+    "expire_partitions(table STRING, expiration_time? STRING, timestamp_formatter? STRING, timestamp_pattern? STRING, "
+    "expire_strategy? STRING, max_expires? INT, options? OPTIONS) -> expired_partitions STRING",
+    "Remove all rows of the partitions whose own time, which their values say, is older than a duration.",
+)
+def expire_partitions(given: Given) -> Rows:
+    """See the declaration."""
+    table = _with_options(given)
+    strategy = given.converted("expire_strategy", lambda name, it: _word(name, it, ("values-time", "update-time")))
+    rule = parts.ExpiryRule.of_options(
+        table.options,
+        kept_millis=given.converted("expiration_time", arguments.age_millis),
+        formatter=given.optional_text("timestamp_formatter"),
+        pattern=given.optional_text("timestamp_pattern"),
+        strategy=strategy,
+    )
+    old = parts.old_partitions(table.refreshed().store, rule)
+    limit = given.number("max_expires")
+    chosen = old if limit is None else old[: max(limit, 0)]
+    if chosen:
+        with table.new_batch_write_builder().new_commit() as commit:
+            commit.truncate_partitions(chosen)
+    shown = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in chosen]
+    return shown or [("No expired partitions.",)]
+
+
+@procedure(
+    "purge_files(table STRING) -> result STRING",
+    "Remove all rows with their history: tags, branches, consumers and all snapshots but an empty one.",
+)
+def purge_files(given: Given) -> Rows:
+    """See the declaration.
+
+    The steps are in an order that leaves a whole table behind if one of them fails.
+    """
+    table = given.table()
+    if table.snapshot() is not None:
+        with table.new_batch_write_builder().new_commit() as commit:
+            commit.truncate_table()
+        for tag in table.list_tags():
+            table.delete_tag(tag)
+        for branch in table.list_branches():
+            table.drop_branch(branch)
+        for consumer in table.store.consumers.list():
+            table.store.consumers.delete(consumer)
+        table.expire_snapshots(1, 1, max_deletes=MAX_INT)
+    return [("Success",)]
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+@procedure(
+    "remove_orphan_files(table STRING, older_than? STRING, dry_run? BOOLEAN, parallelism? INT, mode? STRING) "
+    "-> deletedFileCount BIGINT, deletedFileTotalLenInBytes BIGINT",
+    "Remove files that nothing names and that are older than a day, or than a time; of a table, or of all: 'db.*'.",
+)
+def remove_orphan_files(given: Given) -> Rows:
+    """See the declaration."""
+    given.converted("mode", lambda name, it: _word(name, it, ("local", "distributed")))
+    older_than, dry_run = given.converted("older_than", _past), given.flag("dry_run")
+    found = [one.remove_orphan_files(older_than=older_than, dry_run=dry_run) for one in _tables(given)]
+    return [(sum(one.count for one in found), sum(one.bytes for one in found))]
+
+
+def _tables(given: Given) -> list[FileStoreTable]:
+    """Return the table that the argument names, or those of `db.*`."""
+    name = given.name_of_table()
+    if name.parts[-1] != "*":
+        return [given.table()]
+    *before, _ = name.parts
+    catalog, example = given.session.resolve(Name((*before, "t"), name.place))
+    database = example.get_database_name()
+    return [catalog.get_table(Identifier.create(database, table)) for table in catalog.list_tables(database)]
+
+
+@procedure(
+    "mark_partition_done(table STRING, partitions PARTITIONS) -> result BOOLEAN",
+    "Write the file _SUCCESS into the directories of partitions.",
+)
+def mark_partition_done(given: Given) -> Rows:
+    """See the declaration."""
+    parts.mark_done(given.table().refreshed().store, given.partitions() or [], now_millis=_now())
+    return DONE
+
+
+def _past(name: str, value: object) -> int:
+    return arguments.past_millis(name, value, _now())
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+PROCEDURES = (
+    compact,
+    compact_database,
+    rescale,
+    expire_snapshots,
+    expire_partitions,
+    purge_files,
+    remove_orphan_files,
+    mark_partition_done,
+)

@@ -10,10 +10,12 @@ from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.spark.rows.verbs import delete, update
+from lakewright.spark.statements.context import SQLContext, sql
 from lakewright.spark.write.compaction import compact
 
 __all__ = [
     "BatchWriter",
+    "SQLContext",
     "WriteResult",
     "attach",
     "compact",
@@ -25,6 +27,7 @@ __all__ = [
     "merge",
     "read_stream",
     "read_table",
+    "sql",
     "update",
     "update_by_row_id",
     "upsert",

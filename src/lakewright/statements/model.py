@@ -39,11 +39,13 @@ class Explain(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateView(Statement):
-    """CREATE [OR REPLACE] TEMPORARY VIEW name AS query."""
+    """CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name [(columns)] AS query."""
 
     name: str
     query: Fragment
     replace: bool = False
+    columns: tuple[str, ...] = ()
+    is_global: bool = False
 
 
 @dataclass(frozen=True, slots=True)

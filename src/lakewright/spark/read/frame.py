@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakewright.catalog.open import read_builder, readable
 from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError
-from lakewright.read.builder import TableRead
+from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.session import heal_workers, in_session_zone
@@ -29,6 +29,7 @@ from lakewright.spark.read.outdated import DividedSplits, MergeWay, divide_split
 from lakewright.spark.read.parquet_scan import native_scan, native_splits
 from lakewright.spec.arguments import IncrementalMode, Moment, Path
 from lakewright.spec.predicate.filters import Filter
+from lakewright.spec.types import DataField
 
 
 def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
@@ -62,8 +63,15 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
         row_kinds=row_kinds,
     )
     builder = read_builder(_in_session_zone(spark, readable(table)), request)
+    return frame_of(spark, builder)
+
+
+def frame_of(spark: SparkSession, builder: ReadBuilder | SystemReadBuilder) -> DataFrame:
+    """Return what a builder reads as a frame."""
     if isinstance(builder, SystemReadBuilder):
-        return _local_frame(spark, builder)
+        rows = builder.new_read().to_arrow()
+        known = {field.name: field for field in builder.source.fields}
+        return local_frame(spark, rows, [known[name] for name in rows.column_names])
     return to_spark(builder.new_read(), spark=spark)
 
 
@@ -132,11 +140,8 @@ def _in_session_zone(spark: SparkSession, table: ReadableTable) -> ReadableTable
             return in_session_zone(spark, table.refreshed())
 
 
-def _local_frame(spark: SparkSession, builder: SystemReadBuilder) -> DataFrame:
-    """Return the rows of a system table, which are few, as a frame."""
-    rows = builder.new_read().to_arrow()
-    known = {field.name: field for field in builder.source.fields}
-    fields = [known[name] for name in rows.column_names]
+def local_frame(spark: SparkSession, rows: pa.Table, fields: Sequence[DataField]) -> DataFrame:
+    """Return a few rows with the columns of these fields as a frame."""
     batches = [to_spark_batch(batch, fields) for batch in rows.to_batches() if batch.num_rows]
     if not batches:
         return spark.createDataFrame([], spark_schema(fields))

@@ -1,0 +1,222 @@
+"""Statements on a Spark session: text in, frames out; Spark evaluates what the user wrote, over frames of our tables.
+
+What always holds: a frame that a query returns is pinned to the snapshots of the moment it was made; no setting of the
+session is changed by a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from lakewright.errors import UnsupportedError
+from lakewright.spark.jobs.session import check_session, is_connect
+from lakewright.spark.read.frame import frame_of, local_frame
+from lakewright.spark.write.compaction import compact
+from lakewright.spec.arrow import from_arrow_schema
+from lakewright.statements.context import Context
+from lakewright.statements.model import (
+    CopyIn,
+    CopyOut,
+    CreateTableAs,
+    CreateView,
+    Delete,
+    Explain,
+    Insert,
+    Merge,
+    Native,
+    Statement,
+    Update,
+)
+from lakewright.statements.parse.queries import ResetAll, ShowSettings
+from lakewright.statements.query.bind import Bound, Relation, bind, quoted
+from lakewright.statements.query.tables import SETTING
+from lakewright.statements.session import Catalogs
+from lakewright.statements.text import Args, Fragment
+from lakewright.table.table import FileStoreTable
+
+_ZONE = "spark.sql.session.timeZone"
+_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+_NO_ROWS = pa.table({})
+
+
+class SQLContext(Context[DataFrame]):
+    """Runs SQL statements on the tables of a catalog, or of several by their names, with a Spark session.
+
+    Tables of Spark and temporary views can be used beside ours; of two with one name a temporary view comes first, then
+    a table of ours. A query is evaluated by Spark when its frame is, but its snapshots are chosen at once.
+    """
+
+    def __init__(self, spark: SparkSession, catalog: Catalogs, database: str = "default") -> None:
+        check_session(spark)
+        super().__init__(catalog, database)
+        self.spark = spark
+        self._views: dict[str, tuple[CreateView, Args]] = {}  # over tables of ours, by their names in lower case
+
+    # ---- settings
+
+    def settings(self) -> dict[str, str]:
+        """Return everything that is set in the session, by key."""
+        if hasattr(type(self.spark.conf), "getAll"):
+            return dict(self.spark.conf.getAll)
+        return {row["key"]: row["value"] for row in self.spark.sql("SET").collect()}
+
+    def set(self, key: str, value: str | None) -> None:
+        """Set a key of the session; None takes the setting back."""
+        self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+
+    def compact(self, table: FileStoreTable, **arguments: object) -> None:
+        """Compact a table with Spark's workers."""
+        compact(self.spark, table, **arguments)  # type: ignore[arg-type]
+
+    # ---- what is asked while names are looked up
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the session."""
+        return str(self.spark.conf.get(_ZONE))
+
+    def is_view(self, name: str) -> bool:
+        """Say whether a temporary view has this name; one over tables of ours is brought up to date."""
+        exists = _is_temporary_view(self.spark, name)
+        if not exists:
+            self._views.pop(name.lower(), None)
+        elif name.lower() in self._views:
+            view, args = self._views[name.lower()]
+            self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
+        return exists
+
+    def table_settings(self) -> Mapping[str, str]:
+        """Return what is set for tables."""
+        keys = _keys(self.spark)
+        if keys is None:
+            return {key: value for key, value in self.settings().items() if key.startswith(SETTING)}
+        return {key: str(self.spark.conf.get(key)) for key in keys if key.startswith(SETTING)}
+
+    def moment(self, expression: Fragment, args: Args) -> int:
+        """Return the moment that an expression gives, in epoch milliseconds."""
+        text = f"SELECT unix_millis(CAST(({expression.text}) AS TIMESTAMP))"
+        found = self._evaluated(text, args if isinstance(args, Mapping) else {}).collect()[0][0]
+        if found is None:
+            raise expression.error("the time is null")
+        return int(found)
+
+    # ---- statements
+
+    def run(self, statement: Statement, args: Args) -> DataFrame:
+        """Run a statement that was parsed."""
+        if isinstance(statement, ShowSettings | ResetAll):
+            return self._evaluated(statement.text.text, {})  # Spark also shows what has a default
+        return super().run(statement, args)
+
+    def rows(self, table: pa.Table) -> DataFrame:
+        """Return a small table as a frame."""
+        if not table.num_columns:
+            return self.spark.createDataFrame([], "")
+        return local_frame(self.spark, table, from_arrow_schema(table.schema))
+
+    def query(self, query: Fragment, args: Args) -> DataFrame:
+        """Run a query."""
+        return self.evaluate(bind(self, self, [query], args), args)
+
+    def evaluate(self, bound: Bound, args: Args, *, before: str = "") -> DataFrame:
+        """Return the rows of a query whose names are looked up; `before` is put before its text."""
+        frames = self.frames(bound.relations)
+        text = before + bound.text(0, placeholder, escape_braces=bool(frames))
+        try:
+            return self._evaluated(text, args, frames)
+        except AnalysisException as error:
+            self.explain_missing(bound, error)
+            raise
+
+    def frames(self, relations: Sequence[Relation]) -> dict[str, DataFrame]:
+        """Return the rows of relations as frames, by the names that `placeholder` gives them."""
+        return {_key(relation): frame_of(self.spark, relation.builder()) for relation in relations}
+
+    def explain_missing(self, bound: Bound, error: AnalysisException) -> None:
+        """Raise an error of ours if Spark does not know a name that is none of ours either."""
+        if _condition(error) != _NOT_FOUND:
+            return
+        said = str((error.getMessageParameters() or {}).get("relationName", "")).lower()
+        for name in bound.left:
+            if said == ".".join(quoted(part) for part in name.parts).lower():
+                raise bound.missing(name) from None
+
+    def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
+        """Write the rows of a query or of files, and return the counts."""
+        raise statement.text.error("rows are not written by SQL on Spark yet", kind=UnsupportedError, args=args)
+
+    def change(self, statement: Update | Delete | Merge, args: Args) -> pa.Table:
+        """Change rows of a table in one snapshot, and return the counts."""
+        raise statement.text.error("rows are not changed by SQL on Spark yet", kind=UnsupportedError, args=args)
+
+    def other(self, statement: Explain | CreateView | Native, args: Args) -> DataFrame:
+        """Run EXPLAIN, make a temporary view, or hand a statement that is none of ours to Spark."""
+        match statement:
+            case Explain():
+                bound = bind(self, self, [statement.query], args)
+                return self.evaluate(bound, args, before=f"EXPLAIN {statement.mode} ")
+            case CreateView():
+                return self._create_view(statement, args)
+            case _:
+                return self._evaluated(statement.text.text, args)
+
+    def _create_view(self, view: CreateView, args: Args) -> DataFrame:
+        if not bind(self, self, [view.query], args).relations:
+            return self._evaluated(view.text.text, args)  # Spark looks its own tables up again whenever it is used
+        frame, name = self._view_frame(view, args), quoted(view.name)
+        if view.is_global:
+            frame.createOrReplaceGlobalTempView(name) if view.replace else frame.createGlobalTempView(name)
+        else:
+            frame.createOrReplaceTempView(name) if view.replace else frame.createTempView(name)
+            self._views[view.name.lower()] = view, args
+        return self.rows(_NO_ROWS)
+
+    def _view_frame(self, view: CreateView, args: Args) -> DataFrame:
+        frame = self.query(view.query, args)
+        return frame.toDF(*view.columns) if view.columns else frame
+
+    def _evaluated(self, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
+        given = cast("dict[str, object]", args) or None
+        return self.spark.sql(text, args=given, **(frames or {}))
+
+
+def sql(
+    spark: SparkSession, text: str, args: Args | None = None, *, catalog: Catalogs, database: str = "default"
+) -> DataFrame:
+    """Run one statement with a Spark session and return its rows; see `SQLContext.sql`."""
+    return SQLContext(spark, catalog, database).sql(text, args)
+
+
+def placeholder(relation: Relation) -> str:
+    """Return how the text of a statement names the frame of a relation."""
+    return "{" + _key(relation) + "}"
+
+
+def _key(relation: Relation) -> str:
+    return f"{relation.name}_rows"  # no name of an argument of spark.sql
+
+
+def _condition(error: PySparkException) -> str | None:
+    return error.getCondition() if hasattr(error, "getCondition") else error.getErrorClass()
+
+
+def _is_temporary_view(spark: SparkSession, name: str) -> bool:
+    """Say whether a temporary view has this name: asked of the JVM where there is one, which takes no time."""
+    if not is_connect(spark):
+        state = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001 - the public call takes 30 ms for a name
+        return bool(state.getTempView(name).isDefined())
+    found = spark.catalog.tableExists(quoted(name))
+    return found and bool(spark.catalog.getTable(quoted(name)).isTemporary)
+
+
+def _keys(spark: SparkSession) -> list[str] | None:
+    """Return the keys that are set; None where they have to be asked for with their values."""
+    if is_connect(spark):
+        return None
+    settings = spark._jsparkSession.conf().getAllAsJava()  # noqa: SLF001 - the public call takes 200 ms
+    return str(settings.keySet().toString()).strip("[]").split(", ")

@@ -1,0 +1,197 @@
+"""Slices of a statement in, the tables that they read and the text with these tables' names replaced out.
+
+    fragments -> pieces with trees -> references by scope -> tables, columns and filters -> relations and splices
+
+An engine registers every `Relation` (its `builder()` reads it) and asks `Bound.text` for the text in which each name of
+ours is the name of such a relation. What always holds: the rest of the text is the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.errors import NotFoundError
+from lakewright.read.builder import ReadBuilder
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.predicate import Predicate
+from lakewright.statements.query.columns import columns_read
+from lakewright.statements.query.places import Kind, Piece, read_piece
+from lakewright.statements.query.references import Reference, find_references, hint_places
+from lakewright.statements.query.tables import Found, Lookup, Tables, place_of
+from lakewright.statements.session import Session
+from lakewright.statements.text import Args, Fragment, Name
+from lakewright.table.table import FileStoreTable
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as a statement reads it, at one state."""
+
+    name: str  # unique in the statement, for people to recognise
+    table: ReadableTable
+    snapshot_id: int | None  # None: the table's options name the state, or it has none
+    columns: tuple[str, ...] | None = None  # None: all
+    predicate: Predicate | None = None  # an extra: rows that it leaves out change no result
+
+    def builder(self) -> ReadBuilder | SystemReadBuilder:
+        """Return what reads the relation."""
+        builder = self._state()
+        if self.predicate is not None:
+            builder = builder.with_filter(self.predicate)
+        return builder if self.columns is None else builder.with_projection(self.columns)
+
+    def _state(self) -> ReadBuilder | SystemReadBuilder:
+        if self.snapshot_id is None or isinstance(self.table, SystemTable):
+            return self.table.new_read_builder()
+        # The option of a time travel would bring the columns of that snapshot: here those of today are read.
+        own = self.table.table if isinstance(self.table, AuditLog) else self.table
+        pin = {CoreOptions.SCAN_SNAPSHOT_ID.key(): str(self.snapshot_id)}
+        builder = ReadBuilder(own.store.with_schema(own.schema.with_options(pin)))
+        if isinstance(self.table, AuditLog):
+            return builder.with_include_row_kind(column=self.table.kind_column)
+        return builder
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Slices whose names are looked up."""
+
+    pieces: tuple[Piece, ...]
+    relations: tuple[Relation, ...]
+    left: tuple[Name, ...]  # names that are none of ours: the engine has to know them
+    _splices: tuple[Mapping[tuple[int, int], str | tuple[Relation, str]], ...]
+    _tables: Tables
+
+    def text(self, number: int, write: Callable[[Relation], str], *, escape_braces: bool = False) -> str:
+        """Return the text of a slice in which `write` says how the engine names a relation."""
+        out = {}
+        for place, new in self._splices[number].items():
+            other = new if isinstance(new, str) else write(new[0]) + _escaped(new[1], escape_braces)
+            out[place] = _escaped(other, escape_braces) if isinstance(new, str) else other
+        return self.pieces[number].fragment.replaced(out, escape_braces=escape_braces)
+
+    def missing(self, name: Name) -> NotFoundError:
+        """Return the error for a name among `left` that the engine does not know either."""
+        return self._tables.missing(name)
+
+
+def bind(
+    session: Session,
+    lookup: Lookup,
+    fragments: Sequence[Fragment | tuple[Fragment, Kind]],
+    args: Args,
+    at: tuple[FileStoreTable, int | None] | None = None,
+) -> Bound:
+    """Look up the tables of some slices of one statement; `at` is a table whose snapshot is given."""
+    pieces = tuple(read_piece(*one) if isinstance(one, tuple) else read_piece(one) for one in fragments)
+    tables = Tables(session, lookup, args, {} if at is None else {place_of(at[0]): at[1]})
+    found: list[tuple[Reference, Found]] = []
+    left: list[Name] = []
+    for reference in (one for piece in pieces for one in find_references(piece)):
+        table = tables.find(reference)
+        left += [reference.name] if table is None else []
+        found += [] if table is None else [(reference, table)]
+    relations = _relations(pieces, found)
+    splices = tuple(_splices(piece, found, relations, tables) for piece in pieces)
+    unique = {id(relation): relation for relation in relations}
+    return Bound(pieces, tuple(unique.values()), tuple(left), splices, tables)
+
+
+def _relations(pieces: Sequence[Piece], found: Sequence[tuple[Reference, Found]]) -> list[Relation]:
+    """Return the relation of each reference; references that read the same share one."""
+    out: list[Relation] = []
+    known: list[Relation] = []
+    for reference, one in found:
+        columns = columns_read(pieces, reference, one.fields)
+        fresh = Relation("", one.table, one.snapshot_id, columns)
+        same = next((other for other in known if replace(other, name="") == fresh), None)
+        if same is None:
+            same = replace(fresh, name=_unique(one.full_name[-1], (other.name for other in known)))
+            known.append(same)
+        out.append(same)
+    return out
+
+
+def _unique(name: str, taken: Iterable[str]) -> str:
+    """Return a plain name that is not taken."""
+    plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+    plain = plain if plain[:1].isalpha() else f"t{plain}"
+    used, number, out = {one.lower() for one in taken}, 1, plain
+    while out.lower() in used:
+        number += 1
+        out = f"{plain}_{number}"
+    return out
+
+
+def _splices(
+    piece: Piece, found: Sequence[tuple[Reference, Found]], relations: Sequence[Relation], tables: Tables
+) -> dict[tuple[int, int], str | tuple[Relation, str]]:
+    """Return what is put in the place of names, hints and calls of ours in a slice."""
+    out: dict[tuple[int, int], str | tuple[Relation, str]] = dict(hint_places(piece))
+    qualifiers: dict[tuple[str, ...], str] = {}
+    for (reference, one), relation in zip(found, relations, strict=True):
+        alias = reference.alias or (reference.name.parts or one.full_name)[-1]
+        if reference.alias is None:
+            names = tuple(part.lower() for part in one.full_name)
+            qualifiers |= {names: alias, names[1:]: alias}
+        if reference.piece is not piece:
+            continue
+        if reference.alias_at is None:
+            out[reference.start, reference.end] = relation, ""
+        elif reference.alias_at == reference.end:
+            out[reference.start, reference.end] = relation, f" AS {quoted(alias)}"
+        else:
+            out[reference.start, reference.end] = relation, ""
+            out[reference.alias_at, reference.alias_at] = f" AS {quoted(alias)} "
+    out |= _qualified(piece, qualifiers)
+    for call in piece.tree.find_all(exp.Anonymous):
+        if call.name.lower() == "max_pt" and (place := _call_place(piece, call)) is not None:
+            out[place] = tables.max_partition(piece, call)
+    return out
+
+
+def _qualified(piece: Piece, qualifiers: Mapping[tuple[str, ...], str]) -> dict[tuple[int, int], str]:
+    """Return what is put in the place of `db.t` in `db.t.a`: a relation is known by its alias alone."""
+    out = {}
+    for column in piece.tree.find_all(exp.Column) if qualifiers else ():
+        parts = column.parts[:-1]
+        for length in (3, 2):
+            names = tuple(piece.spelled(part).lower() for part in parts[:length])
+            if len(names) == length and names in qualifiers and (name := piece.name(parts[:length])) is not None:
+                start = name.place.start - piece.fragment.start
+                out[start, start + len(name.place.text)] = quoted(qualifiers[names])
+                break
+    return out
+
+
+def _call_place(piece: Piece, call: exp.Expr) -> tuple[int, int] | None:
+    """Return the place of a call with the schema `sys` before it."""
+    span = piece.span(call)
+    if span is None:
+        return None
+    number = piece.word_at(span[0])
+    words = piece.words
+    if number > 1 and words[number - 1].text == "." and words[number - 2].upper == "SYS":
+        start = words[number - 2].start
+    else:
+        start = span[0]
+    depth, at = 0, number + 1
+    while at < len(words):
+        depth += (words[at].text == "(" and not words[at].is_text) - (words[at].text == ")" and not words[at].is_text)
+        if depth == 0:
+            return start, words[at].end
+        at += 1
+    return None
+
+
+def quoted(name: str) -> str:
+    """Return a name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _escaped(text: str, escape: bool) -> str:  # noqa: FBT001 - handed through
+    return text.replace("{", "{{").replace("}", "}}") if escape else text

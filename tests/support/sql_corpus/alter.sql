@@ -51,19 +51,21 @@ ALTER TABLE t ADD COLUMNS (d INT, e STRING)
 ALTER TABLE t ADD COLUMN d INT COMMENT 'added later'
 
 -- case: add_column_struct_field
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT v FROM t
+-- rows: [[["a", 10, null]]]
 ALTER TABLE t ADD COLUMN v.f3 STRING
 
 -- case: add_column_element_field
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT l FROM t
 -- rows: [[[["b", 20, null]]]]
 ALTER TABLE t ADD COLUMN l.element.f3 STRING
 
 -- case: add_column_value_field
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT m FROM t
 -- rows: [[[[7, ["c", 30, null]]]]]
@@ -85,6 +87,7 @@ ALTER TABLE t ADD COLUMN d INT AFTER a
 ALTER TABLE t ADD COLUMN b INT
 
 -- case: add_column_default
+-- java: 0.9.0 adds the column and forgets the default
 -- from: plain
 -- error: yes
 ALTER TABLE t ADD COLUMN d INT DEFAULT 5
@@ -100,21 +103,21 @@ ALTER TABLE t ADD COLUMN d INT NOT NULL
 ALTER TABLE t RENAME COLUMN b TO text
 
 -- case: rename_struct_field
--- java: 0.9.0 changes the schema and reads null for the renamed field
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT v FROM t
 -- rows: [[["a", 10]]]
 ALTER TABLE t RENAME COLUMN v.f1 TO f100
 
 -- case: rename_element_field
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT l FROM t
 -- rows: [[[["b", 20]]]]
 ALTER TABLE t RENAME COLUMN l.element.f1 TO f100
 
 -- case: rename_value_field
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT m FROM t
 -- rows: [[[[7, ["c", 30]]]]]
@@ -151,19 +154,21 @@ ALTER TABLE t DROP COLUMN nope
 ALTER TABLE t DROP COLUMN a
 
 -- case: drop_struct_field
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT v FROM t
+-- rows: [[["a"]]]
 ALTER TABLE t DROP COLUMN v.f2
 
 -- case: drop_element_field
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT l FROM t
 -- rows: [[[["b"]]]]
 ALTER TABLE t DROP COLUMN l.element.f2
 
 -- case: drop_value_field
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT m FROM t
 -- rows: [[[[7, ["c"]]]]]
@@ -200,19 +205,21 @@ ALTER TABLE t ALTER COLUMN a TYPE BIGINT
 ALTER TABLE t ALTER COLUMN b TYPE ARRAY<INT>
 
 -- case: alter_struct_field_type
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT v FROM t
+-- rows: [[["a", 10]]]
 ALTER TABLE t ALTER COLUMN v.f2 TYPE BIGINT
 
 -- case: alter_element_field_type
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT l FROM t
 -- rows: [[[["b", 20]]]]
 ALTER TABLE t ALTER COLUMN l.element.f2 TYPE BIGINT
 
 -- case: alter_value_field_type
--- java: 0.9.0 changes fields of structs only
+-- java: 0.9.0 alters no nested columns
 -- from: nested
 -- then: SELECT m FROM t
 -- rows: [[[[7, ["c", 30]]]]]

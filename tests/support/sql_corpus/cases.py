@@ -47,8 +47,10 @@ class Case:
         return f"s_{self.fixture}" if self.shared else f"c_{self.name}"
 
 
-def corpus(*families: str) -> list[Case]:
-    return [case for family in families or FAMILIES for case in _cases(family)]
+def corpus(*chosen: str) -> list[Case]:
+    """Return the cases of the corpus, or those of some families or with some names."""
+    every = [case for family in FAMILIES for case in _cases(family)]
+    return [case for case in every if {case.name, case.family} & set(chosen)] if chosen else every
 
 
 def fixture(name: str) -> list[str]:

@@ -121,7 +121,7 @@ INSERT INTO strict VALUES (CAST(NULL AS INT), 'x')
 
 -- case: create_table_comments
 -- then: DESCRIBE noted
-CREATE TABLE noted (a INT COMMENT 'first of all', b STRING COMMENT 'it''s text') COMMENT 'a table with notes'
+CREATE TABLE noted (a INT COMMENT 'first of all', b STRING COMMENT 'any text') COMMENT 'a table with notes'
 
 -- case: create_table_defaults
 -- java: 0.9.0 knows no DEFAULT in CREATE TABLE
@@ -157,12 +157,12 @@ CREATE TABLE o (a INT, b STRING) TBLPROPERTIES ('file.format' = 'orc')
 CREATE TABLE o (a INT, b STRING) TBLPROPERTIES ('file.format' = 'avro')
 
 -- case: create_table_location
--- java: 0.9.0 in a filesystem catalog ignores or refuses places of their own
+-- java: 0.9.0 takes a place of the table's own in a filesystem catalog, where nothing remembers it
 -- error: yes
 CREATE TABLE placed (a INT) LOCATION '{out}/placed'
 
 -- case: create_table_from_location
--- java: newer than 0.9.0
+-- java: 0.9.0 makes a table without columns
 -- error: yes
 CREATE TABLE placed LOCATION '{out}/placed'
 

@@ -16,8 +16,10 @@ WHEN NOT MATCHED AND c > 'd' THEN INSERT (a, b, c) VALUES (a, CAST(b * 1.1 AS IN
 WHEN NOT MATCHED THEN INSERT *
 
 -- case: merge_update_only
+-- java: 0.9.0 resolves no qualified column in SET
 -- from: pair
 -- then: SELECT * FROM target
+-- rows: [[1, 100, "C11"], [2, 20, "c2"], [3, 300, "C3"], [5, 500, "C0"]]
 MERGE INTO target t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET t.b = s.b, t.c = upper(s.c)
 
 -- case: merge_delete_only
@@ -36,15 +38,19 @@ MERGE INTO target t USING source s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *
 MERGE INTO target t USING source s ON t.a = s.a WHEN NOT MATCHED AND s.b < 800 THEN INSERT (a, b, c) VALUES (s.a * 10, s.b, 'in')
 
 -- case: merge_subquery_source
+-- java: 0.9.0 wants every column of the target in the source
 -- from: pair
 -- then: SELECT * FROM target
+-- rows: [[1, 100, "c1"], [2, 20, "c2"], [3, 300, "c3"], [5, 500, "c5"], [7, 700, null]]
 MERGE INTO target t USING (SELECT a, max(b) AS b FROM source WHERE a <> 9 GROUP BY a) s ON t.a = s.a
 WHEN MATCHED THEN UPDATE SET b = s.b
 WHEN NOT MATCHED THEN INSERT (a, b, c) VALUES (s.a, s.b, NULL)
 
 -- case: merge_values_source
+-- java: 0.9.0 wants every column of the target in the source
 -- from: pair
 -- then: SELECT * FROM target
+-- rows: [[1, 10, "c1"], [2, 20, "two"], [3, 30, "c3"], [5, 50, "c5"], [8, 0, "eight"]]
 MERGE INTO target t USING (SELECT * FROM VALUES (2, 'two'), (8, 'eight') AS v(a, word)) s ON t.a = s.a
 WHEN MATCHED THEN UPDATE SET c = s.word
 WHEN NOT MATCHED THEN INSERT (a, b, c) VALUES (s.a, 0, s.word)
@@ -56,10 +62,8 @@ MERGE INTO target t USING source s ON t.a = s.a AND s.b > 200
 WHEN MATCHED THEN UPDATE SET b = s.b
 
 -- case: merge_not_matched_by_source
--- java: 0.9.0 knows no WHEN NOT MATCHED BY SOURCE
 -- from: pair
 -- then: SELECT * FROM target
--- rows: [[1, 100, "c11"], [3, 300, "c3"], [5, 500, "c0"]]
 MERGE INTO target t USING source s ON t.a = s.a
 WHEN MATCHED THEN UPDATE SET *
 WHEN NOT MATCHED BY SOURCE THEN DELETE
@@ -80,24 +84,43 @@ MERGE INTO target t USING (SELECT * FROM VALUES (1, 'x'), (1, 'y') AS v(a, word)
 WHEN MATCHED THEN UPDATE SET c = s.word
 
 -- case: merge_update_key
+-- java: 0.9.0 writes the row under its new key and keeps the old one
 -- from: pair
 -- error: yes
 MERGE INTO target t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET a = s.a + 1
 
 -- case: merge_append_table
+-- java: 0.9.0 cannot tell two append tables apart
 -- from: heap
 -- then: SELECT * FROM target
+-- rows: [[1, 100, "c1"], [2, 20, "c2"], [7, 700, "c7"], [null, 0, "none"], [null, 9, "nil"]]
 MERGE INTO target t USING source s ON t.a = s.a
 WHEN MATCHED AND s.a = 3 THEN DELETE
 WHEN MATCHED THEN UPDATE SET b = s.b
 WHEN NOT MATCHED THEN INSERT *
 
 -- case: merge_append_table_null_safe
+-- java: 0.9.0 cannot tell two append tables apart
 -- from: heap
 -- then: SELECT * FROM target
+-- rows: [[1, 10, "c11"], [2, 20, "c2"], [3, 30, "c33"], [7, 700, "c7"], [null, 0, "nil"]]
 MERGE INTO target t USING source s ON t.a <=> s.a
 WHEN MATCHED THEN UPDATE SET c = s.c
 WHEN NOT MATCHED THEN INSERT *
+
+-- case: merge_append_table_values
+-- from: plain
+-- then: SELECT * FROM t
+MERGE INTO t USING (SELECT * FROM VALUES (1, 'uno', 0.5D), (3, 'tre', CAST(NULL AS DOUBLE)), (8, 'otto', 8.0D) AS v(a, b, c)) s ON t.a = s.a
+WHEN MATCHED AND s.a = 1 THEN DELETE
+WHEN MATCHED THEN UPDATE SET b = s.b
+WHEN NOT MATCHED THEN INSERT *
+
+-- case: merge_append_table_view
+-- from: plain
+-- start: CREATE TEMPORARY VIEW news AS SELECT * FROM VALUES (2, 'due', 0.5D), (9, NULL, 9.5D) AS v(a, b, c)
+-- then: SELECT * FROM t
+MERGE INTO t USING news ON t.a = news.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
 
 -- case: merge_vectors
 -- from: vectors

@@ -16,7 +16,8 @@ def main() -> None:
     for case in corpus():
         if not case.java and not case.error and case.name in found:
             answer = found[case.name]
-            kept = {part: answer[part] for part in ("columns", "result", "after") if answer.get(part)}
+            parts = ("after",) if case.then and not case.both else ("columns", "result", "after")
+            kept = {part: answer[part] for part in parts if part in answer}
             lines.append(f"{json.dumps(case.name)}: {json.dumps(kept)}")
     (HERE / "recorded.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

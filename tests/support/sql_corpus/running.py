@@ -71,10 +71,10 @@ def _answer(case: Case, places: Places, session: Session, made: set[str]) -> Ans
         columns, rows = session.sql(places.filled(case.statement, database), case.args)
     except Exception as error:  # noqa: BLE001 as above
         return {"error": said(error), **_kind(error)}
-    answer: Answer = {"columns": columns, "result": _in_order(rows, case)}
+    answer: Answer = {"columns": columns, "result": _in_order(rows, case, case.statement)}
     try:
         for text in case.then:
-            answer["after"] = _in_order(session.sql(places.filled(text, database))[1], case)
+            answer["after"] = _in_order(session.sql(places.filled(text, database))[1], case, text)
     except Exception as error:  # noqa: BLE001 as above
         answer["then"] = said(error)
     shown: Answer = json.loads(json.dumps(answer).replace(str(places.warehouse), "<warehouse>"))
@@ -110,5 +110,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401 values of every type
     return value
 
 
-def _in_order(rows: list[list[Any]], case: Case) -> list[list[Any]]:
-    return rows if case.ordered else sorted(rows, key=lambda row: json.dumps(row, default=str))
+def _in_order(rows: list[list[Any]], case: Case, text: str) -> list[list[Any]]:
+    ordered = case.ordered or text.startswith(("DESC", "SHOW COLUMNS"))
+    return rows if ordered else sorted(rows, key=lambda row: json.dumps(row, default=str))

@@ -43,8 +43,6 @@ SELECT * FROM orders VERSION AS OF 'never'
 -- case: tag_named_like_a_number
 -- from: log
 -- start: CALL sys.create_tag(table => 't', tag => '1', snapshot => 2)
--- java: 0.9.0 refuses tags that are numbers
--- error: yes
 SELECT * FROM t VERSION AS OF '1'
 
 -- case: version_as_of_watermark
@@ -66,7 +64,6 @@ SELECT count(*) AS n FROM orders TIMESTAMP AS OF CAST('{time orders 1}' AS TIMES
 
 -- case: timestamp_before_all
 -- on: shop
--- error: yes
 SELECT count(*) AS n FROM orders TIMESTAMP AS OF '1999-01-01 00:00:00'
 
 -- case: for_system_time

@@ -240,12 +240,12 @@ def change_to_json(change: SchemaChange) -> dict[str, JSON]:  # noqa: C901, PLR0
             return {"action": "updateColumnComment", "fieldNames": list(path), "newComment": comment}
         case UpdateDefault(path, default):
             return {"action": "updateColumnDefaultValue", "fieldNames": list(path), "newDefaultValue": default}
-        case UpdatePosition(move):
+        case UpdatePosition(move, inside=()):
             return {"action": "updateColumnPosition", "move": _move(move)}
         case DropPrimaryKey():
             return {"action": "dropPrimaryKey"}
         case _:
-            raise UnsupportedError(f"a REST catalog cannot make the change {type(change).__name__}")
+            raise UnsupportedError(f"a REST catalog cannot make the change {change!r}")
 
 
 def _move(move: Move) -> dict[str, JSON]:

@@ -130,9 +130,9 @@ class SchemaChange:
         return UpdateDefault(_path(field_name), arguments.remark("default_value", default_value))
 
     @staticmethod
-    def update_column_position(move: Move) -> SchemaChange:
-        """Move a column to another place among the columns."""
-        return UpdatePosition(_move("move", move))
+    def update_column_position(move: Move, *, inside: FieldName = ()) -> SchemaChange:
+        """Move a column to another place among the columns; `inside` is the path to the ROW whose field is moved."""
+        return UpdatePosition(_move("move", move), _path(inside) if inside else ())
 
     @staticmethod
     def set_option(key: str, value: object) -> SchemaChange:
@@ -219,6 +219,7 @@ class UpdatePosition(SchemaChange):
     """See `SchemaChange.update_column_position`."""
 
     move: Move
+    inside: Path = ()
 
 
 @dataclass(frozen=True, slots=True)

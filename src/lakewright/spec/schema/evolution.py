@@ -102,8 +102,8 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshot: bool) -> 
             return _without_column(schema, path)
         case RenameColumn():
             return _renamed(schema, change)
-        case UpdatePosition(move):
-            return replace(schema, fields=_moved(schema.fields, move))
+        case UpdatePosition(move, inside):
+            return _rewrite(schema, (*inside, move.field_name), lambda siblings, path: _moved(siblings, move, path))
         case UpdateType():
             return _retyped(schema, change, has_snapshot=has_snapshot)
         case _:
@@ -164,7 +164,7 @@ def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
             raise InvalidInputError(
                 f"the move of the new column {name!r} names {change.move.field_name!r}", column=name
             )
-        return _moved((*siblings, new), change.move)
+        return _moved((*siblings, new), change.move, path)
 
     return replace(_rewrite(schema, change.path, add), highest_field_id=max(highest, highest_field_id([new])))
 
@@ -280,8 +280,8 @@ def _check_nullability(schema: TableSchema, name: str, old: bool, new: bool) -> 
         )
 
 
-def _moved(siblings: Siblings, move: Move) -> Siblings:
-    field = siblings[_index(siblings, (move.field_name,))]
+def _moved(siblings: Siblings, move: Move, path: Path) -> Siblings:
+    field = siblings[_index(siblings, path)]
     others = tuple(sibling for sibling in siblings if sibling is not field)
     if move.position is Position.FIRST:
         return (field, *others)
@@ -289,7 +289,7 @@ def _moved(siblings: Siblings, move: Move) -> Siblings:
         return (*others, field)
     if move.reference_field_name is None or move.reference_field_name == field.name:
         raise InvalidInputError(f"the column {field.name!r} needs another column to move to", column=field.name)
-    index = _index(others, (move.reference_field_name,)) + (move.position is Position.AFTER)
+    index = _index(others, (*path[:-1], move.reference_field_name)) + (move.position is Position.AFTER)
     return (*others[:index], field, *others[index:])
 
 

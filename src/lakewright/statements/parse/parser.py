@@ -7,14 +7,21 @@ from typing import TypeAlias
 
 from lakewright.errors import SQLSyntaxError
 from lakewright.statements.model import Native, Query, Statement
-from lakewright.statements.parse import calls, changes, queries
+from lakewright.statements.parse import alter, calls, changes, create, queries, shows
 from lakewright.statements.parse.cursor import Cursor, words_of
 from lakewright.statements.text import Fragment, placed_error
 
 Parse: TypeAlias = Callable[[Cursor], Statement]
 
 # The first words of a statement, and what reads it; a longer phrase comes before a shorter one with the same start.
-GRAMMAR: dict[str, Parse] = {**queries.GRAMMAR, **calls.GRAMMAR, **changes.GRAMMAR}
+GRAMMAR: dict[str, Parse] = {
+    **queries.GRAMMAR,
+    **calls.GRAMMAR,
+    **changes.GRAMMAR,
+    **create.GRAMMAR,
+    **alter.GRAMMAR,
+    **shows.GRAMMAR,
+}
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 
 

@@ -25,6 +25,7 @@ from lakewright.statements.change.plan import ChangePlan, plan_delete, plan_merg
 from lakewright.statements.change.rows import CLAUSE, value_name
 from lakewright.statements.model import Delete, Merge, Update
 from lakewright.statements.parse.parser import parse_statement
+from lakewright.statements.text import Fragment
 from lakewright.update.merge.match import Pairs
 
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string())])
@@ -62,8 +63,12 @@ def _merge(store: TableStore, text: str, *columns: str) -> ChangePlan:
     return plan_merge(store, statement, columns)
 
 
+def _written(part: str | Fragment) -> str:
+    return part if isinstance(part, str) else part.text
+
+
 def _sql(plan: ChangePlan, text: Text) -> str:
-    return " ".join(plan.write(text, lambda part: part.text, lambda relation: relation.name).split())
+    return " ".join(plan.write(text, _written, lambda relation: relation.name).split())
 
 
 def test_a_delete_reads_the_columns_of_its_condition(tmp_path: Path) -> None:
@@ -246,5 +251,5 @@ def test_a_decision_is_read_from_rows_and_ambiguity_is_refused(tmp_path: Path) -
 
 def test_relations_are_named_by_the_engine(tmp_path: Path) -> None:
     plan = _delete(_store(tmp_path), "DELETE FROM t")
-    named = plan.write(plan.query([]), lambda part: part.text, {Relation.TARGET: "{target}"}.__getitem__)
+    named = plan.write(plan.query([]), _written, {Relation.TARGET: "{target}"}.__getitem__)
     assert named.endswith("FROM {target} AS `t`")

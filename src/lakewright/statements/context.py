@@ -114,6 +114,14 @@ class Context(Session, Generic[Rows]):
         """Run a statement that belongs to the engine."""
 
 
+def counts(inserted: int | None = 0, updated: int | None = 0, deleted: int | None = 0) -> pa.Table:
+    """Return what a change shows; a count that is not known is null, and so is the sum then."""
+    numbers = (inserted, updated, deleted)
+    known = [number for number in numbers if number is not None]
+    affected = sum(known) if len(known) == len(numbers) else None
+    return pa.Table.from_pylist([dict(zip(COUNTS.names, (affected, *numbers), strict=True))], schema=COUNTS)
+
+
 def checked_args(args: object) -> Args:
     """Return the values of the parameters of a statement; anything but a mapping or a list is an error."""
     if args is None:

@@ -33,12 +33,12 @@ from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.comparison import common_type
 from lakewright.spec.predicate.literals import check_comparable
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates
-from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, AtomicType, DataField
+from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, AtomicType, DataField, DataType
 from lakewright.update.merge.clauses import MergePlan, read_source
 from lakewright.update.values import Side
 
 _SMALLER = 4  # a source is persisted if the files of the table are so many times larger
-_BROADCAST_BYTES_MAX = 32 << 20  # the keys of a source up to this size are sent to every worker
+BROADCAST_BYTES_MAX = 32 << 20  # the keys of a source up to this size are sent to every worker
 _LISTED_MAX = 1000  # a predicate lists up to so many values of a partition column, and gives bounds for more
 _UNBOUNDED = FLOAT_ROOTS | BINARY_ROOTS | {"TIMESTAMP_LTZ", "TIME"}  # types whose bounds are not used
 
@@ -67,8 +67,7 @@ class _Key:
 
     def has_bounds(self) -> bool:
         """Return whether bounds of the source column can prune by the target's column."""
-        own = self.field.type
-        return isinstance(own, AtomicType) and own.type == self.dtype.type and own.root not in _UNBOUNDED
+        return has_bounds(self.field, self.dtype)
 
     def has_value(self) -> Column:
         """Return the condition that the source has a value, since null equals nothing."""
@@ -123,7 +122,7 @@ class MergeSides:
     @contextmanager
     def persisted_if_small(self, target_bytes: int) -> Iterator[MergeSides]:
         """Persist the source within a `with` block, if it is much smaller than the files of the table."""
-        if self.bytes is None or self.bytes * _SMALLER > target_bytes:
+        if not is_much_smaller(self.bytes, target_bytes):
             yield self
             return
         kept = self.source.persist()
@@ -147,7 +146,7 @@ class MergeSides:
         target = find(names)
         if not self.plan.not_matched:
             return self.source.join(target, self._condition(names))
-        if self.is_persisted and (self.bytes or 0) <= _BROADCAST_BYTES_MAX:
+        if self.is_persisted and (self.bytes or 0) <= BROADCAST_BYTES_MAX:
             # Target rows without a match are dropped where they are read, instead of being shuffled to the source.
             known = F.broadcast(self.source.select(*{key.source for key in self.keys}))
             target = target.join(known, reduce(and_, (key.is_equal(names) for key in self.keys)), "left_semi")
@@ -159,18 +158,8 @@ class MergeSides:
 
     def _bounds(self) -> Predicate:
         """Query the bounds of the source's keys, and the values of those that are partition columns."""
-        bounded = [key for key in self.keys if key.has_bounds()]
-        if not bounded:
-            return TRUE
-        listed = [key for key in bounded if key.field.name in self.store.schema.partition_keys]
-        aggregates = [aggregate(key.source) for key in bounded for aggregate in (F.min, F.max)]
-        aggregates += [F.collect_set(key.source) for key in listed]
-        row = [column[0] for column in self.source.select(*aggregates).toArrow().columns]
-        values = {key.field.name: values.values for key, values in zip(listed, row[2 * len(bounded) :], strict=True)}
-        return and_predicates(
-            _within(key.field, low, high, values.get(key.field.name))
-            for key, low, high in zip(bounded, row[::2], row[1::2], strict=False)
-        )
+        bounded = [(key.field, key.source) for key in self.keys if key.has_bounds()]
+        return key_bounds(self.source, bounded, self.store.schema.partition_keys)
 
     def _target_names(self) -> list[str]:
         refs = () if self.plan.residual is None else self.plan.residual.refs
@@ -198,6 +187,37 @@ class MergeSides:
         own = side == Side.TARGET
         column = F.col(column_name(names.index(name)) if own else source_name(self.plan.source_columns.index(name)))
         return reduce(Column.getField, inside, column)
+
+
+def is_much_smaller(source_bytes: int | None, target_bytes: int) -> bool:
+    """Return whether a source is so much smaller than the files of the table that it is worth to persist it."""
+    return source_bytes is not None and source_bytes * _SMALLER <= target_bytes
+
+
+def has_bounds(field: DataField, other: DataType) -> bool:
+    """Return whether bounds of a column of another type can prune by a column of the target."""
+    own = field.type
+    if not isinstance(own, AtomicType) or not isinstance(other, AtomicType):
+        return False
+    return own.type == other.type and own.root not in _UNBOUNDED
+
+
+def key_bounds(source: DataFrame, keys: Sequence[tuple[DataField, str]], partition_keys: Sequence[str]) -> Predicate:
+    """Query the bounds of columns of a source, and the values of those that match partition columns of the target.
+
+    Every row of the target that a row of the source matches fulfils the predicate.
+    """
+    if not keys:
+        return TRUE
+    listed = [(field, name) for field, name in keys if field.name in partition_keys]
+    aggregates = [aggregate(name) for _, name in keys for aggregate in (F.min, F.max)]
+    aggregates += [F.collect_set(name) for _, name in listed]
+    row = [column[0] for column in source.select(*aggregates).toArrow().columns]
+    values = {field.name: values.values for (field, _), values in zip(listed, row[2 * len(keys) :], strict=True)}
+    return and_predicates(
+        _within(field, low, high, values.get(field.name))
+        for (field, _), low, high in zip(keys, row[::2], row[1::2], strict=False)
+    )
 
 
 def _within(field: DataField, low: pa.Scalar, high: pa.Scalar, values: pa.Array | None) -> Predicate:

@@ -81,11 +81,16 @@ def _prepare(sides: MergeSides, concurrency: int | None, base: Snapshot | None) 
             frame.select(kept.task_of_row(tasks).alias(TASK), *kept.columns), parts, tasks, POSITION
         )
         task = KeyedMergeTask(store, plan, keyed_job(store), predicate)
-        clustered = cluster_made(
-            frame, task.job, partial(_group_maker, task), like=sides.source, concurrency=concurrency
-        )
-        prepared = _run(spark, task.job, clustered)
+        prepared = write_merged(frame, task, like=sides.source, concurrency=concurrency)
     return guarded_keyed_merge(store, plan, prepared)
+
+
+def write_merged(
+    frame: DataFrame, task: KeyedMergeTask, *, like: DataFrame, concurrency: int | None = None
+) -> Prepared:
+    """Write what a task makes of the rows of a shuffled frame; there are about as many as rows in the frame `like`."""
+    clustered = cluster_made(frame, task.job, partial(_group_maker, task), like=like, concurrency=concurrency)
+    return _run(frame.sparkSession, task.job, clustered)
 
 
 def prepare_upsert(df: DataFrame, store: TableStore) -> Prepare:

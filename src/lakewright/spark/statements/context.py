@@ -6,19 +6,20 @@ session is changed by a query.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.errors import UnsupportedError
 from lakewright.spark.jobs.session import check_session, is_connect
-from lakewright.spark.read.frame import frame_of, local_frame
+from lakewright.spark.read.frame import local_frame
+from lakewright.spark.statements.changes import change_rows
+from lakewright.spark.statements.evaluate import Evaluation, evaluated, explain_missing, frames_of, placeholder
 from lakewright.spark.write.compaction import compact
 from lakewright.spec.arrow import from_arrow_schema
-from lakewright.statements.context import Context
+from lakewright.statements.context import Context, counts
 from lakewright.statements.model import (
     CopyIn,
     CopyOut,
@@ -33,14 +34,13 @@ from lakewright.statements.model import (
     Update,
 )
 from lakewright.statements.parse.queries import ResetAll, ShowSettings
-from lakewright.statements.query.bind import Bound, Relation, bind, quoted
+from lakewright.statements.query.bind import Bound, bind, quoted
 from lakewright.statements.query.tables import SETTING
 from lakewright.statements.session import Catalogs
 from lakewright.statements.text import Args, Fragment
 from lakewright.table.table import FileStoreTable
 
 _ZONE = "spark.sql.session.timeZone"
-_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _NO_ROWS = pa.table({})
 
 
@@ -100,7 +100,7 @@ class SQLContext(Context[DataFrame]):
     def moment(self, expression: Fragment, args: Args) -> int:
         """Return the moment that an expression gives, in epoch milliseconds."""
         text = f"SELECT unix_millis(CAST(({expression.text}) AS TIMESTAMP))"
-        found = self._evaluated(text, args if isinstance(args, Mapping) else {}).collect()[0][0]
+        found = evaluated(self.spark, text, args if isinstance(args, Mapping) else {}).collect()[0][0]
         if found is None:
             raise expression.error("the time is null")
         return int(found)
@@ -110,7 +110,7 @@ class SQLContext(Context[DataFrame]):
     def run(self, statement: Statement, args: Args) -> DataFrame:
         """Run a statement that was parsed."""
         if isinstance(statement, ShowSettings | ResetAll):
-            return self._evaluated(statement.text.text, {})  # Spark also shows what has a default
+            return evaluated(self.spark, statement.text.text, {})  # Spark also shows what has a default
         return super().run(statement, args)
 
     def rows(self, table: pa.Table) -> DataFrame:
@@ -125,26 +125,13 @@ class SQLContext(Context[DataFrame]):
 
     def evaluate(self, bound: Bound, args: Args, *, before: str = "") -> DataFrame:
         """Return the rows of a query whose names are looked up; `before` is put before its text."""
-        frames = self.frames(bound.relations)
+        frames = frames_of(self.spark, bound.relations)
         text = before + bound.text(0, placeholder, escape_braces=bool(frames))
         try:
-            return self._evaluated(text, args, frames)
+            return evaluated(self.spark, text, args, frames)
         except AnalysisException as error:
-            self.explain_missing(bound, error)
+            explain_missing(bound, error)
             raise
-
-    def frames(self, relations: Sequence[Relation]) -> dict[str, DataFrame]:
-        """Return the rows of relations as frames, by the names that `placeholder` gives them."""
-        return {_key(relation): frame_of(self.spark, relation.builder()) for relation in relations}
-
-    def explain_missing(self, bound: Bound, error: AnalysisException) -> None:
-        """Raise an error of ours if Spark does not know a name that is none of ours either."""
-        if _condition(error) != _NOT_FOUND:
-            return
-        said = str((error.getMessageParameters() or {}).get("relationName", "")).lower()
-        for name in bound.left:
-            if said == ".".join(quoted(part) for part in name.parts).lower():
-                raise bound.missing(name) from None
 
     def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
         """Write the rows of a query or of files, and return the counts."""
@@ -152,7 +139,8 @@ class SQLContext(Context[DataFrame]):
 
     def change(self, statement: Update | Delete | Merge, args: Args) -> pa.Table:
         """Change rows of a table in one snapshot, and return the counts."""
-        raise statement.text.error("rows are not changed by SQL on Spark yet", kind=UnsupportedError, args=args)
+        done = change_rows(Evaluation(self, self, self.spark, statement.text, args), statement)
+        return counts(done.inserted, done.updated, done.deleted)
 
     def other(self, statement: Explain | CreateView | Native, args: Args) -> DataFrame:
         """Run EXPLAIN, make a temporary view, or hand a statement that is none of ours to Spark."""
@@ -163,11 +151,13 @@ class SQLContext(Context[DataFrame]):
             case CreateView():
                 return self._create_view(statement, args)
             case _:
-                return self._evaluated(statement.text.text, args)
+                return evaluated(self.spark, statement.text.text, args)
 
     def _create_view(self, view: CreateView, args: Args) -> DataFrame:
         if not bind(self, self, [view.query], args).relations:
-            return self._evaluated(view.text.text, args)  # Spark looks its own tables up again whenever it is used
+            return evaluated(
+                self.spark, view.text.text, args
+            )  # Spark looks its own tables up again whenever it is used
         frame, name = self._view_frame(view, args), quoted(view.name)
         if view.is_global:
             frame.createOrReplaceGlobalTempView(name) if view.replace else frame.createGlobalTempView(name)
@@ -180,29 +170,12 @@ class SQLContext(Context[DataFrame]):
         frame = self.query(view.query, args)
         return frame.toDF(*view.columns) if view.columns else frame
 
-    def _evaluated(self, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
-        given = cast("dict[str, object]", args) or None
-        return self.spark.sql(text, args=given, **(frames or {}))
-
 
 def sql(
     spark: SparkSession, text: str, args: Args | None = None, *, catalog: Catalogs, database: str = "default"
 ) -> DataFrame:
     """Run one statement with a Spark session and return its rows; see `SQLContext.sql`."""
     return SQLContext(spark, catalog, database).sql(text, args)
-
-
-def placeholder(relation: Relation) -> str:
-    """Return how the text of a statement names the frame of a relation."""
-    return "{" + _key(relation) + "}"
-
-
-def _key(relation: Relation) -> str:
-    return f"{relation.name}_rows"  # no name of an argument of spark.sql
-
-
-def _condition(error: PySparkException) -> str | None:
-    return error.getCondition() if hasattr(error, "getCondition") else error.getErrorClass()
 
 
 def _is_temporary_view(spark: SparkSession, name: str) -> bool:

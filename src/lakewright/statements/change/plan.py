@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
 from lakewright.metadata.store import TableStore
+from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
 from lakewright.statements.change.assign import Storing, quoted
 from lakewright.statements.change.clauses import (
@@ -51,6 +52,7 @@ class ChangePlan:
     on: Fragment | None = None  # of MERGE
     source: Side | None = None
     equal: tuple[tuple[str, str], ...] = ()  # columns of the target and the source that match by being equal
+    prunes: Predicate = TRUE  # every row of the target that a condition finds fulfils it
 
     # ---- what is read and written
 
@@ -246,20 +248,18 @@ class ChangePlan:
     def _column(self, name: str) -> str:
         return f"{quoted(self.target.alias)}.{quoted(name)}"
 
-    def write(self, text: Text, fragment: Callable[[Fragment], str], relation: Callable[[Relation], str]) -> str:
-        """Return SQL text, given how the engine writes expressions and relations."""
+    def write(self, text: Text, written: Callable[[str | Fragment], str], relation: Callable[[Relation], str]) -> str:
+        """Return SQL text, given how the engine writes own text and expressions, and how it names relations."""
         sides = [side for side in (self.target, self.source) if side is not None]
         out = []
         for part in text:
-            if isinstance(part, str):
-                out.append(part)
-            elif isinstance(part, Relation):
+            if isinstance(part, Relation):
                 out.append(relation(part))
-            else:
-                own = fragment(part)
-                for side in sides:
-                    own = side.unqualified(own)
-                out.append(own)
+                continue
+            own = written(part)
+            for side in sides if isinstance(part, Fragment) else ():
+                own = side.unqualified(own)
+            out.append(own)
         return "".join(out)
 
 
@@ -300,7 +300,7 @@ def plan_merge(store: TableStore, statement: Merge, source_columns: Sequence[str
     return _checked(ChangePlan(store, "MERGE", target, clauses, None, statement.on, source, equal))
 
 
-def source_query(statement: Merge) -> Text:
+def source_query(statement: Merge) -> tuple[str | Fragment, ...]:
     """Return the query of the source of a merge, whose columns `plan_merge` needs."""
     columns = f"({', '.join(map(quoted, statement.source_columns))})" if statement.source_columns else ""
     return ("SELECT * FROM ", statement.source, f" AS {quoted(statement.source_alias or '_lw_query')}{columns}")

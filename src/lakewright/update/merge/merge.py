@@ -274,7 +274,12 @@ def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
 
 def scope_of_absence(store: TableStore, plan: MergePlan) -> str:
     """Return the scope in which a row that was absent may have been written since: bucket, partition or table."""
-    keys, schema = {field.name for field, _ in plan.on}, store.schema
+    return scope_without(store, {field.name for field, _ in plan.on})
+
+
+def scope_without(store: TableStore, columns: Iterable[str]) -> str:
+    """Return the scope in which a row may have been written that equals a new row in these columns."""
+    keys, schema = set(columns), store.schema
     if schema.bucket_mode is BucketMode.HASH_FIXED and schema.primary_keys and keys >= set(schema.primary_keys):
         return "bucket"
     return "partition" if schema.partition_keys and keys >= set(schema.partition_keys) else "table"

@@ -1,0 +1,314 @@
+"""UPDATE, DELETE and MERGE on Spark: a statement in, one snapshot and its counts out.
+
+    rows of the table with their places, the source --change query of Spark--> rows that change, with their new values
+           --shuffle by group--> tasks apply them with the core's own code --> one commit
+
+Spark evaluates every expression of the user. The statement is prepared anew for each attempt at the commit, and reads
+the table at the snapshot of the attempt, also in subqueries. What always holds: nothing of the rows comes to the driver
+but the bounds of the keys of a source; a statement that fails leaves no file behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from lakewright.calls import merged_table
+from lakewright.distributed.rows.groups import GROUP, POSITION, Changed, insert_rows, inserting_rows
+from lakewright.distributed.rows.merge import KeyedMergeTask, MergeTask, source_name
+from lakewright.metadata.store import TableStore
+from lakewright.read.splits.shares import pieces
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.estimate import size_of
+from lakewright.spark.jobs.session import in_session_zone
+from lakewright.spark.jobs.types import arrow_schema_of, fields_of
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
+from lakewright.spark.rows.group_rows import (
+    TASK,
+    changed_groups,
+    located_rows,
+    over_groups,
+    shuffle_by_group,
+    task_count,
+)
+from lakewright.spark.rows.merge_sides import BROADCAST_BYTES_MAX, has_bounds, is_much_smaller, key_bounds
+from lakewright.spark.rows.primary_key_merge import write_merged
+from lakewright.spark.statements.evaluate import Evaluation, Written
+from lakewright.spark.write.compaction import compacting_on
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import AtomicType, DataField
+from lakewright.statements.change import plan as planned
+from lakewright.statements.change.clauses import Relation, Text
+from lakewright.statements.change.plan import ChangePlan
+from lakewright.statements.change.rows import CLAUSE, value_name
+from lakewright.statements.model import Delete, Merge, Update
+from lakewright.statements.query.bind import Bound
+from lakewright.statements.query.places import Kind
+from lakewright.statements.query.tables import place_of
+from lakewright.table.table import FileStoreTable
+from lakewright.update.change import ChangeJob
+from lakewright.update.find import groups
+from lakewright.update.merge.merge import scope_without
+from lakewright.update.methods import change_method
+from lakewright.update.primary_key import distribute_postponed, guard_scope, keyed_job, merged_splits
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import Prepared, change, fold_applied, with_all_columns
+from lakewright.write.writer import WriteJob
+
+_TARGET, _SOURCE = "lw_target", "lw_source"  # how the text of a change query names its frames
+_PLACEHOLDERS = {Relation.TARGET: "{lw_target}", Relation.SOURCE: "{lw_source}"}
+_HASHED_MAX = 3  # columns by which new rows are spread over the tasks
+
+
+def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> UpdateResult:
+    """Change the rows of a table as a statement says, in one snapshot."""
+    spark = evaluation.spark
+    table = in_session_zone(spark, evaluation.session.table(statement.table))
+    if isinstance(statement, Merge) and statement.evolve:
+        table = _evolved(evaluation, table, statement)
+    work = _Change(evaluation, table, statement)
+    operation = type(statement).__name__.upper()
+    return change(table.store, work.prepare, operation=operation, run=compacting_on(spark))
+
+
+def _evolved(evaluation: Evaluation, table: FileStoreTable, merge: Merge) -> FileStoreTable:
+    """Add the columns of the source that the table lacks, for clauses that take all columns."""
+    if all(clause.assignments is not None for clause in merge.clauses):
+        return table
+    known = {field.name.casefold() for field in table.schema.fields}
+    source = _source_frame(evaluation, table, merge, None)
+    lacking = [field for field in arrow_schema_of(source.schema) if field.name.casefold() not in known]
+    return merged_table(table, pa.schema([field.with_nullable(True) for field in lacking]))  # noqa: FBT003 - Arrow's own
+
+
+def _source_frame(evaluation: Evaluation, table: FileStoreTable, merge: Merge, base: Snapshot | None) -> DataFrame:
+    """Return the rows of the source of a merge."""
+    at = (table, None if base is None else base.id)
+    bound = evaluation.bind([(merge.source, Kind.RELATION)], at)
+    return evaluation.run(bound, lambda written: "".join(written(part) for part in planned.source_query(merge)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The source of a merge in one attempt."""
+
+    frame: DataFrame
+    bytes: int | None
+    is_persisted: bool = False
+
+    @contextmanager
+    def persisted_if_small(self, target_bytes: int) -> Iterator[_Source]:
+        """Persist the source within a `with` block, if it is much smaller than the files of the table."""
+        if not is_much_smaller(self.bytes, target_bytes):
+            yield self
+            return
+        kept = self.frame.persist()
+        try:
+            yield replace(self, frame=kept, is_persisted=True)
+        finally:
+            kept.unpersist()
+
+    def keys(self, plan: ChangePlan) -> tuple[DataFrame, list[tuple[DataField, str]]]:
+        """Return the columns that must be equal and have one type, so that bounds of one say something of the other.
+
+        They come as a frame with columns `k0`, `k1`, ..., and with the columns of the target that they equal.
+        """
+        columns: list[Column] = []
+        found: list[tuple[DataField, str]] = []
+        known = {field.name: field for field in plan.store.schema.fields}
+        for name, other in plan.equal:
+            if name not in known or self.frame.columns.count(other) > 1:
+                continue
+            alias = f"k{len(found)}"
+            column = F.col(_quoted(other)).alias(alias)
+            if has_bounds(known[name], fields_of(self.frame.select(column).schema)[0].type):
+                columns.append(column)
+                found.append((known[name], alias))
+        return self.frame.select(*columns), found
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A statement that changes rows, prepared for the snapshot of each attempt."""
+
+    evaluation: Evaluation
+    table: FileStoreTable
+    statement: Update | Delete | Merge
+
+    @property
+    def store(self) -> TableStore:
+        return self.table.store
+
+    def prepare(self, base: Snapshot | None) -> Prepared:
+        """Change rows of a snapshot."""
+        is_keyed = bool(self.store.schema.primary_keys)
+        base = distribute_postponed(self.store, base) if is_keyed else base
+        source = None
+        if isinstance(self.statement, Merge):
+            frame = _source_frame(self.evaluation, self.table, self.statement, base)
+            source = _Source(frame, size_of(frame))
+        plan = self._plan(source)
+        bound = self.evaluation.bind(
+            [(fragment, Kind.EXPRESSION) for fragment in plan.fragments],
+            (self.table, None if base is None else base.id),
+        )
+        attempt = _Attempt(self.evaluation, plan, bound, base, TRUE if plan.reaches_all else plan.prunes)
+        prepared = attempt.prepared(source)
+        return replace(prepared, unchanged=self._guard(plan, bound, prepared), reads=attempt.reads)
+
+    def _plan(self, source: _Source | None) -> ChangePlan:
+        match self.statement:
+            case Update():
+                return planned.plan_update(self.store, self.statement)
+            case Delete():
+                return planned.plan_delete(self.store, self.statement)
+            case Merge():
+                return planned.plan_merge(self.store, self.statement, [] if source is None else source.frame.columns)
+
+    def _guard(self, plan: ChangePlan, bound: Bound, prepared: Prepared) -> str | None:
+        """Return where nobody may have written since the snapshot, so that what was found there still holds."""
+        own = place_of(self.table)
+        others = [relation.table for relation in bound.relations if isinstance(relation.table, FileStoreTable)]
+        if any(place_of(other) == own for other in others):
+            return "table"
+        absent = scope_without(self.store, (name for name, _ in plan.equal)) if prepared.inserted else None
+        if not self.store.schema.primary_keys:
+            return absent
+        return guard_scope(absent or "bucket", self.store.schema.bucket_mode)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt at a change, on one snapshot."""
+
+    evaluation: Evaluation
+    plan: ChangePlan
+    bound: Bound
+    base: Snapshot | None
+    predicate: Predicate  # every row of the target that may change fulfils it
+
+    @property
+    def store(self) -> TableStore:
+        return self.plan.store
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of the table that decide which rows change, and to what."""
+        return tuple(name for name in self.plan.reads if name in self.store.schema.field_names)
+
+    def prepared(self, source: _Source | None) -> Prepared:
+        """Find the rows that change and apply what happens to them."""
+        if source is None:
+            return self._apply(None, self.predicate)
+        with source.persisted_if_small(sum(self._bytes(part) for part in self._parts(self.predicate))) as kept:
+            predicate = self.predicate
+            if kept.is_persisted and not self.plan.reaches_all:
+                bounds = key_bounds(*kept.keys(self.plan), self.store.schema.partition_keys)
+                predicate = and_predicates((bounds, predicate))
+            return self._apply(kept, predicate)
+
+    def _bytes(self, part: DataSplit) -> int:
+        return sum(file.file_size for file in part.files)
+
+    def _parts(self, predicate: Predicate) -> list[DataSplit]:
+        """Return the groups of files that may hold rows which fulfil a predicate."""
+        if self.base is None:
+            return []
+        if not self.store.schema.primary_keys:
+            return groups(self.store, self.base, predicate)
+        splits = merged_splits(self.store, self.base, predicate)
+        return [part for split in splits for part in pieces(self.store, split)]
+
+    def _apply(self, source: _Source | None, predicate: Predicate) -> Prepared:
+        store, plan = self.store, self.plan
+        parts = self._parts(predicate)
+        frame = self._changes(source, parts, predicate)
+        if not parts and not plan.inserts:
+            return Prepared(way=change_method(store))
+        tasks = task_count(self.evaluation.spark, store, parts, None if source is None else source.bytes)
+        frame = frame.select(self._task_of_row(tasks).alias(TASK), *self._columns())
+        if store.schema.primary_keys:
+            task = KeyedMergeTask(store, plan.decided, keyed_job(store), predicate)
+            like = frame if source is None else source.frame
+            return write_merged(shuffle_by_group(frame, parts, tasks, POSITION), task, like=like)
+        if self.base is None:
+            return self._inserted(frame.drop(TASK))
+        job = ChangeJob.on(store, self.base)
+        known = with_all_columns(job, parts)
+        done = changed_groups(
+            shuffle_by_group(frame, parts, tasks, POSITION),
+            known,
+            MergeTask(store, plan.decided, known.store),
+            inserts=store,
+        )
+        return replace(fold_applied(job, done.applied), inserted=done.inserted)
+
+    def _inserted(self, frame: DataFrame) -> Prepared:
+        """Insert rows into a table that has no snapshot."""
+        store, job = self.store, WriteJob.new(self.store)
+        task = over_groups(inserting_rows(job, MergeTask(store, self.plan.decided)))
+        work = SparkWork(frame, task, f"insert rows into {store.name}")
+        done: Changed = insert_rows(SparkWorkers(self.evaluation.spark), job, work)
+        messages = tuple(message for one in done.applied for message in one.messages)
+        return Prepared(messages, inserted=done.inserted, way=change_method(store))
+
+    # ---- frames
+
+    def _changes(self, source: _Source | None, parts: list[DataSplit], predicate: Predicate) -> DataFrame:
+        """Return the rows of the change query."""
+        spark, plan = self.evaluation.spark, self.plan
+        asked = predicate if self.store.schema.primary_keys else self.predicate
+        target = located_rows(spark, self.store, dict(enumerate(parts)), plan.reads, asked)
+        target = target.toDF(planned.GROUP, planned.POSITION, *plan.reads)
+        if source is not None and source.is_persisted and not plan.reaches_all:
+            target = self._matching(target, source)
+        frames = {_TARGET: target} | ({} if source is None else {_SOURCE: source.frame})
+        text, values = plan.type_query()
+        schema = self._run(text, frames).schema
+        zone = str(spark.conf.get("spark.sql.session.timeZone"))
+        types = [field.type for field in arrow_schema_of(schema, time_zone=zone)][: len(values)]
+        casts_fail = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+        return self._run(plan.query(types, casts_fail=casts_fail), frames)
+
+    def _matching(self, target: DataFrame, source: _Source) -> DataFrame:
+        """Drop target rows without a match where they are read, instead of shuffling them to the source."""
+        frame, keys = source.keys(self.plan)
+        if not keys or (source.bytes or 0) > BROADCAST_BYTES_MAX:
+            return target
+        equal = [target[_quoted(field.name)] == frame[name] for field, name in keys]
+        return target.join(F.broadcast(frame), reduce(and_, equal), "left_semi")
+
+    def _run(self, text: Text, frames: dict[str, DataFrame]) -> DataFrame:
+        def compose(written: Written) -> str:
+            return self.plan.write(text, written, _PLACEHOLDERS.__getitem__)
+
+        return self.evaluation.run(self.bound, compose, frames)
+
+    def _columns(self) -> list[Column]:
+        """Return group, position, and what the task needs of a changed row, by their names there."""
+        values = [value_name(at) for at in range(len(self.plan.decided.values))]
+        named = [F.col(name).alias(source_name(at)) for at, name in enumerate((CLAUSE, *values))]
+        return [F.col("group").cast("int").alias(GROUP), F.col("position").cast("long").alias(POSITION), *named]
+
+    def _task_of_row(self, tasks: int) -> Column:
+        """Return the task of a row that has no group: rows with one primary key go to one task."""
+        plan, keys = self.plan, self.store.schema.primary_keys
+        plain = [field.name for field in self.store.schema.fields if isinstance(field.type, AtomicType)]
+        asked = keys or [*(name for name, _ in plan.equal), *plain]
+        names = list(dict.fromkeys(name for name in asked if name in plan.inserted))
+        if not plan.inserts or not names:
+            return F.lit(0)
+        hashed = (value_name(plan.decided.values[name]) for name in (names if keys else names[:_HASHED_MAX]))
+        return F.pmod(F.hash(*hashed), F.lit(tasks))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -40,7 +40,7 @@ FLOORS = [
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
 OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch"}
-OPTIONAL |= {"sqlglot": "statements"}
+OPTIONAL |= {"sqlglot": "statements", "prompt_toolkit": "cli"}
 OPTIONAL |= {"urllib3": "rest", "psycopg": "jdbc", "pymysql": "jdbc"}
 
 MODULES_MAX = 400  # it grew by SQL statements
@@ -71,6 +71,11 @@ DOORS = {
     ("table.write_builder", "ray.write"),
     ("cli.ingest", "spark.ingestion.run"),
     ("cli.ingest", "spark.jobs.launch"),
+    ("cli.sql", "cli.statements"),
+    ("cli.sql", "cli.prompt"),
+    ("cli.sql", "statements.embedded.context"),
+    ("cli.sql", "spark.statements.context"),
+    ("cli.sql", "spark.jobs.launch"),
 }
 
 

@@ -20,12 +20,13 @@ from typing import NoReturn
 from lakewright.cli.command import common
 from lakewright.cli.ingest import INGEST
 from lakewright.cli.output import Output, fail
+from lakewright.cli.sql import SQL
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
 from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
-COMMANDS = (INGEST, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS)
+COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS)
 
 OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001 - a user of a command gets one line; --debug shows the rest
             if args.debug:
                 traceback.print_exc()
-            fail(_error_text(error))
+            fail(_error_text(error), as_is=isinstance(error, LakewrightError) and "column_number" in error.facts)
             return REFUSED
     return OK
 

@@ -52,9 +52,9 @@ class Output:
         sys.stdout.flush()
 
 
-def fail(message: str) -> None:
-    """Write why a command failed to stderr, in one line."""
-    sys.stderr.write(f"lakewright: {' '.join(message.split())}\n")
+def fail(message: str, *, as_is: bool = False) -> None:
+    """Write why a command failed to stderr, in one line; `as_is` keeps the lines, as a caret stands below its place."""
+    sys.stderr.write(f"lakewright: {message if as_is else ' '.join(message.split())}\n")
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

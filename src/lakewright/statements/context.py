@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -62,18 +62,21 @@ class Context(Session, Generic[Rows]):
         `script` is the text, or the path of a file (a `Path`, or a text that ends with `.sql`). The first statement
         that fails stops the script: its error says which it was, and those before it have taken effect.
         """
-        text, bound = _script_text(script), checked_args(args)
-        statements, done = parse_script(text), []
+        return list(self.each(_script_text(script), checked_args(args)))
+
+    def each(self, text: str, args: Args) -> Iterator[Rows]:
+        """Run the statements of a text one by one, and yield the rows of each."""
+        statements = parse_script(text)
         for number, statement in enumerate(statements, 1):
             try:
-                done.append(self.run(statement, bound))
+                yield self.run(statement, args)
             except LakewrightError as error:
-                line = text.count("\n", 0, statement.text.start) + 1
-                error.message = f"statement {number} of {len(statements)}, on line {line}: {error.message}"
-                error.args = (error.message,)
+                if len(statements) > 1:
+                    line = text.count("\n", 0, statement.text.start) + 1
+                    error.message = f"statement {number} of {len(statements)}, on line {line}: {error.message}"
+                    error.args = (error.message,)
                 error.facts |= {"statement": number}
                 raise
-        return done
 
     def run(self, statement: Statement, args: Args) -> Rows:
         """Run a statement that was parsed."""

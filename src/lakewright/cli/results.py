@@ -1,0 +1,247 @@
+r"""The rows of a statement in a format: an Arrow table in, lines for people, csv, json, jsonl, parquet or arrow out.
+
+Values as text: NULL is an empty field of csv (an empty text is `""`) and `null` in JSON; numbers are written in full;
+decimals and times are texts in JSON, as in the other commands; binary values are hexadecimal; nested values are JSON.
+What always holds: csv is that of RFC 4180 (commas, CRLF, quotes where they are needed), and a cell that is shown to
+people has no control characters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from datetime import time as time_of_day
+from decimal import Decimal
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakewright.errors import InvalidInputError, counted
+
+FORMATS = ("table", "csv", "json", "jsonl", "parquet", "arrow")
+BINARY = ("parquet", "arrow")
+_CELL_MIN, _CELL_MAX = 8, 60  # characters of a cell on a terminal
+_NEEDS_QUOTES = re.compile(r'[",\r\n]')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_rows(table: pa.Table, form: str, out: BinaryIO) -> None:
+    """Write rows in a format other than `table`."""
+    if form != "csv":
+        _check_names(table, form)
+    match form:
+        case "parquet":
+            pq.write_table(table, out)
+        case "arrow":
+            with pa.ipc.new_file(out, table.schema) as writer:
+                writer.write_table(table)
+        case "csv":
+            _write_texts(csv_lines(table), out)
+        case "jsonl":
+            _write_texts((f"{json.dumps(row, ensure_ascii=False)}\n" for row in json_rows(table)), out)
+        case "json":
+            _write_texts([json.dumps(list(json_rows(table)), indent=2, ensure_ascii=False), "\n"], out)
+
+
+def _write_texts(texts: Sequence[str] | Iterator[str], out: BinaryIO) -> None:
+    out.writelines(text.encode("utf-8", "surrogatepass") for text in texts)
+
+
+def _check_names(table: pa.Table, form: str) -> None:
+    twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"the result has two columns {twice!r}, which {form} cannot hold: name them with AS, or use --format csv"
+        )
+
+
+def csv_lines(table: pa.Table) -> Iterator[str]:
+    r"""Yield the rows of a table as lines of csv, the names of the columns first.
+
+    >>> list(csv_lines(pa.table({"a": [1, None], "b": ["x, y", ""]})))
+    ['a,b\r\n', '1,"x, y"\r\n', ',""\r\n']
+    """
+    if table.num_columns:
+        yield ",".join(map(_csv_field, table.column_names)) + "\r\n"
+        for row in _rows(table):
+            yield ",".join("" if value is None else _csv_field(text_of(value)) for value in row) + "\r\n"
+
+
+def _csv_field(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if not text or _NEEDS_QUOTES.search(text) else text
+
+
+def json_rows(table: pa.Table) -> Iterator[dict[str, object]]:
+    """Yield the rows of a table as objects of JSON.
+
+    >>> list(json_rows(pa.table({"a": [Decimal("1.50")], "b": [bytes([1])], "c": [float("nan")]})))
+    [{'a': '1.50', 'b': '01', 'c': 'NaN'}]
+    """
+    names = table.column_names
+    for row in _rows(table):
+        yield {name: _json_value(value) for name, value in zip(names, row, strict=True)}
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
+    """Yield the rows as values of Python; maps are dicts, and times of nanoseconds are texts."""
+    for batch in table.to_batches(max_chunksize=8192):
+        columns = [_values(batch.column(at)) for at in range(batch.num_columns)]
+        yield from zip(*columns, strict=True) if columns else ()
+
+
+def _values(column: pa.Array) -> list[object]:
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        texts = pc.cast(column.cast(pa.timestamp("ns")), pa.string()).to_pylist()
+        zone = "" if kind.tz is None else "+00:00"
+        return [None if text is None else text.rstrip("0").rstrip(".") + zone for text in texts]
+    values: list[object] = column.to_pylist(maps_as_pydicts="lossy") if _has_maps(kind) else column.to_pylist()
+    return values
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_maps(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _json_value(value: object) -> object:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else text_of(value)
+        case dict():
+            return {text_of(key): _json_value(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_json_value(one) for one in value]
+        case _:
+            return text_of(value)
+
+
+def text_of(value: object) -> str:
+    """Return a value that is not NULL as text.
+
+    >>> text_of(True), text_of(Decimal("1E+3")), text_of([1, None]), text_of(float("inf"))
+    ('true', '1000', '[1, null]', 'Infinity')
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            special = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            return repr(value) if math.isfinite(value) else special
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.isoformat(" ")
+        case date() | time_of_day():
+            return value.isoformat()
+        case dict() | list() | tuple():
+            return json.dumps(_json_value(value), ensure_ascii=False)
+        case timedelta():
+            return str(value)
+        case _:
+            return str(value)
+
+
+# ---- for people ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A table for people: its lines, the names of the columns first, and what was left out."""
+
+    lines: list[str]
+    left_out: list[str]  # in words
+
+
+def shown(table: pa.Table, *, limit: int | None = None, width: int | None = None, is_cut: bool = False) -> Shown:
+    """Return the first rows of a table as aligned lines that fit into a width; `is_cut` says that there are more rows.
+
+    >>> for line in shown(pa.table({"id": [1, 20], "name": ["Ada", None]})).lines:
+    ...     print(line)
+    id  name
+     1  Ada
+    20  NULL
+    """
+    first = table if limit is None else table.slice(0, limit)
+    rows = [["NULL" if value is None else _printable(text_of(value)) for value in row] for row in _rows(first)]
+    names = [_printable(name) for name in table.column_names]
+    natural = [max(map(_width, (name, *(row[at] for row in rows)))) for at, name in enumerate(names)]
+    widths = natural if width is None else _fitted(natural, width)
+    put = [_right if _is_number(field.type) else _left for field in table.schema]
+    lines = [
+        "  ".join(put[at](_cut(row[at], wide), wide) for at, wide in enumerate(widths)).rstrip()
+        for row in (names, *rows)
+    ]
+    left_out = []
+    if table.num_rows > first.num_rows:
+        left_out.append(f"... {counted(table.num_rows - first.num_rows, 'more row')}")
+    elif is_cut:
+        left_out.append("... more rows")
+    if len(widths) < len(names):
+        left_out.append(f"... {counted(len(names) - len(widths), 'more column')}: {', '.join(names[len(widths) :])}")
+    return Shown(lines if names else [], left_out)
+
+
+def _fitted(natural: Sequence[int], width: int) -> list[int]:
+    """Return the widths of the columns that fit: the widest are cut first, then columns at the end are left out.
+
+    >>> _fitted([5, 70, 30], 60), _fitted([20, 20, 20], 21)
+    ([5, 25, 26], [9, 10])
+    """
+    widths = [min(wide, _CELL_MAX) for wide in natural]
+    least = [min(wide, _CELL_MIN) for wide in widths]
+    while len(least) > 1 and sum(least) + 2 * (len(least) - 1) > width:
+        least.pop()
+    widths = widths[: len(least)]
+    room = max(width - 2 * (len(widths) - 1), 1)
+    while sum(widths) > room:
+        widest = max(range(len(widths)), key=lambda at: widths[at])
+        widths[widest] -= 1
+    return [max(wide, 1) for wide in widths]
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while text and _width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF") for one in text)
+
+
+def _left(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _right(text: str, width: int) -> str:
+    return " " * (width - _width(text)) + text
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    tests: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,0 +1,235 @@
+"""`lakewright sql`: statements in, their rows out, embedded or on Spark; without a statement, a prompt.
+
+Results go to stdout, or to a file, and everything else to stderr. In the format `table` every statement shows its rows,
+in the others the rows of the last statement are the result, so that a script prints one value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from lakewright.catalog.base import Catalog
+from lakewright.cli.command import Command, need_catalog, pair
+from lakewright.cli.output import Output
+from lakewright.cli.results import BINARY, FORMATS, Shown, shown, write_rows
+from lakewright.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lakewright.statements.context import Context
+
+_ROWS_MAX = 1000  # of the format `table`
+_ENGINES = ("duckdb", "spark")
+_ENGINE_MODULES = {"duckdb", "_duckdb", "pyspark", "py4j", "grpc"}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(usage_error=parser.error)
+    parser.add_argument(
+        "statement", nargs="?", metavar="SQL", help="statements with ; between them; without any: a prompt"
+    )
+    what = parser.add_argument_group("what runs")
+    what.add_argument(
+        "--file", "-f", action="append", default=[], metavar="F", help="run a script; - is stdin; may be repeated"
+    )
+    what.add_argument("--database", default="default", metavar="DB", help="the current database (default)")
+    what.add_argument(
+        "--arg",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="value of the parameter :K: a constant of SQL (5, true, '5', DATE '2026-01-31'), anything else is a text",
+    )
+    result = parser.add_argument_group("the result")
+    result.add_argument("--format", choices=FORMATS, help="table, unless --json says json")
+    result.add_argument("--output", metavar="F", help="write the result to this file")
+    result.add_argument("--limit", type=_count, metavar="N", help=f"at most so many rows (table: {_ROWS_MAX})")
+    engine = parser.add_argument_group("the engine")
+    engine.add_argument("--engine", choices=_ENGINES, default="duckdb", help="duckdb, in this process, or spark")
+    engine.add_argument("--master", metavar="URL", help="of Spark: local[*] unless said")
+    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, as sc://host:15002")
+    engine.add_argument("--memory", metavar="SIZE", help="of a local Spark session, as 4g")
+    engine.add_argument("--conf", type=pair, action="append", default=[], metavar="K=V", help="setting of the session")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
+    return int(text)
+
+
+def _run(args: argparse.Namespace, output: Output) -> None:
+    _check(args)
+    is_prompt = args.statement is None and not args.file and sys.stdin.isatty()
+    scripts = [] if is_prompt else _scripts(args)
+    catalog = need_catalog(args)
+    with _told(output), _context(args, catalog) as context, _engine_errors():
+        if is_prompt:
+            _prompt(context, args, output)
+        else:
+            _run_scripts(context, scripts, args, output)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """End with a usage error if arguments do not fit together."""
+    if args.statement is not None and args.file:
+        args.usage_error("give statements or --file, not both")
+    args.format = args.format or ("json" if args.json else "table")
+    if args.format in BINARY and args.output is None and sys.stdout.isatty():
+        args.usage_error(f"{args.format} is no text: give --output, or send stdout elsewhere")
+    if args.engine != "spark" and any((args.master, args.remote, args.memory, args.conf)):
+        args.usage_error("--master, --remote, --memory and --conf belong to --engine spark")
+    if args.output is not None and not Path(args.output).absolute().parent.is_dir():
+        args.usage_error(f"there is no directory for {args.output}")
+
+
+def _scripts(args: argparse.Namespace) -> list[str]:
+    if args.statement is not None:
+        return [args.statement]
+    return [_script(name) for name in args.file or ["-"]]
+
+
+def _script(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"the script {name} cannot be read: {error}", path=name) from error
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def _run_scripts(context: Context[Any], scripts: list[str], args: argparse.Namespace, output: Output) -> None:
+    from lakewright.cli.statements import bound_args, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
+
+    bound, last = bound_args(args.arg), pa.table({})
+    as_table = args.format == "table"
+    limit = _ROWS_MAX if args.limit is None and as_table else args.limit
+    lines: list[str] = []
+    for script in scripts:
+        for rows in context.each(script, bound):
+            last, is_cut = rows_of(rows, limit)
+            if as_table:
+                found = shown(last, limit=limit, width=_width(args), is_cut=is_cut)
+                lines += _show(found, output, to_file=args.output is not None)
+    with _opened(args.output) as out:  # a statement that failed before leaves a file as it was
+        if as_table:
+            out.write("".join(lines).encode())
+        else:
+            write_rows(last if limit is None else last.slice(0, limit), args.format, out)
+        out.flush()
+
+
+def _width(args: argparse.Namespace) -> int | None:
+    """Return how wide a table may be; None: as wide as it is."""
+    return shutil.get_terminal_size().columns if args.output is None and sys.stdout.isatty() else None
+
+
+def _show(found: Shown, output: Output, *, to_file: bool) -> list[str]:
+    """Write a table for people; for a file, return its lines instead."""
+    lines = [f"{line}\n" for line in found.lines]
+    if not to_file:
+        sys.stdout.buffer.writelines(line.encode("utf-8", "replace") for line in lines)
+        sys.stdout.flush()
+    for line in found.left_out:
+        output.say(line)
+    return lines if to_file else []
+
+
+@contextmanager
+def _opened(path: str | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    with Path(path).open("wb") as file:
+        yield file
+
+
+def _prompt(context: Context[Any], args: argparse.Namespace, output: Output) -> None:
+    if args.format != "table" or args.output is not None:
+        args.usage_error("the prompt shows tables: --format and --output belong to statements or a script")
+    try:
+        from lakewright.cli.prompt import Prompt  # noqa: PLC0415 - a door: it needs prompt_toolkit
+    except ImportError as error:
+        raise _missing(error, "cli") from error
+    Prompt(context, dict(args.arg), limit=args.limit, quiet=output.quiet).run()
+
+
+# ---- engines ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _context(args: argparse.Namespace, catalog: Catalog) -> Iterator[Context[Any]]:
+    """Run a context of the engine that the arguments name."""
+    if args.engine == "duckdb":
+        try:
+            from lakewright.statements.embedded.context import SQLContext  # noqa: PLC0415 - a door
+        except ImportError as error:
+            raise _missing(error, "sql") from error
+        yield SQLContext(catalog, args.database)
+        return
+    try:
+        from lakewright.spark.jobs import launch  # noqa: PLC0415 - a door
+        from lakewright.spark.statements.context import SQLContext as OnSpark  # noqa: PLC0415 - a door
+    except ImportError as error:
+        raise _missing(error, "spark,sql") from error
+    # Errors are told by this command; Spark would log some forty lines for every attempt of a task.
+    config = ({} if args.debug else {"spark.log.level": "OFF"}) | dict(args.conf)
+    session = launch.running("lakewright sql", args.master, args.remote, memory=args.memory, config=config)
+    with session as spark:
+        yield OnSpark(spark, catalog, args.database)
+
+
+def engine_message(error: Exception) -> str:
+    """Return the message of an error of an engine without the plan and the stack that Spark adds."""
+    return re.split(r"\n\nJVM stacktrace|;\n['+*]", str(error))[0].strip() or type(error).__name__
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Turn an error that the engine itself raised into one of ours: it is about the statement."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _ENGINE_MODULES:
+            raise
+        raise InvalidInputError(engine_message(error)) from error
+
+
+@contextmanager
+def _told(output: Output) -> Iterator[None]:
+    """Write warnings to stderr in one line each, without the place in the program."""
+
+    def tell(message: Warning | str, *_: object, **__: object) -> None:
+        output.say(f"warning: {message}")
+
+    before = warnings.showwarning
+    warnings.showwarning = tell
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def _missing(error: ImportError, extra: str) -> UnsupportedError:
+    return UnsupportedError(f"{error.name} is not installed: pip install 'lakewright[{extra}]'", package=error.name)
+
+
+SQL = Command(
+    "sql",
+    "run SQL statements or a script, or open a prompt",
+    _arguments,
+    _run,
+    "Run SQL statements in the dialect of Spark, in this process or on Spark. Without statements: a script from stdin, "
+    "or on a terminal a prompt.",
+)

@@ -12,6 +12,7 @@ SPARKS := 4.1 4.2 4.3
 RAYS := 2.52 2.60
 
 .PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
+.PHONY: interop-delta bench-spark-peers
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix $(SPARKS:%=spark-%)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -55,6 +56,16 @@ interop-rest: $(VENV)/.made $(PEERS)/.made $(REST_SERVERS:%=target/rest-server/%
 
 interop-s3: $(VENV)/.made target/minio/bin/minio
 	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/s3
+
+# Delta Lake, and Iceberg for the bench, on the newest PySpark that both know.
+PEERS_SPARK := 4.1
+DELTA := 4.4.0
+ICEBERG := 1.12.0
+interop-delta: .venvs/spark-$(PEERS_SPARK)/.made target/delta/.made
+	.venvs/spark-$(PEERS_SPARK)/bin/python -m pytest tests/interop/delta
+
+bench-spark-peers: .venvs/spark-$(PEERS_SPARK)/.made target/delta/.made target/iceberg/.made
+	PYTHONPATH=tests .venvs/spark-$(PEERS_SPARK)/bin/python -m bench.spark_peers
 
 # Every test at its full size: all examples of the properties, all combinations; then processes killed at random for minutes.
 soak: $(VENV)/.made $(PEERS)/.made
@@ -162,6 +173,18 @@ target/java/.made: tests/interop/java/JavaPeer.java
 	cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/hadoop-client-*.jar target/java/jars
 	for jar in slf4j-api snappy-java lz4-java; do cp $(SPARK)/lib/python3*/site-packages/pyspark/jars/$$jar-*.jar target/java/jars; done
 	javac -cp 'target/java/jars/*' -d target/java/classes tests/interop/java/JavaPeer.java
+	touch $@
+
+DELTA_JARS := delta-spark_$(PEERS_SPARK)_2.13 delta-storage delta-kernel-api delta-kernel-defaults delta-kernel-unitycatalog
+target/delta/.made:
+	mkdir -p target/delta/jars
+	for jar in $(DELTA_JARS); do \
+		mvn --quiet dependency:copy -Dartifact=io.delta:$$jar:$(DELTA) -DoutputDirectory=$(CURDIR)/target/delta/jars || exit 1; done
+	touch $@
+
+target/iceberg/.made:
+	mkdir -p target/iceberg/jars
+	mvn --quiet dependency:copy -Dartifact=org.apache.iceberg:iceberg-spark-runtime-$(PEERS_SPARK)_2.13:$(ICEBERG) -DoutputDirectory=$(CURDIR)/target/iceberg/jars
 	touch $@
 
 # The server is in the tests of paimon-core. One jar holds all classes of Paimon; of 2.0.0 the registries have no other such.

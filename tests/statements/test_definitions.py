@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -111,11 +111,23 @@ def test_keys_partitions_options_defaults_and_comments(ctx: lw.SQLContext) -> No
         (None, "-5"),
         (None, "it's"),
     ]
+    ctx.sql("CREATE TABLE q (a INT, s STRING DEFAULT '\\'q\\'')")
+    fill(ctx, "q", a=[1])
+    assert lw.read_table(table_of(ctx, "q")).to_pylist() == [{"a": 1, "s": "'q'"}]
     ctx.sql("CREATE TABLE u (a INT, CONSTRAINT k PRIMARY KEY (A) NOT ENFORCED) PARTITIONED BY (p STRING COMMENT 'c')")
     assert columns(ctx, "u") == ["a INT NOT NULL", "p STRING"]
     assert table_of(ctx, "u").primary_keys == ["a"]
     ctx.sql("CREATE TABLE w (a INT PRIMARY KEY, from STRING)")
     assert table_of(ctx, "w").primary_keys == ["a"]
+
+
+def test_a_default_that_java_stored_with_its_quotes(ctx: lw.SQLContext) -> None:
+    quoted = lw.DataField(1, "s", lw.AtomicType("STRING"), None, "'it is'")
+    day = lw.DataField(2, "d", lw.AtomicType("DATE"), None, "'2026-01-31'")
+    ctx.catalog.create_table("shop.t", lw.Schema([lw.DataField(0, "a", lw.AtomicType("INT")), quoted, day]))
+    fill(ctx, "t", a=[1])
+    assert lw.read_table(table_of(ctx, "t")).to_pylist() == [{"a": 1, "s": "it is", "d": date(2026, 1, 31)}]
+    assert "s STRING DEFAULT 'it is',\n  d DATE DEFAULT '2026-01-31'" in rows(ctx.sql("SHOW CREATE TABLE t"))[0][0]
 
 
 def test_a_table_exists_once(ctx: lw.SQLContext) -> None:
@@ -210,6 +222,8 @@ def test_tables_are_renamed_and_dropped(ctx: lw.SQLContext) -> None:
     ctx.sql("ALTER TABLE other.t RENAME TO u")
     assert ctx.catalog.list_tables("other") == ["u"]
     ctx.sql("ALTER TABLE other.u RENAME TO shop.u")
+    with pytest.raises(InvalidInputError, match="names a catalog"):
+        ctx.sql("ALTER TABLE u RENAME TO paimon.shop.w")
     ctx.sql("CREATE TABLE w (a INT)")
     with pytest.raises(TableAlreadyExistException, match="choose another name"):
         ctx.sql("ALTER TABLE w RENAME TO u")
@@ -228,7 +242,7 @@ def test_columns_are_added_in_their_places(ctx: lw.SQLContext) -> None:
     before = table_of(ctx, "t").schema.id
     ctx.sql(
         "ALTER TABLE t ADD COLUMNS (b STRING COMMENT 'c' AFTER A, z INT FIRST, S.y STRING FIRST, l.element.y INT,"
-        " m.value.y INT, d INT DEFAULT 5)"
+        " m.value.y INT, d INT)"
     )
     table = table_of(ctx, "t")
     assert table.schema.id == before + 1
@@ -236,9 +250,10 @@ def test_columns_are_added_in_their_places(ctx: lw.SQLContext) -> None:
         *("z INT", "a INT", "b STRING", "s ROW<`y` STRING, `x` INT>", "l ARRAY<ROW<`x` INT, `y` INT>>"),
         *("m MAP<INT NOT NULL, ROW<`x` INT, `y` INT>>", "d INT"),
     ]
-    assert table.fields[-1].default_value == "5"
     assert lw.read_table(table)["d"].to_pylist() == [None]
     ctx.sql("ALTER TABLE t ADD COLUMN e INT")
+    with pytest.raises(UnsupportedError, match=r"SET DEFAULT .*column 26"):
+        ctx.sql("ALTER TABLE t ADD COLUMN f INT DEFAULT 5")
     with pytest.raises(InvalidInputError, match=r"NOT NULL: rows that exist.*column 26"):
         ctx.sql("ALTER TABLE t ADD COLUMN f INT NOT NULL")
 

@@ -44,8 +44,8 @@ def table_of(context: lw.SQLContext, name: str) -> Any:  # noqa: ANN401 - a tabl
     return context.catalog.get_table(f"{context.database}.{name}")
 
 
-def fill(context: lw.SQLContext, name: str, **columns: list[Any]) -> None:
+def fill(context: lw.SQLContext, table_name: str, /, **columns: list[Any]) -> None:
     """Append rows, given by columns, to a table."""
-    table = table_of(context, name)
+    table = table_of(context, table_name)
     wanted = [field for field in table.schema.arrow_schema if field.name in columns]
     lw.write_table(pa.table(columns, pa.schema(wanted)), table)

@@ -182,6 +182,16 @@ def cast_text(text: str, dtype: DataType, zone: str = "UTC") -> Value:
     return _temporal_text(word, dtype, zone)
 
 
+def cast_default(text: str, dtype: DataType) -> Value:
+    """Return the value of the default of a column. Java's connector for Spark stores the literal, quotes included.
+
+    >>> cast_default("'x'", AtomicType("STRING")), cast_default("x", AtomicType("STRING"))
+    ('x', 'x')
+    """
+    is_quoted = len(text) > 1 and text.startswith("'") and text.endswith("'")
+    return cast_text(text[1:-1] if is_quoted else text, dtype)
+
+
 def zone_of(name: str) -> tzinfo:
     """Return the time zone of a name: a region such as Europe/Berlin, UTC, or an offset such as +02:00.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from lakewright.errors import InvalidInputError, SQLSyntaxError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.arguments import did_you_mean
 from lakewright.statements.parse.cursor import words_of
 from lakewright.statements.text import Args, Fragment
@@ -26,7 +26,7 @@ def literal_text(fragment: Fragment, args: Args | None = None, *, what: str = "a
         return _parameter_text(fragment, tree, args or {})
     text = _text(tree)
     if text is None and not isinstance(tree, exp.Null):
-        raise fragment.error(f"{what} must be a literal, such as 5, 'x' or DATE '2026-01-31'", kind=SQLSyntaxError)
+        raise fragment.error(f"{what} must be a literal, such as 5, 'x' or DATE '2026-01-31'", kind=UnsupportedError)
     return text
 
 

@@ -19,7 +19,7 @@ from lakewright.spec.types import (
     RowType,
     types_inside,
 )
-from lakewright.spec.values import cast_text
+from lakewright.spec.values import cast_default
 
 SYSTEM_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID"})
 
@@ -232,7 +232,7 @@ def _check_column_settings(schema: TableSchema) -> None:
         if column.default_value is None:
             continue
         try:
-            cast_text(column.default_value, column.type)
+            cast_default(column.default_value, column.type)
         except InvalidInputError as cause:
             raise InvalidInputError(
                 f"the default of the column {column.name!r}: {cause}", column=column.name

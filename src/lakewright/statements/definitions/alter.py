@@ -58,7 +58,8 @@ class AlterTable(Command):
         catalog, identifier, table = changeable(session, self.name)
         changes = [change for action in self.actions for change in action.changes(table.fields)]
         names = {k: v for action in self.actions for k, v in action.names(table.fields).items()}
-        with placing(self.name.place, names):
+        place = next(iter(names.values())) if len(names) == 1 else self.name.place
+        with placing(place, names):
             if changes:
                 catalog.alter_table(identifier, changes)
         return NOTHING
@@ -80,7 +81,7 @@ class AddColumns(TableAction):
     columns: tuple[Column, ...]
 
     def changes(self, fields: Sequence[DataField]) -> list[SchemaChange]:
-        """Add each column in its place; rows that exist have null in it, a default holds for later writes."""
+        """Add each column in its place; rows that exist have null in it."""
         out: list[SchemaChange] = []
         added: dict[tuple[str, ...], list[str]] = {}
         for column in self.columns:
@@ -91,8 +92,6 @@ class AddColumns(TableAction):
             new.append(column.name)
             path, move = (*parents, column.name), real_move(siblings, column.move, column.name)
             out.append(SchemaChange.add_column(path, column.type, column.comment, move))
-            if column.default is not None:
-                out.append(SchemaChange.update_column_default_value(path, column.default))
         return out
 
     def names(self, fields: Sequence[DataField]) -> dict[str, Fragment]:
@@ -192,8 +191,6 @@ class ReplaceColumns(TableAction):
                 out.append(SchemaChange.update_column_position(move))
             else:
                 out.append(SchemaChange.add_column(name, column.type, column.comment, move))
-                if column.default is not None:
-                    out.append(SchemaChange.update_column_default_value(name, column.default))
         return [*out, *(SchemaChange.drop_column(name) for name in old if name not in kept)]
 
     def names(self, fields: Sequence[DataField]) -> dict[str, Fragment]:
@@ -210,8 +207,6 @@ def _kept(old: DataField, column: Column) -> list[SchemaChange]:
         out.append(SchemaChange.update_column_nullability(old.name, column.type.nullable))
     if old.description != column.comment:
         out.append(SchemaChange.update_column_comment(old.name, column.comment))
-    if old.default_value != column.default:
-        out.append(SchemaChange.update_column_default_value(old.name, column.default))
     return out
 
 

@@ -19,11 +19,12 @@ from lakewright.errors import (
     NotFoundError,
     TableAlreadyExistException,
     TableNotExistException,
+    naming,
 )
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.declaration import Schema
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.types import (
     ArrayType,
     DataField,
@@ -120,7 +121,10 @@ class CreateTable(Command, CreatesTable):
         columns = [one.path for one in (*self.columns, *self.clauses.partition_columns)]
         places = {one.parts[-1]: one.place for one in (*self.keys, *self.clauses.partition_names, *columns)}
         with placing(self.name.place, {**places, **self.clauses.places}):
-            catalog.create_table(made, self._schema(fields))
+            schema = self._schema(fields)
+            with naming(name.get_full_name()):  # what is wrong with it is said of the table that the user names
+                new_table_schema(schema, time_millis=0)
+            catalog.create_table(made, schema)
         return replace(self.name, parts=(*self.name.parts[:-1], made.table))
 
     def _beside(self, name: Identifier) -> Identifier:
@@ -198,12 +202,10 @@ class RenameTable(Command):
         session.table(self.name)
         catalog, name = session.resolve(self.name)
         new = self.new_name
-        if len(new.parts) == 1:
-            target = Identifier(name.database, new.parts[0])
-        else:
-            other, target = session.resolve(new)
-            if other is not catalog:
-                raise new.place.error(f"a table cannot be moved to another catalog, as {new} is")
+        if len(new.parts) > 2:  # noqa: PLR2004 - a database and a table
+            raise new.place.error(f"{new} names a catalog: a table stays in its own, write RENAME TO [database.]table")
+        database = new.parts[0] if len(new.parts) > 1 else name.database
+        target = Identifier(database, new.parts[-1])
         if _exists(catalog, target, new):
             raise _taken(target, new, "choose another name")
         with placing(self.name.place):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import column_not_found
-from lakewright.spec.types import AtomicType, DataField
+from lakewright.spec.types import AtomicType, DataField, DataType
 from lakewright.statements.definitions.columns import fields_inside, real_path
 from lakewright.statements.definitions.partitions import PartitionSpec, partition_names
 from lakewright.statements.definitions.placing import placing, shown
@@ -136,7 +136,13 @@ def _column_text(field: DataField) -> str:
     if not field.type.nullable:
         text += " NOT NULL"
     if field.default_value is not None:
-        bare = isinstance(field.type, AtomicType) and field.type.root in _BARE_ROOTS
-        is_bare = bare and _BARE.fullmatch(field.default_value)
-        text += f" DEFAULT {field.default_value if is_bare else quoted_text(field.default_value)}"
+        text += f" DEFAULT {_default_text(field.default_value, field.type)}"
     return text if field.description is None else f"{text} COMMENT {quoted_text(field.description)}"
+
+
+def _default_text(default: str, dtype: DataType) -> str:
+    """Return the default as a literal; quotes around a stored default are no part of its value."""
+    if isinstance(dtype, AtomicType) and dtype.root in _BARE_ROOTS and _BARE.fullmatch(default):
+        return default
+    is_quoted = len(default) > 1 and default.startswith("'") and default.endswith("'")
+    return quoted_text(default[1:-1] if is_quoted else default)

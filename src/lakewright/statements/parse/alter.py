@@ -16,10 +16,10 @@ from lakewright.statements.definitions.alter import (
     SetOptions,
     TableAction,
 )
+from lakewright.statements.definitions.columns import Column
 from lakewright.statements.definitions.create import RenameTable
 from lakewright.statements.definitions.partitions import DropPartitions, Truncate
 from lakewright.statements.definitions.tags import DeleteTags, RenameTag, SetTag
-from lakewright.statements.literals import literal_text
 from lakewright.statements.model import Command, Statement
 from lakewright.statements.parse.clauses import (
     column_name,
@@ -28,6 +28,7 @@ from lakewright.statements.parse.clauses import (
     listed,
     maybe_in_brackets,
     read_column,
+    read_default,
     read_key,
     read_move,
     read_partition,
@@ -98,7 +99,7 @@ def _alter_table(cursor: Cursor) -> Command:
 def _actions(cursor: Cursor) -> tuple[TableAction, ...]:
     """Read one action; ALTER COLUMN may name several columns."""
     if cursor.accept("ADD", "COLUMNS") or cursor.accept("ADD", "COLUMN"):
-        return (AddColumns(maybe_in_brackets(cursor, read_column)),)
+        return (AddColumns(maybe_in_brackets(cursor, _new_column)),)
     if cursor.accept("DROP", "COLUMNS") or cursor.accept("DROP", "COLUMN"):
         ignored = cursor.accept("IF", "EXISTS")
         return (DropColumns(maybe_in_brackets(cursor, column_name), ignored),)
@@ -107,7 +108,7 @@ def _actions(cursor: Cursor) -> tuple[TableAction, ...]:
         cursor.expect("TO")
         return (RenameColumn(path, cursor.name("the new name of the column")),)
     if cursor.accept("REPLACE", "COLUMNS"):
-        return (ReplaceColumns(in_brackets(cursor, read_column)),)
+        return (ReplaceColumns(in_brackets(cursor, _new_column)),)
     if cursor.accept("SET", "TBLPROPERTIES"):
         return (SetOptions(*read_properties(cursor)),)
     if cursor.accept("UNSET", "TBLPROPERTIES"):
@@ -121,6 +122,18 @@ def _actions(cursor: Cursor) -> tuple[TableAction, ...]:
         "ADD, DROP, RENAME, ALTER or REPLACE COLUMN, SET or UNSET TBLPROPERTIES, RENAME TO, DROP PARTITION,"
         " or CREATE, REPLACE, DELETE or RENAME TAG"
     )
+
+
+def _new_column(cursor: Cursor) -> Column:
+    """Read a column to be added. It has no default, as rows that exist would not have it, and Spark says they do."""
+    column = read_column(cursor)
+    if column.default is not None:
+        message = (
+            "a column is added without a default, and rows that exist have null in it: add it, then write ALTER COLUMN"
+            f" {column.path} SET DEFAULT ... for the rows to come"
+        )
+        raise column.path.place.error(message, kind=UnsupportedError)
+    return column
 
 
 def _alter_column(cursor: Cursor) -> list[TableAction]:
@@ -153,7 +166,7 @@ def _column_change(cursor: Cursor) -> tuple[str, object] | None:
     if cursor.accept("DROP", "NOT", "NULL"):
         return "nullable", True
     if cursor.accept("SET", "DEFAULT"):
-        text = literal_text(cursor.until(*_ENDS), what="a default")
+        text = read_default(cursor, *_ENDS)
         return ("drop_default", True) if text is None else ("default", text)
     if cursor.accept("DROP", "DEFAULT"):
         return "drop_default", True

@@ -76,7 +76,7 @@ def _column_fact(cursor: Cursor) -> tuple[str, object] | None:
     if cursor.accept("COMMENT"):
         return "comment", cursor.string()
     if cursor.accept("DEFAULT"):
-        return "default", literal_text(cursor.until(*_COLUMN_ENDS), what="a default")
+        return "default", read_default(cursor, *_COLUMN_ENDS)
     if cursor.sees_any("FIRST", "AFTER"):
         return "move", read_move(cursor)
     if cursor.accept("PRIMARY", "KEY"):
@@ -85,6 +85,13 @@ def _column_fact(cursor: Cursor) -> tuple[str, object] | None:
         message = "the values of a column cannot be generated: compute them in the query that writes the rows"
         raise cursor.error(message, kind=UnsupportedError)
     return None
+
+
+def read_default(cursor: Cursor, *ends: str) -> str | None:
+    """Read the default of a column up to some phrases, as schemas store it; None is NULL, which is no default."""
+    text = literal_text(cursor.until(*ends), what="a default")
+    looks_quoted = text is not None and len(text) > 1 and text.startswith("'") and text.endswith("'")
+    return f"'{text}'" if looks_quoted else text  # quotes around the text are no part of the value
 
 
 def read_move(cursor: Cursor) -> Move:

@@ -15,12 +15,12 @@ Parse: TypeAlias = Callable[[Cursor], Statement]
 
 # The first words of a statement, and what reads it; a longer phrase comes before a shorter one with the same start.
 GRAMMAR: dict[str, Parse] = {
-    **queries.GRAMMAR,
     **calls.GRAMMAR,
     **changes.GRAMMAR,
     **create.GRAMMAR,
     **alter.GRAMMAR,
     **shows.GRAMMAR,
+    **queries.GRAMMAR,
 }
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 

@@ -28,7 +28,7 @@ from lakewright.spec.types import (
     MultisetType,
     RowType,
 )
-from lakewright.spec.values import NestedValue, cast_text, to_array
+from lakewright.spec.values import NestedValue, cast_default, to_array
 from lakewright.write.input.convert import Misfit, Mismatch, check, convert, is_constrained, trusted, validate
 
 _PIECE_BYTES = 1 << 30
@@ -222,7 +222,7 @@ def _default(field: DataField, table: str) -> pa.Scalar | None:
     if field.default_value is None:
         return None
     try:
-        return to_array([cast_text(field.default_value, field.type)], field.type)[0]
+        return to_array([cast_default(field.default_value, field.type)], field.type)[0]
     except InvalidInputError as error:
         raise InvalidInputError(
             f"table {table}: the default {field.default_value!r} of the column {field.name!r} is no {field.type}: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,30 +11,11 @@ import lakewright as lw
 from lakewright.catalog.base import Catalog
 from lakewright.errors import BranchNotExistException, InvalidInputError, NotFoundError, SQLSyntaxError
 from lakewright.statements.embedded.context import SQLContext
+from lakewright.statements.parse.parser import parse_statement
 from lakewright.statements.query.bind import Bound, Relation, bind
 from lakewright.statements.query.places import Kind
 from lakewright.statements.text import Args, Fragment
-
-DAY_MILLIS = 24 * 60 * 60 * 1000
-
-
-class Engine:
-    """An engine with a view `v` and the settings of a test."""
-
-    zone = "UTC"
-
-    def __init__(self, **settings: str) -> None:
-        self.settings = {f"spark.paimon.{key}": value for key, value in settings.items()}
-
-    def is_view(self, name: str) -> bool:
-        return name.lower() == "v"
-
-    def table_settings(self) -> Mapping[str, str]:
-        return self.settings
-
-    def moment(self, expression: Fragment, args: Args) -> int:
-        del args
-        return DAY_MILLIS if expression.text.startswith("now()") else 0
+from support.lookup import DAY_MILLIS, Engine
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +42,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def bound(catalog: Catalog, text: str, args: Args | None = None, **settings: str) -> Bound:
-    return bind(SQLContext({"lake": catalog}), Engine(**settings), [Fragment(text, 0, len(text))], args or {})
+    return bind(SQLContext({"lake": catalog}), Engine(**settings), [parse_statement(text).text], args or {})
 
 
 def rewritten(found: Bound) -> str:
@@ -90,6 +70,10 @@ def states(found: Bound) -> list[tuple[str, int | None, dict[str, str]]]:
         ("SELECT * FROM spark_catalog.default.t", "SELECT * FROM spark_catalog.default.t"),
         ("SELECT * FROM parquet.`/x/y.z`, a.b.c.d", "SELECT * FROM parquet.`/x/y.z`, a.b.c.d"),
         ("SELECT lake.default.t.a, default.t.* FROM t", "SELECT `t`.a, `t`.* FROM <t> AS `t`"),
+        (
+            "SELECT default.t.a, other.t.b FROM t JOIN other.t WHERE 1 IN (SELECT t.a FROM other.t)",
+            "SELECT `default.t`.a, `other.t`.b FROM <t> AS `default.t` JOIN <t_2> AS `other.t` WHERE 1 IN (SELECT t.a FROM <t_2> AS `t`)",  # noqa: E501
+        ),
         ("SELECT Other.T.a FROM other.t", "SELECT `t`.a FROM <t> AS `t`"),
         ("SELECT * FROM range(3), explode(array(1)), VALUES (1)",) * 2,
         ("SELECT * FROM t LATERAL VIEW explode(b) x AS y", "SELECT * FROM <t> AS `t` LATERAL VIEW explode(b) x AS y"),
@@ -139,6 +123,7 @@ def test_a_cte_of_the_scope_comes_first(catalog: Catalog, text: str, expected: s
         ("SELECT * FROM t FOR SYSTEM_VERSION AS OF 1 AS x", {"scan.version": "1"}),
         ("SELECT /*+ OPTIONS('scan.tag-name' = 'one') */ * FROM t x", {"scan.tag-name": "one"}),
         ("SELECT * FROM t /*+ OPTIONS('scan.snapshot-id'='1') */ x", {"scan.snapshot-id": "1"}),
+        ("SELECT * FROM t /*+ OPTIONS('scan.snapshot-id'='1') */ ", {"scan.snapshot-id": "1"}),
         ("SELECT * FROM t AS x /*+ OPTIONS('scan.snapshot-id'='1') */ WHERE 1=1", {"scan.snapshot-id": "1"}),
         ("SELECT * FROM paimon_incremental_query('t', 1, 'one')", {"incremental-between": "1,one"}),
         ("SELECT * FROM paimon_incremental_query('default.t', '0', :to) x", {"incremental-between": "0,2"}),

@@ -16,9 +16,11 @@ from sqlglot import exp
 from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import NotFoundError
 from lakewright.read.builder import ReadBuilder
+from lakewright.read.changes.snapshots import asks_for_changes
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import Predicate
 from lakewright.statements.query.columns import columns_read
+from lakewright.statements.query.filters import filter_of
 from lakewright.statements.query.places import Kind, Piece, read_piece
 from lakewright.statements.query.references import Reference, find_references, hint_places
 from lakewright.statements.query.tables import Found, Lookup, Tables, place_of
@@ -95,19 +97,24 @@ def bind(
         table = tables.find(reference)
         left += [reference.name] if table is None else []
         found += [] if table is None else [(reference, table)]
-    relations = _relations(pieces, found)
+    relations = _relations(pieces, found, lookup.zone if found else "UTC", args)
     splices = tuple(_splices(piece, found, relations, tables) for piece in pieces)
     unique = {id(relation): relation for relation in relations}
     return Bound(pieces, tuple(unique.values()), tuple(left), splices, tables)
 
 
-def _relations(pieces: Sequence[Piece], found: Sequence[tuple[Reference, Found]]) -> list[Relation]:
+def _relations(
+    pieces: Sequence[Piece], found: Sequence[tuple[Reference, Found]], zone: str, args: Args
+) -> list[Relation]:
     """Return the relation of each reference; references that read the same share one."""
     out: list[Relation] = []
     known: list[Relation] = []
+    fields = {id(reference.node): one.fields for reference, one in found}
     for reference, one in found:
         columns = columns_read(pieces, reference, one.fields)
-        fresh = Relation("", one.table, one.snapshot_id, columns)
+        is_state = isinstance(one.table, FileStoreTable) and not asks_for_changes(one.table.options)
+        predicate = filter_of(reference, fields, args, zone) if is_state else None
+        fresh = Relation("", one.table, one.snapshot_id, columns, predicate)
         same = next((other for other in known if replace(other, name="") == fresh), None)
         if same is None:
             same = replace(fresh, name=_unique(one.full_name[-1], (other.name for other in known)))
@@ -132,40 +139,61 @@ def _splices(
 ) -> dict[tuple[int, int], str | tuple[Relation, str]]:
     """Return what is put in the place of names, hints and calls of ours in a slice."""
     out: dict[tuple[int, int], str | tuple[Relation, str]] = dict(hint_places(piece))
-    qualifiers: dict[tuple[str, ...], str] = {}
+    qualifiers: dict[tuple[int, tuple[str, ...]], str] = {}
     for (reference, one), relation in zip(found, relations, strict=True):
-        alias = reference.alias or (reference.name.parts or one.full_name)[-1]
-        if reference.alias is None:
-            names = tuple(part.lower() for part in one.full_name)
-            qualifiers |= {names: alias, names[1:]: alias}
         if reference.piece is not piece:
             continue
-        if reference.alias_at is None:
-            out[reference.start, reference.end] = relation, ""
-        elif reference.alias_at == reference.end:
-            out[reference.start, reference.end] = relation, f" AS {quoted(alias)}"
-        else:
-            out[reference.start, reference.end] = relation, ""
-            out[reference.alias_at, reference.alias_at] = f" AS {quoted(alias)} "
+        alias = reference.alias or _alias(reference, one, found)
+        if reference.alias is None:
+            scope, names = id(reference.select), tuple(part.lower() for part in one.full_name)
+            qualifiers |= {(scope, names): alias, (scope, names[1:]): alias}
+        place, later = reference.alias_at, reference.alias_at != reference.end
+        own = "" if place is None or later else f" AS {quoted(alias)}"
+        out[reference.start, reference.end] = relation, own
+        if place is not None and later:
+            out[place, place] = f" AS {quoted(alias)} "
     out |= _qualified(piece, qualifiers)
     for call in piece.tree.find_all(exp.Anonymous):
-        if call.name.lower() == "max_pt" and (place := _call_place(piece, call)) is not None:
-            out[place] = tables.max_partition(piece, call)
+        if call.name.lower() == "max_pt" and (place_of_call := _call_place(piece, call)) is not None:
+            out[place_of_call] = tables.max_partition(piece, call)
     return out
 
 
-def _qualified(piece: Piece, qualifiers: Mapping[tuple[str, ...], str]) -> dict[tuple[int, int], str]:
+def _alias(reference: Reference, one: Found, found: Sequence[tuple[Reference, Found]]) -> str:
+    """Return the alias of a reference without one: its name, with the database if another of its SELECT has it too."""
+    name = (reference.name.parts or one.full_name)[-1]
+    for other, table in found:
+        is_near = other is not reference and other.alias is None and other.select is reference.select
+        if is_near and table.full_name != one.full_name and table.full_name[-1].lower() == name.lower():
+            return ".".join(one.full_name if table.full_name[1:] == one.full_name[1:] else one.full_name[1:])
+    return name
+
+
+def _qualified(piece: Piece, qualifiers: Mapping[tuple[int, tuple[str, ...]], str]) -> dict[tuple[int, int], str]:
     """Return what is put in the place of `db.t` in `db.t.a`: a relation is known by its alias alone."""
     out = {}
     for column in piece.tree.find_all(exp.Column) if qualifiers else ():
         parts = column.parts[:-1]
         for length in (3, 2):
             names = tuple(piece.spelled(part).lower() for part in parts[:length])
-            if len(names) == length and names in qualifiers and (name := piece.name(parts[:length])) is not None:
+            alias = _alias_in_scope(column, names, qualifiers) if len(names) == length else None
+            if alias is not None and (name := piece.name(parts[:length])) is not None:
                 start = name.place.start - piece.fragment.start
-                out[start, start + len(name.place.text)] = quoted(qualifiers[names])
+                out[start, start + len(name.place.text)] = quoted(alias)
                 break
     return out
+
+
+def _alias_in_scope(
+    column: exp.Expr, names: tuple[str, ...], qualifiers: Mapping[tuple[int, tuple[str, ...]], str]
+) -> str | None:
+    """Return the alias of a table with this name in the SELECT of a column, or in one around it."""
+    scope = column.find_ancestor(exp.Select)
+    while scope is not None:
+        if (id(scope), names) in qualifiers:
+            return qualifiers[id(scope), names]
+        scope = scope.find_ancestor(exp.Select)
+    return None
 
 
 def _call_place(piece: Piece, call: exp.Expr) -> tuple[int, int] | None:

@@ -17,6 +17,7 @@ from lakewright.statements.query.places import Kind, Piece
 from lakewright.statements.text import Fragment, Name
 
 _HINT = re.compile(r"/\*\+(.*?)\*/", re.DOTALL)
+_HINT_BEHIND = re.compile(r"\s*(/\*\+.*?\*/)", re.DOTALL)
 _OPTIONS = re.compile(r"\bOPTIONS\s*\(((?:[^()'\"]|'[^']*'|\"[^\"]*\")*)\)\s*,?", re.IGNORECASE | re.DOTALL)
 _VERSION_WORDS = {"VERSION", "SYSTEM_VERSION"}
 _TIME_WORDS = {"TIMESTAMP", "SYSTEM_TIME"}
@@ -65,8 +66,8 @@ class Reference:
 
     @property
     def select(self) -> exp.Expr | None:
-        """The query in whose FROM the name stands."""
-        return self.node.find_ancestor(exp.Query)
+        """The SELECT in whose FROM the name stands."""
+        return self.node.find_ancestor(exp.Select)
 
 
 def find_references(piece: Piece) -> list[Reference]:
@@ -205,8 +206,13 @@ def _own_options(piece: Piece, end: int, alias: exp.Expr | None) -> dict[str, st
     span = None if alias is None else piece.span(alias)
     behind = [end] if span is None else [end, span[1]]
     text = piece.fragment.text
+    hints = list(_hints(piece))
+    if (last := _HINT_BEHIND.match(piece.fragment.whole, piece.fragment.end)) is not None:
+        # A slice ends with its last word: a hint behind that stands outside of it.
+        text += last[0]
+        hints.append((last.start(1) - piece.fragment.start, last[1]))
     out: dict[str, str] = {}
-    for start, hint in _hints(piece):
+    for start, hint in hints:
         if any(place <= start and not text[place:start].strip() for place in behind):
             out |= _options_of(piece, start, hint)
     return out

@@ -27,11 +27,12 @@ from lakewright.distributed.messages import pack
 from lakewright.spark.datasource import streams
 from lakewright.spark.datasource.sink import TaskWritten
 from lakewright.spark.datasource.stream_sink import StreamSink, stream_user
-from lakewright.spark.datasource.stream_source import HAS_LIMITS
 from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
+from lakewright.spark.jobs.capabilities import Feature
 from lakewright.spark.jobs.run import TaskAnswer
 from lakewright.spark.jobs.types import spark_schema
 from lakewright.testing.enumerator import stray_files
+from support.needs import needs
 from support.spark_writes import new_table
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})
@@ -367,7 +368,7 @@ def test_a_table_flows_into_another(spark: SparkSession, place: Place) -> None:
         assert _rows(target) == _rows(source)
 
 
-@pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no rate limits for Python sources")
+@needs(Feature.RATE_LIMITS)
 def test_a_stream_goes_on_in_the_middle(spark: SparkSession, place: Place) -> None:
     table = place.table("t", None, {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"})
     for number in range(4):

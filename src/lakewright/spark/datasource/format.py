@@ -24,14 +24,6 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    InputPartition,
-)
 
 from lakewright.catalog.system.views import SystemReadBuilder
 from lakewright.errors import InvalidInputError, NotFoundError
@@ -42,6 +34,15 @@ from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, Source
 from lakewright.spark.datasource.stream_sink import STREAM_WRITE, stream_writer
 from lakewright.spark.datasource.stream_source import STREAM_READ, stream_reader
 from lakewright.spark.datasource.table_sink import SINK, WRITE, table_sink
+from lakewright.spark.jobs.capabilities import Feature, require
+from lakewright.spark.jobs.classes import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from lakewright.spark.jobs.types import fields_of, spark_batches, spark_schema
 from lakewright.table.table import FileStoreTable
 
@@ -88,6 +89,7 @@ class LakewrightSource(DataSource):
 
     def streamWriter(self, schema: sql.StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
         """Plan a stream into the table."""
+        require(Feature.STREAM_SINK, f'writeStream.format("{FORMAT}")')
         return stream_writer(self._given(STREAM_WRITE), schema, overwrite)
 
     def _given(self, words: Collection[str]) -> SourceOptions:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from lakewright.commit.message.message import CommitMessage
 from lakewright.distributed.job import TaskId
 from lakewright.distributed.messages import pack, unpack
 from lakewright.errors import LakewrightError
+from lakewright.spark.jobs.classes import WriterCommitMessage
 from lakewright.spark.jobs.cleanup import complete_batches, remove_if_given_up
 from lakewright.spark.jobs.run import TaskAnswer
 from lakewright.write.writer import WriteJob

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lakewright.commit.committer import Committer
@@ -27,6 +26,7 @@ from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets
 from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.spark.datasource.options import SourceOptions
 from lakewright.spark.datasource.sink import TaskWritten, changes_in, task_context, write_rows, written_in
+from lakewright.spark.jobs.classes import DataSourceStreamArrowWriter, WriterCommitMessage
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.changes.offsets import Limits, Offset, Steps
 from lakewright.read.projection import ROW_KIND
@@ -27,16 +26,18 @@ from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.read.splits.plan import Packing, pack
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.datasource.options import SourceOptions, check_zone_said
+from lakewright.spark.jobs.capabilities import Feature, has, require
+from lakewright.spark.jobs.classes import (
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
 from lakewright.spec.options import CoreOptions
 from lakewright.table.table import FileStoreTable
-
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
-except ImportError:  # PySpark 4.1
-    HAS_LIMITS = False
-else:
-    HAS_LIMITS = True
 
 LIMITS = {"maxfilespertrigger": "files", "maxrowspertrigger": "rows", "maxbytespertrigger": "bytes"}
 STREAM_READ = frozenset({"columns", "filter", "row_kinds", *LIMITS})
@@ -51,17 +52,14 @@ def stream_reader(given: SourceOptions, schema: StructType) -> DataSourceStreamR
     for word, limit in limits.items():
         if limit is None or limit < 1:
             raise InvalidInputError(f"{table.name}: the option {word!r} is 1 or more, not {limit}", option=word)
-    if limits and not HAS_LIMITS:
-        raise UnsupportedError(
-            f"{table.name}: PySpark 4.1 has no rate limits for sources written in Python; leave {next(iter(limits))!r} "
-            "out, or use PySpark 4.2",
-            option=next(iter(limits)),
-        )
+    if limits:
+        word = next(iter(limits))
+        require(Feature.RATE_LIMITS, f"{table.name}: the option {word!r}", option=word)
     check_zone_said(table, given.words.get("filter"))
     table = _as_promised(table, schema)
     read = stream_read(table, schema.names, given.words.get("filter"))
     _check_types(read, schema, table.name)
-    kind = _LimitedReader if HAS_LIMITS else _PlainReader
+    kind = _LimitedReader if has(Feature.RATE_LIMITS) else _PlainReader
     return kind(read, schema.names, Limits(**{LIMITS[word]: limit for word, limit in limits.items()}))
 
 
@@ -117,7 +115,7 @@ class StreamSource(DataSourceStreamReader):
 
 
 class _PlainReader(StreamSource):
-    """For PySpark 4.1, which asks for the newest offset and does not say where a batch begins or how much it holds."""
+    """For PySpark before 4.2, which asks for the newest offset without saying where a batch begins."""
 
     def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802 - 4.1's signature
         """Return where the next batch ends."""
@@ -129,28 +127,26 @@ class _PlainReader(StreamSource):
         return self._steps.advance(start, self._limits).to_json()
 
 
-if HAS_LIMITS:
+class _LimitedReader(StreamSource, SupportsTriggerAvailableNow):
+    """For PySpark from 4.2 on, which says where a batch begins and how much it may hold."""
 
-    class _LimitedReader(StreamSource, SupportsTriggerAvailableNow):
-        """For PySpark from 4.2 on, which says where a batch begins and how much it may hold."""
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return what a batch may hold; where there are several limits, all of them apply."""
+        limits = self._limits
+        return ReadAllAvailable() if limits == Limits() else ReadMaxFiles(limits.files or 1)
 
-        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-            """Return what a batch may hold; where there are several limits, all of them apply."""
-            limits = self._limits
-            return ReadAllAvailable() if limits == Limits() else ReadMaxFiles(limits.files or 1)
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
+        """Return where the next batch ends."""
+        limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
+        return self._steps.advance(Offset.from_json(start), limits, self._last).to_json()
 
-        def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
-            """Return where the next batch ends."""
-            limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
-            return self._steps.advance(Offset.from_json(start), limits, self._last).to_json()
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Let the stream end at the snapshot that is the newest now."""
+        self._last = self._steps.newest()
 
-        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-            """Let the stream end at the snapshot that is the newest now."""
-            self._last = self._steps.newest()
-
-        def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
-            """Return the offset behind the newest snapshot of the table."""
-            return Offset(self._steps.newest() + 1).to_json()
+    def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
+        """Return the offset behind the newest snapshot of the table."""
+        return Offset(self._steps.newest() + 1).to_json()
 
 
 def _as_promised(table: FileStoreTable, schema: StructType) -> FileStoreTable:

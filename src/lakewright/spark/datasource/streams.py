@@ -29,6 +29,7 @@ from lakewright.read.projection import ROW_KIND
 from lakewright.spark.datasource.format import bound_format
 from lakewright.spark.datasource.stream_sink import stream_user
 from lakewright.spark.datasource.stream_source import stream_read
+from lakewright.spark.jobs.capabilities import Feature, require
 from lakewright.spark.jobs.session import in_session_zone
 from lakewright.spark.jobs.types import arrow_schema_of, spark_schema
 from lakewright.spark.write.frame import write_micro_batch
@@ -149,6 +150,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
 
     `options` are those of the storage, for a table that is given by its path.
     """
+    require(Feature.PYTHON_SOURCE, "read_stream")
     target = in_session_zone(spark, open_table(table, options) if isinstance(table, str | os.PathLike) else table)
     fields = columns if columns is not None else target.field_names
     names = [ROW_KIND, *fields] if row_kinds else list(fields)

@@ -16,7 +16,6 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import types as sql
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakewright.calls import merged_table
 from lakewright.commit.message.message import CommitMessage
@@ -28,6 +27,7 @@ from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, SourceOptions
 from lakewright.spark.datasource.sink import TaskWritten, changes_in, task_context, write_rows, written_in
+from lakewright.spark.jobs.classes import DataSourceArrowWriter, WriterCommitMessage
 from lakewright.spark.jobs.run import has_losers
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.options import CoreOptions

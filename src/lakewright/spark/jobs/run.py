@@ -34,6 +34,7 @@ from pyspark.sql import types as sql
 from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
 from lakewright.distributed.job import TaskId
 from lakewright.errors import LakewrightError
+from lakewright.spark.jobs.classes import TimeType
 from lakewright.spark.jobs.progress import JOB_GROUP, JobProgress
 from lakewright.spark.jobs.session import heal_workers, is_connect, map_in_arrow
 from lakewright.spark.jobs.session import settings as held_settings
@@ -330,7 +331,7 @@ _WIDTHS: dict[type[sql.DataType], int] = {
     sql.TimestampType: 8,
     sql.TimestampNTZType: 8,
     sql.DayTimeIntervalType: 8,
-    sql.TimeType: 8,
+    TimeType: 8,
     sql.DecimalType: 16,
 }
 

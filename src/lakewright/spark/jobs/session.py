@@ -15,11 +15,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakewright.errors import InvalidInputError, LakewrightWarning
+from lakewright.spark.jobs.capabilities import Feature, has
+from lakewright.spark.jobs.classes import PySparkLogger
 from lakewright.spark.jobs.java import java_home
 from lakewright.spec.options import CoreOptions
 from lakewright.table.table import FileStoreTable
@@ -69,7 +70,7 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in local_settings(asked, os.environ, memory_of_machine()).items():
         builder = builder.config(key, value)
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger") if has(Feature.QUERY_LOG) else ():
         # These loggers print each error of a query as a line of JSON with its stack trace, before it is raised.
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     return builder.getOrCreate()

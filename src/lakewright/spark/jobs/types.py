@@ -7,7 +7,7 @@ level and a column's description is the field's comment. Values are the same on 
 - **TIME** is `TimeType(6)`: the precision of Spark's own literals, since some releases compare no others with them.
   Releases up to 4.3 carry, collect, sort and join such columns in every session, but group, cache and compare them only
   where `spark.sql.timeType.enabled` is true (a run-time setting). Their parquet scan cannot read the milliseconds of
-  the format as TIME, so such columns go through `mapInArrow`.
+  the format as TIME, so such columns go through `mapInArrow`. PySpark before 4.1 has no such type: they are refused.
 
 CHAR and VARCHAR are plain strings: Spark keeps their lengths only in its own catalog. A MULTISET is a map from elements
 to counts. VARIANT, BLOB, VECTOR, GEOMETRY and GEOGRAPHY are refused with the name of the column.
@@ -24,6 +24,8 @@ from pyspark.sql import types as sql
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.formats.conform import conform
+from lakewright.spark.jobs.capabilities import Feature, require
+from lakewright.spark.jobs.classes import TimeType, VariantType
 from lakewright.spec.types import (
     MILLIS_PRECISION,
     ArrayType,
@@ -54,7 +56,6 @@ _ATOMIC: dict[str, sql.DataType] = {
     "BINARY": sql.BinaryType(),
     "VARBINARY": sql.BinaryType(),
     "DATE": sql.DateType(),
-    "TIME": sql.TimeType(6),
     "TIMESTAMP": sql.TimestampNTZType(),
     "TIMESTAMP_LTZ": sql.TimestampType(),
 }
@@ -67,6 +68,9 @@ def spark_type(dtype: DataType, *, column: str = "") -> sql.DataType:
             return sql.DecimalType(dtype.precision, dtype.scale)
         case AtomicType() if dtype.root in _ATOMIC:
             return _ATOMIC[dtype.root]
+        case AtomicType(root="TIME"):
+            require(Feature.TIME, f"the column {column!r} is {dtype}", column=column)
+            return TimeType(6)
         case ArrayType():
             element = spark_type(dtype.element, column=f"{column}.element")
             return sql.ArrayType(element, containsNull=dtype.element.nullable)
@@ -157,7 +161,7 @@ _ARROW: tuple[tuple[type[sql.DataType], pa.DataType], ...] = (
     (sql.VarcharType, pa.string()),
     (sql.BinaryType, pa.binary()),
     (sql.DateType, pa.date32()),
-    (sql.TimeType, pa.time64("ns")),
+    (TimeType, pa.time64("ns")),
     (sql.TimestampNTZType, pa.timestamp("us")),
     (sql.DayTimeIntervalType, pa.duration("us")),
     (sql.NullType, pa.null()),
@@ -209,7 +213,7 @@ _NAMES: tuple[tuple[type[sql.DataType], str], ...] = (
 )
 _REMEDIES: tuple[tuple[type[sql.DataType], str], ...] = (
     (sql.NullType, "a column needs a type: cast it, for example to string"),
-    (sql.VariantType, "VARIANT columns are not supported: turn it into text with to_json"),
+    (VariantType, "VARIANT columns are not supported: turn it into text with to_json"),
     (sql.DayTimeIntervalType, "the format has no intervals: store the number of seconds"),
     (sql.YearMonthIntervalType, "the format has no intervals: store the number of months"),
     (sql.CalendarIntervalType, "the format has no intervals: store the numbers of months, days and seconds"),
@@ -226,7 +230,7 @@ def _data_type(dtype: sql.DataType, nullable: bool, column: str) -> DataType:  #
     match dtype:
         case sql.CharType() | sql.VarcharType() | sql.DecimalType():
             return AtomicType(dtype.simpleString(), nullable)  # both sides spell these alike
-        case sql.TimeType():
+        case TimeType():
             return AtomicType(f"TIME({min(dtype.precision, MILLIS_PRECISION)})", nullable)
         case sql.ArrayType():
             return ArrayType(nullable, _data_type(dtype.elementType, dtype.containsNull, f"{column}.element"))
@@ -247,7 +251,7 @@ def _refusal(dtype: sql.DataType, column: str) -> InvalidInputError | Unsupporte
     """Return the error for a Spark type that no column can have."""
     remedy = "a struct needs at least one field" if isinstance(dtype, sql.StructType) else "the format has no such type"
     remedy = next((text for kind, text in _REMEDIES if isinstance(dtype, kind)), remedy)
-    error = UnsupportedError if isinstance(dtype, sql.VariantType) else InvalidInputError
+    error = UnsupportedError if isinstance(dtype, VariantType) else InvalidInputError
     return error(
         f"the column {column!r} has the Spark type {dtype.simpleString()}: {remedy}, or drop the column",
         column=column,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.distributed.cleanup import QUIET_SECONDS
 from lakewright.distributed.job import Job, ShareTask, TaskId
 from lakewright.spark.jobs.cleanup import self_cleaning
 from lakewright.spark.jobs.estimate import parallelism
+from lakewright.spark.jobs.frames import placed
 from lakewright.spark.jobs.progress import JobProgress
 from lakewright.spark.jobs.run import Task, TaskAnswer, has_losers, ran_again, run_job, wait_until_idle
 from lakewright.spark.jobs.session import is_connect
@@ -99,4 +99,4 @@ class SparkWorkers:
         def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
             return function(this, (blob for batch in batches for blob in batch.column("share").values.to_pylist()))
 
-        return SparkWork(frame.repartitionById(len(rows), F.col("number")), task, description)
+        return SparkWork(placed(frame, len(rows), "number"), task, description)

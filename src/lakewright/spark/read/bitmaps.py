@@ -22,6 +22,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from lakewright.formats.deletion_vectors import Positions
+from lakewright.spark.jobs.capabilities import Feature, has
+from lakewright.spark.jobs.frames import from_arrow
 
 Words: TypeAlias = NDArray[np.uint64]  # a bit for each row of a file, the lowest first, set if the row is left out
 
@@ -84,12 +86,26 @@ def file_column_names(files: Sequence[ScannedFile]) -> list[str]:
 
 def leave_rows_out(spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile]) -> DataFrame:
     """Return a scan of files, with the columns of `file_columns`, without the rows that the files leave out."""
+    if not has(Feature.SCALAR):
+        return _leave_rows_out_by_join(spark, frame, files)
     starts = np.cumsum([0, *(len(file.words) for file in files)])[:-1].tolist()
     frame, start = _file_value(spark, frame, files, _START, starts)
     words = pa.array([np.concatenate([file.words for file in files]).view("<i8")], pa.list_(pa.int64()))
-    bits = spark.createDataFrame(pa.table({_WORDS: words})).scalar()
+    bits = from_arrow(spark, pa.table({_WORDS: words})).scalar()
     at = F.shiftright(F.col(POSITION), _WORD_SHIFT).cast("int") + start
     return frame.where(F.getbit(F.get(bits, at), F.col(POSITION).bitwiseAND(_WORD_BITS - 1).cast("int")) == 0)
+
+
+def _leave_rows_out_by_join(spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile]) -> DataFrame:
+    """Return the same where frames have no scalar subqueries: a join brings each row the words of its file."""
+    column = _SIZE if sizes_differ(files) else _NAME
+    places = pa.array([file.size if sizes_differ(files) else file.name for file in files])
+    words = pa.array([file.words.view("<i8") for file in files], pa.list_(pa.int64()))
+    known = from_arrow(spark, pa.table({column: places, _WORDS: words}))
+    word = F.get(F.col(_WORDS), F.shiftright(F.col(POSITION), _WORD_SHIFT).cast("int"))
+    bit = F.getbit(word, F.col(POSITION).bitwiseAND(_WORD_BITS - 1).cast("int"))
+    bit = F.when(F.col(_WORDS).isNull(), _unknown(column)).otherwise(bit)
+    return frame.join(F.broadcast(known), column, "left").where(bit == 0).drop(_WORDS)
 
 
 def numbered(spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile], numbers: Sequence[int]) -> DataFrame:
@@ -134,6 +150,6 @@ def _joined(
 ) -> tuple[DataFrame, Column]:
     """Return the frame joined with the values, and a column with the value that belongs to the file of each row."""
     places, numbers = pa.array(list(values)), pa.array(list(values.values()), pa.int32())
-    known = spark.createDataFrame(pa.table({column: places, what: numbers}))
+    known = from_arrow(spark, pa.table({column: places, what: numbers}))
     joined = frame.join(F.broadcast(known), column, "left")
     return joined, F.coalesce(F.col(what), _unknown(column))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +20,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.frames import from_arrow, union_all
 from lakewright.spark.jobs.session import heal_workers, in_session_zone
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
 from lakewright.spark.read.core_reader import merged_scan
@@ -92,7 +92,7 @@ def to_spark(
     heal_workers(session)
     planned = read.new_plan().splits() if splits is None else list(splits)
     frames = [_frame(session, one, some, override_num_partitions) for one, some in read.by_branch(planned)]
-    frame = reduce(DataFrame.union, frames)
+    frame = union_all(frames)
     if len(frames) > 1 and override_num_partitions is not None:
         frame = frame.repartition(override_num_partitions)
     return frame if read.limit is None else frame.limit(read.limit)
@@ -145,4 +145,4 @@ def local_frame(spark: SparkSession, rows: pa.Table, fields: Sequence[DataField]
     batches = [to_spark_batch(batch, fields) for batch in rows.to_batches() if batch.num_rows]
     if not batches:
         return spark.createDataFrame([], spark_schema(fields))
-    return spark.createDataFrame(pa.Table.from_batches(batches), spark_schema(fields))
+    return from_arrow(spark, pa.Table.from_batches(batches), spark_schema(fields))

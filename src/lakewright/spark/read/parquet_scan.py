@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import compress
 
 from pyspark.errors import AnalysisException
@@ -35,6 +34,7 @@ from lakewright.read.prune import written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.shares import part_of, pieces
 from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.frames import condition_of, union_all
 from lakewright.spark.jobs.session import is_connect, settings
 from lakewright.spark.jobs.types import COMMENT, spark_schema, spark_type
 from lakewright.spark.read.bitmaps import (
@@ -143,7 +143,7 @@ def native_scan(
                 group.numbers.append(numbers[split.file_paths[at]])
     frames = [_scanned(spark, read, group) for group in groups.values()]
     if frames:
-        return reduce(DataFrame.union, frames)
+        return union_all(frames)
     places = {} if numbers is None else {NUMBER: sql.IntegerType(), POSITION: sql.LongType()}
     first = [sql.StructField(name, dtype) for name, dtype in places.items()]
     return spark.createDataFrame([], sql.StructType([*first, *spark_schema(read.projection.fields)]))
@@ -333,7 +333,7 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
             if is_connect(spark):
                 frame.schema  # noqa: B018 - has the server look the files up now, and remember them
         except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
+            if condition_of(error) != "PATH_NOT_FOUND":
                 raise
             raise FileNotFoundError(errno.ENOENT, "no such file", _missing(store, group)) from error
     return frame

@@ -41,6 +41,7 @@ from lakewright.read.splits.plan import Packing
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.estimate import parallelism
+from lakewright.spark.jobs.frames import from_arrow, placed
 from lakewright.spark.jobs.run import Task
 from lakewright.spark.jobs.types import spark_batches, spark_schema
 from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
@@ -107,9 +108,9 @@ def shuffle_by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, o
         empty = [F.lit(None).cast(types[name]).alias(name) for name in columns if name != GROUP]
         numbers = pa.array(range(len(parts)), pa.int32())
         data = pa.array([part.serialize() for part in parts], pa.binary())
-        groups = frame.sparkSession.createDataFrame(pa.table({GROUP: numbers, PART: data}))
+        groups = from_arrow(frame.sparkSession, pa.table({GROUP: numbers, PART: data}))
         frame = frame.unionByName(groups.select((F.col(GROUP) % tasks).alias(TASK), GROUP, *empty, PART))
-    frame = frame.repartitionById(tasks, F.col(TASK)).sortWithinPartitions(GROUP, order)
+    frame = placed(frame, tasks, TASK).sortWithinPartitions(GROUP, order)
     return frame.select(*columns, PART)
 
 

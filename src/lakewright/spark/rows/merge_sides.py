@@ -25,6 +25,7 @@ from lakewright.errors import UnsupportedError
 from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
 from lakewright.spark.jobs.estimate import size_of
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.jobs.types import arrow_schema_of, spark_type
 from lakewright.spark.read.filters import is_exact, translated
 from lakewright.spark.rows.group_rows import column_name
@@ -186,7 +187,7 @@ class MergeSides:
         side, name, *inside = path
         own = side == Side.TARGET
         column = F.col(column_name(names.index(name)) if own else source_name(self.plan.source_columns.index(name)))
-        return reduce(Column.getField, inside, column)
+        return reduce(lambda outer, inner: outer.getField(inner), inside, column)
 
 
 def is_much_smaller(source_bytes: int | None, target_bytes: int) -> bool:
@@ -212,7 +213,7 @@ def key_bounds(source: DataFrame, keys: Sequence[tuple[DataField, str]], partiti
     listed = [(field, name) for field, name in keys if field.name in partition_keys]
     aggregates = [aggregate(name) for _, name in keys for aggregate in (F.min, F.max)]
     aggregates += [F.collect_set(name) for _, name in listed]
-    row = [column[0] for column in source.select(*aggregates).toArrow().columns]
+    row = [column[0] for column in to_arrow(source.select(*aggregates)).columns]
     values = {field.name: values.values for (field, _), values in zip(listed, row[2 * len(keys) :], strict=True)}
     return and_predicates(
         _within(field, low, high, values.get(field.name))

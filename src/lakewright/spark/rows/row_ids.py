@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import IntegerType
 
 from lakewright.catalog.open import opened
 from lakewright.distributed.rows.groups import GROUP, POSITION
@@ -25,6 +24,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_ID
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.estimate import size_of
+from lakewright.spark.jobs.frames import with_column
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.rows.group_rows import (
     TASK,
@@ -110,15 +110,14 @@ def _by_index(df: DataFrame, columns: Sequence[str]) -> DataFrame:
 def _with_groups(store: TableStore, frame: DataFrame, parts: Sequence[DataSplit]) -> DataFrame:
     """Return ids with the group of each, and the position if it does not follow from the range of the group."""
     moved = {number: part for number, part in enumerate(parts) if has_id_column(part)}
-    to_udf: Any = arrow_udf  # its overloads know no kind that is told by the hints of the function
-    group = to_udf(_group_finder(GroupRanges.of(parts)), "int")(F.col(ID))
+    frame = with_column(frame, GROUP, IntegerType(), _group_finder(GroupRanges.of(parts)), ID)
     if not moved:
-        return frame.select("*", group.alias(GROUP), F.lit(None).cast("bigint").alias(POSITION))
+        return frame.select("*", F.lit(None).cast("bigint").alias(POSITION))
     # An updated row may be deleted in its old file, and have moved to another file with its id.
     known = located_rows(frame.sparkSession, store, moved, [ROW_ID.name])
     known = known.select(F.col(column_name(0)).alias("moved_id"), F.col(GROUP).alias("moved"), POSITION)
     frame = frame.join(known, F.col(ID) == F.col("moved_id"), "left")
-    return frame.withColumn(GROUP, F.coalesce(F.col("moved"), group)).drop("moved_id", "moved")
+    return frame.withColumn(GROUP, F.coalesce(F.col("moved"), F.col(GROUP))).drop("moved_id", "moved")
 
 
 def _group_finder(ranges: GroupRanges) -> Callable[[pa.Array], pa.Array]:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.distributed.job import TaskId
 from lakewright.distributed.messages import pack
@@ -29,6 +28,7 @@ from lakewright.distributed.rows.merge import CountingWriter
 from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets, single_threaded
 from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.estimate import parallelism, size_of
+from lakewright.spark.jobs.frames import placed
 from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows
 from lakewright.spark.jobs.session import map_in_arrow
 from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, GroupMaker, receive, sending
@@ -169,7 +169,7 @@ def _as_blocks(
     df: DataFrame, job: WriteJob, receivers: Receivers, way: str, make_groups: GroupMaker | None = None
 ) -> Clustered:
     blocks, settings = _blocks(df, job, receivers, make_groups)
-    frame = blocks.repartitionById(receivers.count, F.col("target")).sortWithinPartitions(*BLOCKS_ORDER)
+    frame = placed(blocks, receivers.count, "target").sortWithinPartitions(*BLOCKS_ORDER)
     return Clustered(frame, _receiving(job, receivers), way, settings)
 
 

@@ -22,6 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _HERE in item.path.parents:
             # Spark 4.1 leaves the sockets to its workers for the garbage collector to close.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            # Spark 3.5 compares versions with a module that Python has deprecated.
+            item.add_marker(pytest.mark.filterwarnings("ignore:distutils:DeprecationWarning"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.spark.jobs import workers
+from lakewright.spark.jobs.frames import from_arrow, to_arrow
 from lakewright.testing.engine_suite import Argument, EngineContract, Frame
 
 
@@ -22,7 +24,7 @@ class Spark:
     session: SparkSession
 
     def frame(self, rows: pa.Table, parts: int = 3) -> DataFrame:
-        whole = self.session.createDataFrame(rows)
+        whole = from_arrow(self.session, rows)
         if rows.num_rows < parts:
             return whole
         size = -(-rows.num_rows // parts)
@@ -45,10 +47,10 @@ class Spark:
         return lws.write_table(frame, table, mode, **arguments)
 
     def read(self, table: Argument, **arguments: Argument) -> pa.Table:
-        return lws.read_table(self.session, table, **arguments).toArrow()
+        return to_arrow(lws.read_table(self.session, table, **arguments))
 
     def pinned(self, table: lw.FileStoreTable) -> Callable[[], pa.Table]:
-        return lws.read_table(self.session, table).toArrow
+        return partial(to_arrow, lws.read_table(self.session, table))
 
     def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
         return lws.delete(self.session, table, where)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.spark import read_table, write_table
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.jobs.types import fields_of
 from support.peers import PYTHON, Peers
 
@@ -58,7 +59,7 @@ def test_peers_read_what_spark_wrote(kind: str, spark: SparkSession, peers: Peer
         write_table(frame.where("id < 10").select(*keys), table, "delete", progress=False)
     rows = _sorted(lw.read_table(table))
     assert len(rows) == (190 if keys else 200)
-    assert _sorted(read_table(spark, table).toArrow()) == rows
+    assert _sorted(to_arrow(read_table(spark, table))) == rows
     for peer in ("rust", "pypaimon"):
         read = peers.read(peer, tmp_path, "d.t")
         assert read is not None, peer

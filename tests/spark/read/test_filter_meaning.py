@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 import lakewright as lw
 import lakewright.spark as lws
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.jobs.session import settings
 from lakewright.spec.arrow import to_arrow_schema
 from support.effort import thinned
@@ -131,7 +132,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> lw.FileStoreTable:
 def _of_spark(spark: SparkSession, table: lw.FileStoreTable, filters: Sequence[str]) -> dict[str, list[int]]:
     """Return what `where` keeps for each filter, by one job."""
     read = lws.read_table(spark, table)
-    got = read.select("id", *(F.expr(text).alias(f"f{at}") for at, text in enumerate(filters))).toArrow()
+    got = to_arrow(read.select("id", *(F.expr(text).alias(f"f{at}") for at, text in enumerate(filters))))
     ids = got.column("id")
     return {text: sorted(ids.filter(got.column(f"f{at}")).to_pylist()) for at, text in enumerate(filters)}
 

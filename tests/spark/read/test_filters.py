@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
+from lakewright.spark.jobs.frames import from_arrow, to_arrow
 from lakewright.spark.jobs.session import settings
 from lakewright.spark.jobs.types import spark_schema, to_spark_batch
 from lakewright.spark.read.filters import to_column
@@ -117,10 +118,10 @@ def test_columns_answer_with_three_values_as_the_core_does(spark: SparkSession) 
     predicates = _predicates()
     columns = [to_column(p, FIELDS) for p in predicates]
     assert [str(p) for p, column in zip(predicates, columns, strict=True) if column is None] == []
-    rows = spark.createDataFrame(pa.Table.from_batches([to_spark_batch(ROWS, FIELDS)]), spark_schema(FIELDS))
+    rows = from_arrow(spark, pa.Table.from_batches([to_spark_batch(ROWS, FIELDS)]), spark_schema(FIELDS))
     asked = rows.select(*(c.alias(str(n)) for n, c in enumerate(columns) if c is not None))
     with settings(spark, {"spark.sql.session.timeZone": "America/Los_Angeles", "spark.sql.ansi.enabled": "false"}):
-        got = asked.toArrow()
+        got = to_arrow(asked)
     for number, predicate in enumerate(predicates):
         assert got.column(number).to_pylist() == predicate.mask(ROWS).to_pylist(), str(predicate)
 

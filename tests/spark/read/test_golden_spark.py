@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.errors import UnsupportedError
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.read.frame import read_table
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 
@@ -46,7 +47,7 @@ def reads(spark: SparkSession, catalog: lw.Catalog) -> Reads:
     """Read all tables side by side: most of the time of a small job is spent in the driver."""
 
     def read(name: str) -> pa.Table:
-        return read_table(spark, catalog.get_table(name)).toArrow()
+        return to_arrow(read_table(spark, catalog.get_table(name)))
 
     with ThreadPoolExecutor(4) as pool:
         return {name: pool.submit(read, name) for name in TABLES}
@@ -87,11 +88,11 @@ def test_other_snapshots(
     options = {"tag": "scan.tag-name", "snapshot_id": "scan.snapshot-id"}
     then = catalog.get_table(name).copy({options[key]: str(value) for key, value in travel.items()})
     rows = partial(read_table, spark, catalog.get_table(name), **travel)
-    _assert_same(lambda: rows().toArrow(), then, name, numbers)
+    _assert_same(lambda: to_arrow(rows()), then, name, numbers)
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if expected()[n].get("branches")])
 def test_branches(spark: SparkSession, catalog: lw.Catalog, name: str) -> None:
     for branch, numbers in expected()[name]["branches"].items():
         table = catalog.get_table(f"{name}$branch_{branch}")
-        _assert_same(read_table(spark, table).toArrow, table, name, numbers)
+        _assert_same(partial(to_arrow, read_table(spark, table)), table, name, numbers)

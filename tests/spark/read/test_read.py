@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.read.frame import read_table, to_spark
 from support.branch_tables import fallback_table
 from support.read_cases import READS, read_catalog, sorted_rows
@@ -31,7 +32,7 @@ def test_a_read_means_what_it_means_embedded(
     want = lw.read_table(table, **what)
     frame = read_table(spark, table, **what)
     assert frame.columns == want.column_names
-    assert sorted_rows(frame.toArrow()) == sorted_rows(want)
+    assert sorted_rows(to_arrow(frame)) == sorted_rows(want)
 
 
 def test_tags_times_and_paths(spark: SparkSession, catalog: lw.Catalog) -> None:
@@ -53,7 +54,7 @@ def test_limits_and_partitions(spark: SparkSession, catalog: lw.Catalog) -> None
         splits = builder.new_scan().plan().splits()
         assert to_spark(builder.with_limit(3).new_read(), spark=spark).count() == 3
         assert _partitions(read.to_spark(override_num_partitions=3)) == 3
-        assert sorted_rows(read.to_spark(splits[:1]).toArrow()) == sorted_rows(read.to_arrow(splits[:1]))
+        assert sorted_rows(to_arrow(read.to_spark(splits[:1]))) == sorted_rows(read.to_arrow(splits[:1]))
         assert read.to_spark([]).count() == 0
         assert read_table(spark, catalog.get_table(f"d.{name}"), columns=[]).count() == read.to_arrow().num_rows
     with pytest.raises(InvalidInputError, match="at least 1 partition"):
@@ -69,7 +70,7 @@ def test_shares_of_several_workers_are_whole(spark: SparkSession, catalog: lw.Ca
     shares = [builder.new_scan().with_shard(n, 2).plan().splits() for n in range(2)]
     read = builder.new_read()
     frames = [to_spark(read, share, spark=spark) for share in shares]
-    assert sorted_rows(frames[0].union(frames[1]).toArrow()) == sorted_rows(read.to_arrow())
+    assert sorted_rows(to_arrow(frames[0].union(frames[1]))) == sorted_rows(read.to_arrow())
 
 
 @pytest.mark.parametrize("native", ["local", "never"])
@@ -80,7 +81,7 @@ def test_partitions_of_a_fallback_branch(spark: SparkSession, tmp_path: Path, na
     for what in ({}, {"filter": "k = 1"}, {"columns": ["r.a", "p"]}, {"filter": "p = 'z'", "columns": ["v"]}):
         want = sorted_rows(lw.read_table(table, **what))
         frame = read_table(spark, table, **what)
-        assert sorted_rows(frame.toArrow()) == want
+        assert sorted_rows(to_arrow(frame)) == want
     assert read_table(spark, table, limit=4).count() == 4
     assert _partitions(table.new_read_builder().new_read().to_spark(override_num_partitions=3)) == 3
     loaded = spark.read.format("lakewright").load(table.table_path)
@@ -105,7 +106,7 @@ def test_row_tracking_columns(spark: SparkSession, tmp_path: Path) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"id": pa.int64()}), options=options))
     table = catalog.get_table("d.t")
     lw.write_table(pa.table({"id": [7, 8]}), table)
-    got = read_table(spark, table, columns=["id", "_ROW_ID"]).toArrow()
+    got = to_arrow(read_table(spark, table, columns=["id", "_ROW_ID"]))
     assert sorted_rows(got) == sorted_rows(lw.read_table(table, columns=["id", "_ROW_ID"]))
     assert read_table(spark, table).count() == 2
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.errors import CorruptTableError
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.jobs.session import settings
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.read.parquet_scan import native_splits
@@ -86,7 +87,7 @@ def _same(frame: DataFrame, table: lw.FileStoreTable, **what: Any) -> None:  # n
     want = lw.read_table(table, **what)
     fields = table.new_read_builder().with_projection(what.get("columns")).read_type()
     assert frame.columns == want.column_names
-    assert in_order(spelled(frame.toArrow(), fields)) == in_order(spelled(want, fields))
+    assert in_order(spelled(to_arrow(frame), fields)) == in_order(spelled(want, fields))
 
 
 def test_every_type_is_exact_under_any_settings(spark: SparkSession, catalog: lw.Catalog) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spark.jobs.frames import from_arrow
 from lakewright.spark.rows import merge as merging
 from lakewright.spark.rows.group_rows import changed_groups
 from lakewright.spark.rows.merge_sides import MergeSides, source_schema
@@ -89,7 +90,7 @@ def test_a_merge_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path, kin
     options, partitioned = TABLES[kind]
     one, other = (_table(tmp_path / name, options, partitioned) for name in ("embedded", "spark"))
     embedded = _said(one.merge(CHANGES, on="id")).execute()
-    result = _said(other.merge(spark.createDataFrame(CHANGES), on="id")).execute()
+    result = _said(other.merge(from_arrow(spark, CHANGES), on="id")).execute()
     assert _rows(other) == _rows(one)
     assert _counts(result) == _counts(embedded)
     assert result.way == embedded.way
@@ -100,7 +101,7 @@ def test_rows_that_no_source_row_matches_are_changed_in_every_file(spark: SparkS
     one, other = (_table(tmp_path / name, {**TRACKED, **VECTORS}) for name in ("embedded", "spark"))
     on = "t.id = s.id AND (t.p <> s.p OR s.n >= t.n OR t._ROW_ID = 2)"
     changes = CHANGES.append_column("n32", CHANGES.column("id").cast(pa.int32()))
-    builders = one.merge(changes, on=on), lws.merge(spark.createDataFrame(changes), other, on)
+    builders = one.merge(changes, on=on), lws.merge(from_arrow(spark, changes), other, on)
     embedded, result = (
         builder.when_matched_delete(condition="s.n32 > 11")
         .when_not_matched_by_source_update({"x": "alone"}, condition="t.n < 16")
@@ -114,7 +115,7 @@ def test_rows_that_no_source_row_matches_are_changed_in_every_file(spark: SparkS
 
 def test_keys_of_a_small_source_say_which_files_matter(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(tmp_path, {**TRACKED, **VECTORS}, ("p",))
-    source = spark.createDataFrame(pa.table({"id": [11, 17], "p": ["b", "b"], "f": [0.5, float("nan")]}))
+    source = from_arrow(spark, pa.table({"id": [11, 17], "p": ["b", "b"], "f": [0.5, float("nan")]}))
     on = "t.id = s.id AND t.p = s.p AND t.n = s.f AND t._ROW_ID > 0"
     plan = lws.merge(source, table, on).when_matched_delete().plan(source_schema(source, "t"))
     with MergeSides.of(table.store, source, plan).persisted_if_small(1 << 40) as sides:
@@ -129,7 +130,7 @@ def test_of_equal_keys_in_the_frame_the_last_counts(spark: SparkSession, tmp_pat
     ids = [1, 1, 50, 50, None, None, 12, 1]
     rows = pa.table({"id": pa.array(ids, pa.int32()), "p": list("bbaaaaab"), "n": [float(n) for n in range(8)]})
     embedded = one.upsert(rows, ["id", "p"])
-    result = other.upsert(spark.createDataFrame(rows).repartition(1), ["id", "p"])
+    result = other.upsert(from_arrow(spark, rows).repartition(1), ["id", "p"])
     assert _rows(other) == _rows(one)
     assert _counts(result) == _counts(embedded) == (0, 2, 3)
     moved = lw.read_table(other, columns=["id", "_ROW_ID"], filter="id IN (1, 12)").to_pylist()
@@ -138,7 +139,7 @@ def test_of_equal_keys_in_the_frame_the_last_counts(spark: SparkSession, tmp_pat
 
 def test_a_table_without_a_snapshot_gets_new_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(tmp_path, files=0)
-    result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
+    result = lws.upsert(from_arrow(spark, CHANGES), table, ["id"])
     assert (result.snapshot_id, _counts(result)) == (1, (0, 0, 8))
     assert len(_rows(table)) == 8
 
@@ -161,7 +162,7 @@ def test_what_spark_compares_in_another_way_is_refused_or_spelled_out(spark: Spa
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns))
     table = catalog.get_table("d.t")
     lw.write_table(pa.table([[0.0, float("nan"), None, 2.5], [1, 2, 3, 4], [0, 1, 2, 3]], schema=columns), table)
-    source = spark.createDataFrame(pa.table({"f": [-0.0, float("nan"), None, 2.5], "n": [10, 11, 12, 13]}))
+    source = from_arrow(spark, pa.table({"f": [-0.0, float("nan"), None, 2.5], "n": [10, 11, 12, 13]}))
     result = lws.merge(source, table, "f").when_matched_update({"n": lw.source_col("n")}).execute()
     assert result.updated == 3  # the zeros are one number, NaN equals NaN, null matches nothing
     assert sorted(lw.read_table(table).column("n").to_pylist()) == [2, 10, 11, 13]
@@ -184,7 +185,7 @@ def test_a_merge_that_lost_a_race_begins_again(
         return real(*args, **named)
 
     monkeypatch.setattr(merging, "changed_groups", overtaken)
-    result = lws.upsert(spark.createDataFrame(CHANGES), table, ["id"])
+    result = lws.upsert(from_arrow(spark, CHANGES), table, ["id"])
     assert result.attempts == 2
     assert _counts(result) == (0, 5, 3)  # 41 is not inserted any more
     assert_tidy(table)
@@ -200,7 +201,7 @@ def _dies_once(rows: pa.Table) -> pa.ChunkedArray:
 
 def test_a_worker_that_dies_leaves_no_file_behind(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(tmp_path)
-    said = table.merge(spark.createDataFrame(CHANGES), on="id").when_matched_update({"n": _dies_once})
+    said = table.merge(from_arrow(spark, CHANGES), on="id").when_matched_update({"n": _dies_once})
     result = said.when_not_matched_insert().execute()
     assert _counts(result) == (0, 5, 3)
     assert len(_rows(table)) == 33
@@ -215,10 +216,10 @@ def test_rows_are_changed_by_their_ids_wherever_they_are(spark: SparkSession, tm
     values = pa.table({"_ROW_ID": [25, 5, 8, 19], "n": [0.1, 0.2, 0.3, 0.4], "y": [1, 2, 3, 4]})
     one, other = tables
     embedded = one.update_by_row_id(values, ["n"])
-    result = other.update_by_row_id(spark.createDataFrame(values), ["n"])
+    result = other.update_by_row_id(from_arrow(spark, values), ["n"])
     assert _counts(result) == _counts(embedded) == (0, 4, 0)
     gone = pa.table({"_ROW_ID": [5, 3, 8, 1, 1]})
-    embedded, result = one.delete_by_row_id(gone), other.delete_by_row_id(spark.createDataFrame(gone))
+    embedded, result = one.delete_by_row_id(gone), other.delete_by_row_id(from_arrow(spark, gone))
     assert _counts(result) == _counts(embedded) == (3, 0, 0)  # 3 was deleted before
     assert _rows(other, "_ROW_ID") == _rows(one, "_ROW_ID")
 
@@ -228,7 +229,7 @@ def test_ids_that_are_unknown_null_deleted_or_there_twice_are_refused(spark: Spa
     before = table.store.snapshots.latest_id()
 
     def refused(ids: Sequence[int | None], match: str) -> None:
-        frame = spark.createDataFrame(pa.table({"_ROW_ID": pa.array(ids, pa.int64()), "n": [1.0] * len(ids)}))
+        frame = from_arrow(spark, pa.table({"_ROW_ID": pa.array(ids, pa.int64()), "n": [1.0] * len(ids)}))
         with pytest.raises(InvalidInputError, match=match):
             lws.update_by_row_id(frame, table)
 

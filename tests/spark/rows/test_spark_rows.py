@@ -14,6 +14,7 @@ import lakewright as lw
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
+from lakewright.spark.jobs.frames import from_arrow
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows import verbs
 from lakewright.spark.rows.merge import merge, upsert
@@ -121,7 +122,7 @@ def said(builder: MergeBuilder, *, alone: bool) -> MergeBuilder:
 def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     on, alone = ["id", "p"], kind in {"keyed", "keyed, dynamic"}
-    done = said(merge(spark.createDataFrame(CHANGES), ours, on), alone=alone).execute()
+    done = said(merge(from_arrow(spark, CHANGES), ours, on), alone=alone).execute()
     wanted = said(theirs.merge(CHANGES, on), alone=alone).execute()
     assert (done.deleted, done.updated, done.inserted) == (wanted.deleted, wanted.updated, wanted.inserted)
     assert min(done.deleted or 0, done.updated or 0, done.inserted or 0) > 0
@@ -133,11 +134,11 @@ def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path
 
 def test_an_upsert_by_key_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path) -> None:
     ours, theirs = (table_of("keyed", tmp_path, name) for name in ("ours", "theirs"))
-    done, wanted = upsert(spark.createDataFrame(CHANGES), ours), theirs.upsert(CHANGES)
+    done, wanted = upsert(from_arrow(spark, CHANGES), ours), theirs.upsert(CHANGES)
     assert (done.updated, done.inserted, done.way) == (wanted.updated, wanted.inserted, wanted.way)
     assert seen_by_merging(ours) == seen_by_merging(theirs)
     with pytest.raises(InvalidInputError, match="found by the primary key"):
-        upsert(spark.createDataFrame(CHANGES), ours, ["p"])
+        upsert(from_arrow(spark, CHANGES), ours, ["p"])
 
 
 def test_types_that_spark_lacks_survive_a_merge(spark: SparkSession, tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_types_that_spark_lacks_survive_a_merge(spark: SparkSession, tmp_path: P
 
 def test_two_rows_for_one_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of("keyed", tmp_path)
-    twice = spark.createDataFrame(CHANGES.take([0, 0]))
+    twice = from_arrow(spark, CHANGES.take([0, 0]))
     with pytest.raises(InvalidInputError, match="id = 2 is matched by 2 rows") as caught:
         merge(twice, table, "id").when_matched_delete().execute()
     assert caught.value.facts["times"] == 2

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import UnsupportedError
+from lakewright.spark.jobs.frames import from_arrow
 from support.effort import some
 from support.spark_writes import assert_tidy, new_table, rows_of
 
@@ -52,7 +53,7 @@ def test_columns_that_a_frame_lacks_stay_as_they_are(spark: SparkSession, tmp_pa
     )
     for table in (ours, embedded, written):
         lw.write_table(_FIRST, table)
-    df = spark.createDataFrame(_THEN).coalesce(1)
+    df = from_arrow(spark, _THEN).coalesce(1)
     done, wanted = ours.upsert(df), embedded.upsert(_THEN)
     assert rows_of(ours) == rows_of(embedded)
     assert (done.deleted, done.updated, done.inserted) == (wanted.deleted, wanted.updated, wanted.inserted)
@@ -63,7 +64,7 @@ def test_columns_that_a_frame_lacks_stay_as_they_are(spark: SparkSession, tmp_pa
     assert {row[0]: row[3] for row in rows_of(ours)}[2] == "text 2"
     if partitions == ["day"] and keys == ["id"]:
         moved = pa.table({"id": [4, 5], "day": ["d1", "d9"]})
-        assert ours.upsert(spark.createDataFrame(moved)).updated == embedded.upsert(moved).updated == 2
+        assert ours.upsert(from_arrow(spark, moved)).updated == embedded.upsert(moved).updated == 2
         assert rows_of(ours) == rows_of(embedded)
     for table in (ours, written):
         assert_tidy(table)
@@ -71,9 +72,9 @@ def test_columns_that_a_frame_lacks_stay_as_they_are(spark: SparkSession, tmp_pa
 
 def test_a_frame_with_all_columns_is_written_and_not_counted(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "1"})
-    result = table.upsert(spark.createDataFrame(_FIRST))
+    result = table.upsert(from_arrow(spark, _FIRST))
     assert (result.snapshot_id, result.updated, result.inserted, result.written) == (1, None, None, 8)
-    nothing = table.upsert(spark.createDataFrame(_FIRST).where("id < 0"))
+    nothing = table.upsert(from_arrow(spark, _FIRST).where("id < 0"))
     assert (nothing.snapshot_id, nothing.updated, nothing.inserted) == (None, 0, 0)
 
 
@@ -81,7 +82,7 @@ def test_what_spark_cannot_look_up_is_refused(spark: SparkSession, tmp_path: Pat
     last = {"bucket": "1", "merge-engine": "aggregation", "fields.text.aggregate-function": "last_value"}
     folding = new_table(tmp_path, keys=["id"], options=last, name="folding")
     plain = new_table(tmp_path, keys=["id"], options={"bucket": "1"}, name="plain")
-    df = spark.createDataFrame(_THEN)
+    df = from_arrow(spark, _THEN)
     kinds = df.selectExpr("*", "'+I' as _row_kind")
     stream = spark.readStream.format("rate").load().selectExpr("value as id")
     for table, frame, said in ((folding, df, "merge engine"), (plain, kinds, "row kinds")):

@@ -20,6 +20,7 @@ from lakewright.errors import (
 )
 from lakewright.spark import read_table, write_table
 from lakewright.spark.jobs import workers
+from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.write.frame import write_micro_batch
 from support.spark_writes import COLUMNS, assert_tidy, new_table, rows_of, sorted_rows
 
@@ -56,7 +57,7 @@ def test_files_go_to_external_paths(spark: SparkSession, tmp_path: Path, keys: l
     }
     table = new_table(tmp_path / "w", keys=keys, options=options)
     write_table(_frame(spark, _ROWS), table)
-    assert sorted_rows(read_table(spark, table).toArrow()) == rows_of(table)
+    assert sorted_rows(to_arrow(read_table(spark, table))) == rows_of(table)
     assert len(rows_of(table)) == (40 if keys else 120)
     assert not list((tmp_path / "w").rglob("data-*"))
     named = {path.name for path in outside.rglob("data-*")}

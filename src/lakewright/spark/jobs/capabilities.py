@@ -21,6 +21,7 @@ from functools import cache, partial
 from importlib import import_module
 
 import pyspark
+from pyspark.sql import DataFrame
 
 from lakewright.errors import UnsupportedError
 
@@ -51,6 +52,10 @@ def _has(module: str, name: str) -> Callable[[], bool]:
 
 def _is_found(module: str, name: str) -> bool:
     return found(module, name) is not None
+
+
+def _hints_take_columns() -> bool:
+    return "Column" in str(DataFrame.hint.__annotations__.get("parameters"))
 
 
 class Feature(Enum):
@@ -92,6 +97,13 @@ class Feature(Enum):
         "4.1",
         "rows are shuffled by numbers whose hashes lead to the same tasks",
         _has("sql", "DataFrame.repartitionById"),
+        is_replaced=True,
+    )
+    REBALANCE = _Facts(
+        "hints that name columns (rebalance)",
+        "4.0",
+        'distribution="partition" brings a large partition to one task rather than to several',
+        _hints_take_columns,
         is_replaced=True,
     )
     ARROW_FUNCTION = _Facts(

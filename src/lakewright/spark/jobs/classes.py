@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
     from pyspark.sql.streaming.datasource import ReadMaxFiles as ReadMaxFiles
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
+    from pyspark.sql.types import CalendarIntervalType as CalendarIntervalType
     from pyspark.sql.types import TimeType as TimeType
     from pyspark.sql.types import VariantType as VariantType
 else:
@@ -37,7 +38,7 @@ else:
             "DataSourceStreamWriter DataSourceWriter InputPartition WriterCommitMessage"
         ),
         "pyspark.sql.streaming.datasource": "ReadAllAvailable ReadLimit ReadMaxFiles SupportsTriggerAvailableNow",
-        "pyspark.sql.types": "TimeType VariantType",
+        "pyspark.sql.types": "CalendarIntervalType TimeType VariantType",
     }
     for _module, _names in _OF.items():
         for _name in _names.split():

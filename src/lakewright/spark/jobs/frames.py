@@ -38,6 +38,11 @@ def placed(frame: DataFrame, tasks: int, target: str) -> DataFrame:
     return frame.repartition(tasks, number)
 
 
+def rebalanced(frame: DataFrame, column: str) -> DataFrame:
+    """Bring rows with the same value of a column together; if there are very many of them, Spark may split them."""
+    return frame.hint("rebalance", column) if has(Feature.REBALANCE) else frame.repartition(column)
+
+
 @cache
 def numbers_of_tasks(tasks: int) -> tuple[int, ...]:
     """Return for each task a number that Spark's shuffle by hash brings to this task.

@@ -25,7 +25,7 @@ from pyspark.sql import types as sql
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.formats.conform import conform
 from lakewright.spark.jobs.capabilities import Feature, require
-from lakewright.spark.jobs.classes import TimeType, VariantType
+from lakewright.spark.jobs.classes import CalendarIntervalType, TimeType, VariantType
 from lakewright.spec.types import (
     MILLIS_PRECISION,
     ArrayType,
@@ -216,7 +216,7 @@ _REMEDIES: tuple[tuple[type[sql.DataType], str], ...] = (
     (VariantType, "VARIANT columns are not supported: turn it into text with to_json"),
     (sql.DayTimeIntervalType, "the format has no intervals: store the number of seconds"),
     (sql.YearMonthIntervalType, "the format has no intervals: store the number of months"),
-    (sql.CalendarIntervalType, "the format has no intervals: store the numbers of months, days and seconds"),
+    (CalendarIntervalType, "the format has no intervals: store the numbers of months, days and seconds"),
 )
 
 

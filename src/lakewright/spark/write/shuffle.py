@@ -28,7 +28,7 @@ from lakewright.distributed.rows.merge import CountingWriter
 from lakewright.distributed.write_job import ONE_WRITER, sharing_buckets, single_threaded
 from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.estimate import parallelism, size_of
-from lakewright.spark.jobs.frames import placed
+from lakewright.spark.jobs.frames import placed, rebalanced
 from lakewright.spark.jobs.run import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows
 from lakewright.spark.jobs.session import map_in_arrow
 from lakewright.spark.write.blocks import BLOCKS_ORDER, BLOCKS_SQL, GroupMaker, receive, sending
@@ -177,7 +177,7 @@ def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clus
     """Bring the blocks of a partition together; Spark gives a large one to several tasks, and small ones to one."""
     receivers = Receivers(1)  # the target is not looked at
     blocks, settings = _blocks(df, job, receivers)
-    frame = blocks.hint("rebalance", "place")
+    frame = rebalanced(blocks, "place")
     frame = frame if concurrency is None else frame.coalesce(concurrency)
     way = "as blocks, by partition; a large partition goes to several tasks"
     return Clustered(frame.sortWithinPartitions(*BLOCKS_ORDER), _receiving(job, receivers), way, settings)

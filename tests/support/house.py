@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from support import options_page
+from support import options_page, versions_page
 from test_layers import FLOORS, SOURCE
 
 DESIGN = SOURCE.parent.parent / "design"
@@ -91,10 +91,11 @@ def _shown(place: Path) -> str:
 
 
 def main() -> None:
-    """Write both tables, and the page of options, anew."""
+    """Write all tables and the page of options anew."""
     FLOORS_PAGE.write_text(with_floors_table(FLOORS_PAGE.read_text()))
     MODULES_PAGE.write_text(modules_page())
     options_page.main()
+    versions_page.PAGE.write_text(versions_page.with_versions_table(versions_page.PAGE.read_text()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from lakewright.spark.jobs.types import spark_schema
 from lakewright.spec.arrow import from_arrow_schema
 from support.needs import needs
 from support.spark_writes import new_table
+from support.versions_page import PAGE, with_versions_table
 
 Lack = Callable[..., None]
 
@@ -43,6 +44,11 @@ def test_a_release_has_the_features_that_came_before_it(spark: SparkSession) -> 
     release = tuple(map(int, spark.version.split(".")[:2]))
     since = {feature: tuple(map(int, feature.since.split("."))) for feature in Feature}
     assert present() == {feature for feature, first in since.items() if first <= release}
+
+
+def test_the_page_about_versions_says_what_each_release_can_do() -> None:
+    page = PAGE.read_text()
+    assert page == with_versions_table(page), "the page is older than the sources: run `make house`"
 
 
 def test_a_missing_feature_is_refused_by_name_with_the_remedy(lack: Lack) -> None:

@@ -1,0 +1,46 @@
+"""The table of PySpark releases in docs/spark/cluster.md: the features of `capabilities` in, markdown out.
+
+`make house` writes it, and a test compares it with what is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakewright.spark.jobs.capabilities import Feature, java_versions
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "spark" / "cluster.md"
+BEGIN = "<!-- written by `make house`: begin -->\n"
+END = "<!-- written by `make house`: end -->\n"
+
+
+def releases() -> list[str]:
+    """Return the releases that `make spark-matrix` tests."""
+    found = re.search(r"^SPARKS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return [] if found is None else found[1].split()
+
+
+def with_versions_table(page: str) -> str:
+    """Return the page with the table between its two marks written anew."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return before + begin + "".join(f"{line}\n" for line in _table(releases())) + end + after
+
+
+def _table(names: list[str]) -> Iterator[str]:
+    yield f"| | {' | '.join(names)} | where it is missing |"
+    yield f"| --- |{' --- |' * len(names)} --- |"
+    for feature in sorted(Feature, key=lambda one: one.is_replaced):
+        missing = "another way" if feature.is_replaced else "no"
+        cells = ["yes" if _number(name) >= _number(feature.since) else missing for name in names]
+        yield f"| {feature.what} | {' | '.join(cells)} | {feature.instead} |"
+    javas = [java_versions(name) for name in names]
+    spans = [f"{oldest}+" if newest is None else f"{oldest} to {newest}" for oldest, newest in javas]
+    yield f"| Java | {' | '.join(spans)} | `local_session` says which one to install |"
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))

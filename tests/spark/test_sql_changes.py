@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -131,3 +132,75 @@ def test_a_statement_that_fails_leaves_nothing_behind(
         table.run(text)
     assert table.rows() == table.model
     assert table.files() == before
+
+
+def _values(table: Table, name: str = "d.t") -> set[tuple[object, ...]]:
+    return {(*row.values(),) for row in lw.read_table(table.catalog.get_table(name)).to_pylist()}
+
+
+def test_insert_assigns_columns_by_place_by_list_and_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path, "plain")
+    table.context.sql("CREATE TABLE i (id BIGINT NOT NULL, v INT DEFAULT 7, p STRING) PARTITIONED BY (p)")
+    assert table.run("INSERT INTO i VALUES (1, 10, 'x'), (2, DEFAULT, 'y')") == (2, 0, 0)
+    assert table.run("INSERT INTO i (p, ID) VALUES (?, ?)", ["x", 3]) == (1, 0, 0)
+    assert table.run("INSERT INTO i BY NAME SELECT 'z' AS P, 4 AS id, CAST(NULL AS INT) AS v") == (1, 0, 0)
+    assert table.run("WITH q AS (SELECT * FROM i) INSERT INTO i PARTITION (p = 'w') SELECT id, v FROM q") == (4, 0, 0)
+    rows: set[tuple[object, ...]] = {(1, 10, "x"), (2, 7, "y"), (3, 7, "x"), (4, 7, "z")}
+    assert _values(table, "d.i") == rows | {(number, v, "w") for number, v, _ in rows}
+    for text in (
+        "INSERT INTO i VALUES (1, 2)",
+        "INSERT INTO i VALUES ('a', 2, 'x')",
+        "INSERT INTO i (v) VALUES (1)",
+        "INSERT INTO i VALUES (NULL, 1, 'x')",
+    ):
+        with pytest.raises(InvalidInputError):
+            table.run(text)
+
+
+def test_an_overwrite_replaces_the_table_a_partition_or_the_partitions_of_its_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Table(spark, tmp_path, "plain")
+    table.context.sql("CREATE TABLE o (id BIGINT, p STRING) PARTITIONED BY (p)")
+    table.run("INSERT INTO o VALUES (1, 'x'), (2, 'y'), (3, 'z')")
+    assert table.run("INSERT OVERWRITE o PARTITION (p = 'x') SELECT id + 10 FROM o WHERE p = 'y'") == (1, 0, 0)
+    assert _values(table, "d.o") == {(12, "x"), (2, "y"), (3, "z")}
+    table.run("INSERT OVERWRITE o PARTITION (p = 'x') SELECT id FROM o WHERE false")
+    assert _values(table, "d.o") == {(2, "y"), (3, "z")}
+    table.context.sql("SET spark.sql.sources.partitionOverwriteMode = dynamic")
+    try:
+        table.run("INSERT OVERWRITE o VALUES (5, 'y')")
+    finally:
+        table.context.sql("SET spark.sql.sources.partitionOverwriteMode = static")
+    assert _values(table, "d.o") == {(5, "y"), (3, "z")}
+    table.run("INSERT INTO o REPLACE WHERE p = 'z' VALUES (6, 'z')")
+    assert _values(table, "d.o") == {(5, "y"), (6, "z")}
+    table.run("INSERT OVERWRITE o SELECT * FROM o WHERE id = 5")
+    assert _values(table, "d.o") == {(5, "y")}
+
+
+def test_a_table_is_created_with_the_rows_of_a_query_or_not_at_all(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path, "keyed")
+    assert table.run("CREATE TABLE made AS SELECT id, v FROM t WHERE id < 2") == (2, 0, 0)
+    assert _values(table, "d.made") == {(0, 0), (1, 10)}
+    with pytest.raises(PySparkException):
+        table.run("CREATE TABLE failed AS SELECT 1 / (id - 1) AS x FROM t")
+    assert "failed" not in table.catalog.list_tables("d")
+
+
+def test_copy_loads_each_file_once_and_writes_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path / "warehouse", "plain")
+    files = tmp_path / "in"
+    files.mkdir()
+    (files / "a.csv").write_text("id|v\n90|1\n91|\n")
+    text = f"COPY INTO t (id, v) FROM '{files}' FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 1, FIELD_DELIMITER = '|')"
+    assert table.run(text) == (2, 0, 0)
+    (files / "b.csv").write_text("id|v\n92|2\n")
+    (files / "c.txt").write_text("nothing")
+    assert table.run(f"{text} PATTERN = '.*[.]csv'") == (1, 0, 0)
+    found = {number: row["v"] for number, row in table.rows().items() if number >= 90}
+    assert found == {90: 1, 91: None, 92: 2}
+    out = tmp_path / "out"
+    query = "SELECT id, v FROM t WHERE id >= 90"
+    assert table.run(f"COPY INTO '{out}' FROM ({query}) FILE_FORMAT = (TYPE = PARQUET)") == (3, 0, 0)
+    assert {row["id"]: row["v"] for row in pq.read_table(out).to_pylist()} == found

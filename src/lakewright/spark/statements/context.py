@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakewright.errors import UnsupportedError
 from lakewright.spark.jobs.session import check_session, is_connect
 from lakewright.spark.read.frame import local_frame
 from lakewright.spark.statements.changes import change_rows
 from lakewright.spark.statements.evaluate import Evaluation, evaluated, explain_missing, frames_of, placeholder
+from lakewright.spark.statements.writes import copy_in, copy_out, create_as, insert
 from lakewright.spark.write.compaction import compact
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.statements.context import Context, counts
@@ -135,7 +135,17 @@ class SQLContext(Context[DataFrame]):
 
     def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
         """Write the rows of a query or of files, and return the counts."""
-        raise statement.text.error("rows are not written by SQL on Spark yet", kind=UnsupportedError, args=args)
+        evaluation = Evaluation(self, self, self.spark, statement.text, args)
+        match statement:
+            case Insert():
+                return counts(insert(evaluation, statement).rows)
+            case CreateTableAs():
+                done = create_as(evaluation, statement)
+                return counts(0 if done is None else done.rows)
+            case CopyIn():
+                return counts(copy_in(evaluation, statement))
+            case CopyOut():
+                return counts(copy_out(evaluation, statement))
 
     def change(self, statement: Update | Delete | Merge, args: Args) -> pa.Table:
         """Change rows of a table in one snapshot, and return the counts."""

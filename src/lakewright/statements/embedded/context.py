@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
-from lakewright.errors import UnsupportedError
+from lakewright.errors import AlreadyExistsError, UnsupportedError
+from lakewright.spec import arguments
 from lakewright.statements.context import Context
+from lakewright.statements.embedded.evaluate import Evaluation
+from lakewright.statements.embedded.run import ZONE, time_zone
+from lakewright.statements.embedded.sources import ArrowRows, View, relation_name
 from lakewright.statements.model import (
     CopyIn,
     CopyOut,
@@ -18,23 +24,49 @@ from lakewright.statements.model import (
     Native,
     Update,
 )
+from lakewright.statements.query.bind import Bound, bind
+from lakewright.statements.query.tables import SETTING
 from lakewright.statements.session import Catalogs
 from lakewright.statements.text import Args, Fragment
 from lakewright.table.table import FileStoreTable
+from lakewright.write.input.frames import ArrowData, batches_of
+
+_NO_ROWS = pa.table({})
 
 
 class SQLContext(Context[pa.Table]):
     """Runs SQL statements in the dialect of Spark on the tables of a catalog, or of several by their names.
 
+    Expressions mean what they mean in Spark with its ANSI rules, or are refused by name. The time zone is that of this
+    machine, or what `SET spark.sql.session.timeZone` says; `SET duckdb.memory_limit`, `duckdb.threads` and
+    `duckdb.temp_directory` say what a query may use.
+
     >>> import tempfile, lakewright as lw
     >>> ctx = lw.SQLContext({"warehouse": tempfile.mkdtemp()})
-    >>> ctx.database
-    'default'
+    >>> ctx.sql("SELECT 7 / 2 AS half, :day AS day", args={"day": "mon"}).to_pylist()
+    [{'half': 3.5, 'day': 'mon'}]
     """
 
     def __init__(self, catalog: Catalogs, database: str = "default") -> None:
         super().__init__(catalog, database)
         self._settings: dict[str, str] = {}
+        self._views: dict[str, View] = {}
+
+    def register(self, name: str, data: ArrowData) -> None:
+        """Make rows known under a name, as a temporary view: an Arrow table, a frame of pandas or polars, columns.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> ctx = lw.SQLContext({"warehouse": tempfile.mkdtemp()})
+        >>> ctx.register("updates", pa.table({"id": [1, 2]}))
+        >>> ctx.sql("SELECT sum(id) AS total FROM updates").to_pylist()
+        [{'total': 3}]
+        """
+        view = arguments.text("name", name)
+        parts = [part if isinstance(part, pa.Table) else pa.table(part) for part in batches_of(data, view)]
+        rows = pa.concat_tables(parts)
+        self._views[view.lower()] = View(ArrowRows.of(rows.schema, rows.to_batches))
+
+    # ---- settings
 
     def settings(self) -> dict[str, str]:
         """Return what SET has set, by key."""
@@ -44,12 +76,39 @@ class SQLContext(Context[pa.Table]):
         """Set a key; None takes the setting back."""
         if value is None:
             self._settings.pop(key, None)
-        else:
-            self._settings[key] = value
+            return
+        if key == ZONE:
+            time_zone({key: value})
+        self._settings[key] = value
 
     def compact(self, table: FileStoreTable, **arguments: object) -> None:
         """Compact a table in this process."""
         table.compact(**arguments)  # type: ignore[arg-type]
+
+    # ---- what is asked while names are looked up
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the session."""
+        return time_zone(self._settings)
+
+    def is_view(self, name: str) -> bool:
+        """Say whether a temporary view has this name."""
+        return name.lower() in self._views
+
+    def table_settings(self) -> Mapping[str, str]:
+        """Return what is set for tables."""
+        return {key: value for key, value in self._settings.items() if key.startswith(SETTING)}
+
+    def moment(self, expression: Fragment, args: Args) -> int:
+        """Return the moment that an expression gives, in epoch milliseconds."""
+        text = f"SELECT unix_micros(CAST(({expression.text}) AS TIMESTAMP)) AS moment"
+        found = self.query(Fragment(text, 0, len(text)), args)["moment"][0].as_py()
+        if found is None:
+            raise expression.error("the time is null")
+        return int(found) // 1000
+
+    # ---- statements
 
     def rows(self, table: pa.Table) -> pa.Table:
         """Return a table as it is."""
@@ -57,7 +116,11 @@ class SQLContext(Context[pa.Table]):
 
     def query(self, query: Fragment, args: Args) -> pa.Table:
         """Run a query."""
-        raise query.error("queries are not evaluated in this process yet", kind=UnsupportedError, args=args)
+        with self._evaluation(query, args).query(query).rows() as rows:
+            return rows.read_all()
+
+    def _evaluation(self, statement: Fragment, args: Args) -> Evaluation:
+        return Evaluation(self, self, self._views, statement, args)
 
     def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
         """Write the rows of a query or of files, and return the counts."""
@@ -69,9 +132,46 @@ class SQLContext(Context[pa.Table]):
 
     def other(self, statement: Explain | CreateView | Native, args: Args) -> pa.Table:
         """Run EXPLAIN, or make a temporary view; statements that only Spark knows are refused."""
-        raise statement.text.error("this statement does not run in this process", kind=UnsupportedError, args=args)
+        match statement:
+            case Explain():
+                return self._explain(statement, args)
+            case CreateView():
+                return self._create_view(statement, args)
+        message = "this statement is none that runs in this process; with lakewright.spark.SQLContext Spark runs it"
+        raise statement.text.error(message, kind=UnsupportedError)
+
+    def _explain(self, statement: Explain, args: Args) -> pa.Table:
+        ready = self._evaluation(statement.text, args).query(statement.query)
+        return pa.table({"plan": [ready.explained()]})
+
+    def _create_view(self, view: CreateView, args: Args) -> pa.Table:
+        name = view.name.lower()
+        if name in self._views and not view.replace:
+            message = f"there is a temporary view {view.name!r} already; CREATE OR REPLACE takes its place"
+            raise view.text.error(message, kind=AlreadyExistsError)
+        names = self.catalog_name, self.database
+        evaluation = self._evaluation(view.text, args)
+
+        def looked_up() -> tuple[Bound, str]:
+            # The names of a view are those of the catalog and database that were current when it was made.
+            now = self.catalog_name, self.database
+            self.catalog_name, self.database = names
+            try:
+                bound = bind(self, self, [view.query], args)
+                return bound, bound.text(0, relation_name)
+            finally:
+                self.catalog_name, self.database = now
+
+        evaluation.query(view.query)  # what cannot run is refused now
+        self._views = {**self._views, name: View(query=looked_up, columns=view.columns)}
+        return _NO_ROWS
 
 
 def sql(text: str, args: Args | None = None, *, catalog: Catalogs, database: str = "default") -> pa.Table:
-    """Run one statement and return its rows; see `SQLContext.sql`."""
+    """Run one statement in this process and return its rows; see `SQLContext.sql`.
+
+    >>> import tempfile, lakewright as lw
+    >>> lw.sql("SELECT 1 AS one", catalog=tempfile.mkdtemp()).to_pylist()
+    [{'one': 1}]
+    """
     return SQLContext(catalog, database).sql(text, args)

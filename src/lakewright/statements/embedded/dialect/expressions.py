@@ -1,0 +1,551 @@
+"""Expressions of Spark to SQL of DuckDB: a tree and a scope in, a `Value` out.
+
+What always holds: the result has the value and the type that Spark gives it, or the expression is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.statements.embedded.dialect import arithmetic, literals
+from lakewright.statements.embedded.dialect.casts import Casts
+from lakewright.statements.embedded.dialect.grammar import place_of
+from lakewright.statements.embedded.dialect.scope import Column, Scope
+from lakewright.statements.embedded.dialect.types import (
+    BOOLEAN,
+    INTERVALS,
+    LONG,
+    NULL,
+    STRING,
+    common_of,
+    common_type,
+    duckdb_type,
+    is_integral,
+    quoted,
+    spark_type,
+    text_literal,
+)
+from lakewright.statements.embedded.dialect.values import Aggregate, Aggregation, Function, Functions, Value
+from lakewright.statements.text import Args, Fragment
+
+Subqueries: TypeAlias = Callable[[exp.Expr, Scope], tuple[str, list[Column]]]
+
+_COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div"}
+_BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What all expressions of a statement share."""
+
+    fragment: Fragment
+    args: Args
+    casts: Casts
+    functions: Functions
+    scalar: Mapping[str, Function]
+    aggregates: Mapping[str, Aggregate]
+
+
+@dataclass(slots=True)
+class Expressions:
+    """Translates expressions in one scope."""
+
+    env: Environment
+    scope: Scope
+    subquery: Subqueries
+    windows: Mapping[str, exp.Expr] = field(default_factory=dict)
+
+    # ---- for all
+
+    @property
+    def functions(self) -> Functions:
+        """The functions in Python of the query."""
+        return self.env.functions
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the session."""
+        return self.env.casts.zone
+
+    def bind(self, node: exp.Expr) -> Value:
+        """Return the value of an expression."""
+        bind = _BINDERS.get(type(node))
+        if bind is None:
+            raise self.refused(node, f"the expression {node.sql('spark')} is not known here")
+        try:
+            return bind(self, node)
+        except LakewrightError as error:
+            raise self.placed(node, error) from None
+
+    def placed(self, node: exp.Expr, error: LakewrightError) -> LakewrightError:
+        """Return an error with the place of an expression, unless it has one."""
+        if "line" in error.facts:
+            return error
+        return self.env.fragment.error(error.message, place_of(node), type(error), **error.facts)
+
+    def refused(self, node: exp.Expr, message: str) -> UnsupportedError:
+        """Return the error for something that does not run in this process."""
+        return self.env.fragment.error(message, place_of(node), UnsupportedError)
+
+    def inside(self, scope: Scope) -> Expressions:
+        """Return the same for another scope."""
+        return replace(self, scope=scope)
+
+    def cast(self, value: Value, to: pa.DataType) -> Value:
+        """Return a value as another type."""
+        return self.env.casts.cast(value, to)
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return the SQL of a condition."""
+        value = self.bind(node)
+        if value.type not in {BOOLEAN, NULL}:
+            raise self.placed(node, InvalidInputError(f"{value.name} is {spark_type(value.type)}, not a condition"))
+        return self.cast(value, BOOLEAN).sql
+
+    def common(self, values: Sequence[Value]) -> list[Value]:
+        """Return values as their common type."""
+        kind = common_of(value.type for value in values)
+        if kind is None:
+            shown = " and ".join(f"{value.name} ({spark_type(value.type)})" for value in values)
+            raise InvalidInputError(f"the types of {shown} do not fit together: cast one of them")
+        return [self.cast(value, kind) for value in values]
+
+    # ---- leaves
+
+    def column(self, node: exp.Column) -> Value:
+        """Return the value of a name."""
+        parts = [part.name for part in node.parts]
+        value, rest = self.scope.resolve(parts)
+        for name in rest:
+            value = self.field_of(value, name)
+        return value
+
+    def identifier(self, node: exp.Identifier) -> Value:
+        """Return the value of a variable of a lambda, or of a name."""
+        return self.scope.resolve([node.name])[0]
+
+    def field_of(self, value: Value, name: str) -> Value:
+        """Return a field of a struct, or of each struct in an array."""
+        kind = value.type
+        if pa.types.is_struct(kind):
+            for one in kind:
+                if one.name.lower() == name.lower():
+                    return Value(f"struct_extract({value.sql}, {text_literal(one.name)})", one.type, name)
+            known = ", ".join(one.name for one in kind)
+            raise InvalidInputError(f"{value.name} has no field {name!r}; it has {known}")
+        if pa.types.is_map(kind) and kind.key_type == STRING:
+            return Value(f"({value.sql})[{text_literal(name)}]", kind.item_type, f"{value.name}[{name}]")
+        raise InvalidInputError(f"{value.name} is {spark_type(kind)}, which has no field {name!r}")
+
+    def dot(self, node: exp.Dot) -> Value:
+        """Return a field of an expression."""
+        return self.field_of(self.bind(node.this), node.expression.name)
+
+    def placeholder(self, node: exp.Placeholder) -> Value:
+        """Return the value of a parameter."""
+        args, name = self.env.args, node.name
+        if isinstance(args, Mapping):
+            if name not in args:
+                raise InvalidInputError(f"args has no value for :{name}" if name else "? takes a list as args")
+            return literals.argument(args[name], self)
+        number = int(node.meta.get("number", len(args)))
+        if number >= len(args):
+            raise InvalidInputError(f"args has {len(args)} values, and the statement has more parameters")
+        return literals.argument(args[number], self)
+
+    # ---- operators
+
+    def arithmetic(self, node: exp.Binary) -> Value:
+        """Return a sum, difference, product, quotient or rest."""
+        return arithmetic.calculated(self, _ARITHMETIC[type(node)], self.bind(node.this), self.bind(node.expression))
+
+    def bits(self, node: exp.Binary) -> Value:
+        """Return a bitwise combination."""
+        sign = _BITS[type(node)]
+        left, right = self.common([self.bind(node.this), self.bind(node.expression)])
+        name = f"({left.name} {sign} {right.name})"
+        if not is_integral(left.type):
+            raise InvalidInputError(f"{name} takes whole numbers, not {spark_type(left.type)}")
+        sql = f"xor({left.sql}, {right.sql})" if sign == "^" else f"({left.sql} {sign} {right.sql})"
+        return Value(sql, left.type, name)
+
+    def negative(self, node: exp.Neg) -> Value:
+        """Return a number with the other sign."""
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return literals.number(f"-{node.this.name}")
+        value = self.bind(node.this)
+        if value.type in INTERVALS:
+            return replace(value, sql=f"(-1 * {value.sql})", name=f"(- {value.name})", literal=None)
+        return Value(f"CAST(-({value.sql}) AS {duckdb_type(value.type)})", value.type, f"(- {value.name})")
+
+    def comparison(self, node: exp.Binary) -> Value:
+        """Return whether two values are equal, less, greater."""
+        sign = _COMPARISONS[type(node)]
+        if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Any | exp.All):
+            raise self.refused(node, "comparisons with ANY, ALL or of several values at once do not run here")
+        left, right = self.bind(node.this), self.bind(node.expression)
+        spelled = {"<>": "="}.get(sign, sign)
+        name = f"({left.name} {spelled} {right.name})"
+        one, other = self.common([left, right])
+        sql = f"({one.sql} {sign} {other.sql})"
+        return Value(sql, BOOLEAN, f"(NOT {name})" if sign == "<>" else name)
+
+    def same(self, node: exp.NullSafeEQ) -> Value:
+        """Return whether two values are equal, where null equals null."""
+        left, right = self.bind(node.this), self.bind(node.expression)
+        one, other = self.common([left, right])
+        return Value(f"({one.sql} IS NOT DISTINCT FROM {other.sql})", BOOLEAN, f"({left.name} <=> {right.name})")
+
+    def logical(self, node: exp.Connector) -> Value:
+        """Return AND, OR."""
+        word = "AND" if isinstance(node, exp.And) else "OR"
+        left, right = self.condition(node.this), self.condition(node.expression)
+        name = f"({self.bind(node.this).name} {word} {self.bind(node.expression).name})"
+        return Value(f"({left} {word} {right})", BOOLEAN, name)
+
+    def negation(self, node: exp.Not) -> Value:
+        """Return NOT."""
+        inner = self.bind(node.this)
+        if isinstance(node.this, exp.Is) and inner.name.endswith("IS NULL)"):
+            return Value(f"(NOT {inner.sql})", BOOLEAN, inner.name[: -len("NULL)")] + "NOT NULL)")
+        return Value(f"(NOT {self.condition(node.this)})", BOOLEAN, f"(NOT {inner.name})")
+
+    def is_what(self, node: exp.Is) -> Value:
+        """Return IS NULL, IS TRUE ..."""
+        value = self.bind(node.this)
+        word = "NULL" if isinstance(node.expression, exp.Null) else node.expression.sql().upper()
+        if word not in {"NULL", "TRUE", "FALSE"}:
+            raise self.refused(node, f"IS {word} is not known here")
+        return Value(f"({value.sql} IS {word})", BOOLEAN, f"({value.name} IS {word})")
+
+    def between(self, node: exp.Between) -> Value:
+        """Return BETWEEN."""
+        value, low, high = (self.bind(node.args[key]) for key in ("this", "low", "high"))
+        (over, least), (under, most) = self.common([value, low]), self.common([value, high])
+        name = f"between({value.name}, {low.name}, {high.name})"
+        return Value(f"({over.sql} >= {least.sql} AND {under.sql} <= {most.sql})", BOOLEAN, name)
+
+    def membership(self, node: exp.In) -> Value:
+        """Return IN, of a list or a subquery."""
+        query = node.args.get("query")
+        if query is not None:
+            return self._in_query(node, query)
+        if isinstance(node.this, exp.Tuple):
+            return self._in_rows(node)
+        value, *others = [self.bind(one) for one in [node.this, *node.expressions]]
+        one, *list_ = self.common([value, *others])
+        name = f"({value.name} IN ({', '.join(other.name for other in others)}))"
+        return Value(f"({one.sql} IN ({', '.join(item.sql for item in list_)}))", BOOLEAN, name)
+
+    def _in_rows(self, node: exp.In) -> Value:
+        rows = [[self.bind(one) for one in row.expressions] for row in (node.this, *node.expressions)]
+        if len({len(row) for row in rows}) != 1:
+            raise self.placed(node, InvalidInputError("the rows of IN have different numbers of values"))
+        across = [self.common(column) for column in zip(*rows, strict=True)]
+        left, *others = (f"({', '.join(one.sql for one in row)})" for row in zip(*across, strict=True))
+        return Value(f"({left} IN ({', '.join(others)}))", BOOLEAN, f"({rows[0][0].name} IN (...))")
+
+    def _in_query(self, node: exp.In, query: exp.Expr) -> Value:
+        wanted = list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
+        values = [self.bind(one) for one in wanted]
+        sql, columns = self.subquery(query, self.scope)
+        if len(columns) != len(values):
+            raise self.placed(node, InvalidInputError(f"IN takes a query of {len(values)} columns, not {len(columns)}"))
+        pairs = [
+            self.common([value, Value(column.sql, column.type, column.name)])
+            for value, column in zip(values, columns, strict=True)
+        ]
+        left, right = ", ".join(one.sql for one, _ in pairs), ", ".join(other.sql for _, other in pairs)
+        left = f"({left})" if len(pairs) > 1 else left
+        right = f"({right})" if len(pairs) > 1 else right
+        inner = f"SELECT {right} FROM ({sql}) AS q"  # noqa: S608 - made of parts that are bound
+        return Value(f"({left} IN ({inner}))", BOOLEAN, f"({values[0].name} IN (listquery()))")
+
+    def exists(self, node: exp.Exists) -> Value:
+        """Return EXISTS."""
+        if not isinstance(node.this, exp.Query):
+            raise self.refused(node, "exists with a lambda does not run here")
+        sql, _ = self.subquery(node.this, self.scope)
+        return Value(f"EXISTS ({sql})", BOOLEAN, "exists()")
+
+    def scalar_subquery(self, node: exp.Subquery) -> Value:
+        """Return a query of one column and at most one row as a value."""
+        sql, columns = self.subquery(node, self.scope)
+        if len(columns) != 1:
+            raise self.placed(node, InvalidInputError(f"a query as a value has one column, not {len(columns)}"))
+        return Value(f"({sql})", columns[0].type, "scalarsubquery()")
+
+    def like(self, node: exp.Binary) -> Value:
+        """Return LIKE and ILIKE; a backslash is the default escape."""
+        escape, negated = "\\", bool(node.args.get("negate"))
+        if isinstance(node, exp.Escape):
+            escape, node = node.expression.name, node.this
+            negated = bool(node.args.get("negate"))
+        word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+        if isinstance(node.expression, exp.Any | exp.All):
+            raise self.refused(node, f"{word} ANY and {word} ALL do not run here")
+        left, right = (self.cast(self.bind(one), STRING) for one in (node.this, node.expression))
+        name = f"{left.name} {word} {right.name}"
+        sql = f"({left.sql} {word} {right.sql} ESCAPE {text_literal(escape)})"
+        return Value(f"(NOT {sql})" if negated else sql, BOOLEAN, f"(NOT {name})" if negated else name)
+
+    # ---- CASE, casts, brackets
+
+    def case(self, node: exp.Case) -> Value:
+        """Return CASE."""
+        given = node.args.get("this")
+        tests, results = [], []
+        for branch in node.args["ifs"]:
+            test = exp.EQ(this=given.copy(), expression=branch.this.copy()) if given else branch.this
+            tests.append((self.condition(test), self.bind(test).name))
+            results.append(self.bind(branch.args["true"]))
+        default = node.args.get("default")
+        otherwise = self.bind(default) if default is not None else Value("NULL", NULL, "NULL")
+        *cast_results, last = self.common([*results, otherwise])
+        sql = " ".join(f"WHEN {test} THEN {value.sql}" for (test, _), value in zip(tests, cast_results, strict=True))
+        name = " ".join(f"WHEN {test} THEN {value.name}" for (_, test), value in zip(tests, results, strict=True))
+        end = f" ELSE {otherwise.name}" if default is not None else ""
+        return Value(f"CASE {sql} ELSE {last.sql} END", last.type, f"CASE {name}{end} END")
+
+    def either(self, node: exp.If) -> Value:
+        """Return if(condition, one, other)."""
+        test = self.condition(node.this)
+        chosen = [self.bind(node.args["true"]), self.bind(node.args.get("false") or exp.Null())]
+        one, other = self.common(chosen)
+        name = f"(IF({self.bind(node.this).name}, {chosen[0].name}, {chosen[1].name}))"
+        return Value(f"CASE WHEN {test} THEN {one.sql} ELSE {other.sql} END", one.type, name)
+
+    def cast_to(self, node: exp.Cast) -> Value:
+        """Return CAST, `::`, DATE '...', and numbers with a suffix."""
+        kind = literals.type_of(node.to)
+        value = self.bind(node.this)
+        safe = isinstance(node, exp.TryCast)
+        done = self.env.casts.cast(value, kind, safe=safe)
+        if literals.is_plain(node):
+            return replace(done, name=literals.plain_name(node, kind), literal=value.literal)
+        return replace(done, name=f"{'TRY_CAST' if safe else 'CAST'}({value.name} AS {spark_type(kind)})", literal=None)
+
+    def bracket(self, node: exp.Bracket) -> Value:
+        """Return `array[0]` and `map[key]`."""
+        value, index = self.bind(node.this), self.bind(node.expressions[0])
+        name = f"{value.name}[{index.name}]"
+        if pa.types.is_map(value.type):
+            kind = common_type(value.type.key_type, index.type)
+            if kind != value.type.key_type:
+                raise InvalidInputError(f"{name}: the keys are {spark_type(value.type.key_type)}")
+            return Value(f"({value.sql})[{self.cast(index, kind).sql}]", value.type.item_type, name)
+        if pa.types.is_struct(value.type) and isinstance(index.literal, str):
+            return self.field_of(value, index.literal)
+        if not pa.types.is_list(value.type) or not is_integral(index.type):
+            raise InvalidInputError(f"{name}: only arrays and maps have elements, by number or by key")
+        at = self.cast(index, LONG).sql
+        inside = f"{at} >= 0 AND {at} < len({value.sql})"
+        wrong = f"error('the index ' || {at} || ' lies outside the array; get(...) gives NULL')"
+        null = f"{value.sql} IS NULL OR {at} IS NULL"
+        sql = f"CASE WHEN {null} THEN NULL WHEN {inside} THEN ({value.sql})[{at} + 1] ELSE {wrong} END"
+        return Value(sql, value.type.value_type, name)
+
+    def array(self, node: exp.Array) -> Value:
+        """Return an array of values."""
+        if "value_constructor" in node.args:  # `array[0]`, which is read as another thing than a column
+            raise self.refused(node, "a column called array takes backticks here: `array`[0]")
+        return self.call("array", list(node.expressions), node)
+
+    # ---- functions
+
+    def anonymous(self, node: exp.Anonymous) -> Value:
+        """Return a call of a function by its name."""
+        return self.call(node.name.lower(), list(node.expressions), node)
+
+    def call(self, name: str, arguments: list[exp.Expr], node: exp.Expr, how: Aggregation | None = None) -> Value:
+        """Return a call of a function."""
+        if name in self.env.aggregates:
+            return self._aggregate(name, arguments, how or Aggregation())
+        if name not in self.env.scalar:
+            known = [*self.env.scalar, *self.env.aggregates]
+            near = ", ".join(get_close_matches(name, known, n=4, cutoff=0.5))
+            raise self.refused(
+                node, f"the function {name} is not among those checked here" + f"; near are {near}" * bool(near)
+            )
+        values = [self.argument(one) for one in arguments]
+        try:
+            return self.env.scalar[name](self, values)
+        except (IndexError, TypeError) as error:
+            raise InvalidInputError(f"{name} does not take {len(values)} arguments like these") from error
+
+    def argument(self, node: exp.Expr) -> Value:
+        """Return an argument of a function; one with a name keeps it, for struct."""
+        if isinstance(node, exp.Alias):
+            return self.bind(node.this).called(node.alias)
+        if isinstance(node, exp.Lambda):
+            return Value("", NULL, "", literal=node)
+        return self.bind(node)
+
+    def lambda_body(self, node: exp.Lambda, *kinds: pa.DataType) -> tuple[str, Value]:
+        """Return the head and the body of a lambda whose variables have these types."""
+        names = [one.name for one in node.expressions]
+        if len(names) > len(kinds):
+            raise InvalidInputError(f"the lambda takes up to {len(kinds)} variables, not {len(names)}")
+        inner = Scope(self.scope)
+        inner.locals = {
+            name.lower(): Value(quoted(f"v_{name}"), kind, name) for name, kind in zip(names, kinds, strict=False)
+        }
+        head = ", ".join(one.sql for one in inner.locals.values())
+        return f"lambda {head}:", self.inside(inner).bind(node.this)
+
+    def _aggregate(self, name: str, arguments: list[exp.Expr], how: Aggregation) -> Value:
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+            arguments, how = arguments[0].expressions, replace(how, distinct=True)
+        if name == "count" and arguments and isinstance(arguments[0], exp.Star):
+            arguments = [exp.Literal.number(1)]
+        # Inside of an aggregate function the columns of the input come first.
+        inner = self.inside(replace(self.scope, first={})) if self.scope.first else self
+        return self.env.aggregates[name](inner, [inner.bind(one) for one in arguments], how)
+
+    def filtered(self, node: exp.Filter) -> Value:
+        """Return an aggregate function on the rows of FILTER (WHERE ...)."""
+        how = Aggregation(condition=self.condition(node.expression.this))
+        value = self._called(node.this, how)
+        return value.called(f"{value.name} FILTER (WHERE {self.bind(node.expression.this).name})")
+
+    def null_treatment(self, node: exp.Expr) -> Value:
+        """Return a function with IGNORE NULLS or RESPECT NULLS."""
+        return self._called(node.this, Aggregation(ignore_nulls=isinstance(node, exp.IgnoreNulls)))
+
+    def within_group(self, node: exp.WithinGroup) -> Value:
+        """Return percentile_cont(...) WITHIN GROUP (ORDER BY ...) and listagg."""
+        ordered = node.expression.expressions[0]
+        call = node.this
+        name = call.name.lower()
+        if name in {"listagg", "string_agg"}:
+            return self._called(call, Aggregation(order=f" ORDER BY {self.ordered(ordered)[0]}"))
+        if name != "percentile_cont" or ordered.args.get("desc"):
+            raise self.refused(node, f"{name} WITHIN GROUP does not run here")
+        return self._aggregate("percentile", [ordered.this, *call.expressions], Aggregation())
+
+    def _called(self, node: exp.Expr, how: Aggregation) -> Value:
+        if isinstance(node, exp.Filter):
+            return self._called(node.this, replace(how, condition=self.condition(node.expression.this)))
+        if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+            return self._called(node.this, replace(how, ignore_nulls=isinstance(node, exp.IgnoreNulls)))
+        if not isinstance(node, exp.Anonymous):
+            raise self.refused(node, f"{node.sql('spark')} is no aggregate function")
+        return self.call(node.name.lower(), list(node.expressions), node, how)
+
+    # ---- windows and orders
+
+    def ordered(self, node: exp.Expr) -> tuple[str, str]:
+        """Return one item of ORDER BY, in SQL and in Spark's words."""
+        inner = node.this if isinstance(node, exp.Ordered) else node
+        value = self.bind(inner)
+        return ordering(node, value.sql), ordering(node, value.name)
+
+    def window(self, node: exp.Window) -> Value:
+        """Return a function over a window."""
+        spec: exp.Expr = node
+        alias = node.args.get("alias")
+        if alias is not None:
+            if alias.name.lower() not in self.windows:
+                raise InvalidInputError(f"there is no WINDOW {alias.name}")
+            spec = self.windows[alias.name.lower()]
+        parts = [self.bind(one) for one in spec.args.get("partition_by") or []]
+        order = spec.args.get("order")
+        orders = [self.ordered(one) for one in order.expressions] if order is not None else []
+        frame, shown = self._frame(spec.args.get("spec"), has_order=bool(orders))
+        head = f"PARTITION BY {', '.join(part.sql for part in parts)}" if parts else ""
+        sort = f"ORDER BY {', '.join(sql for sql, _ in orders)}" if orders else ""
+        over = " ".join(part for part in (head, sort, frame) if part)
+        value = self._called(node.this, Aggregation(over=f" OVER ({over})"))
+        told = [f"PARTITION BY {', '.join(part.name for part in parts)}"] if parts else []
+        told += [f"ORDER BY {', '.join(text for _, text in orders)}"] if orders else []
+        return value.called(f"{value.name} OVER ({' '.join([*told, shown])})")
+
+    def _frame(self, spec: exp.Expr | None, *, has_order: bool) -> tuple[str, str]:
+        if spec is None:
+            end = "CURRENT ROW" if has_order else "UNBOUNDED FOLLOWING"
+            return "", f"{'RANGE' if has_order else 'ROWS'} BETWEEN UNBOUNDED PRECEDING AND {end}"
+
+        def edge(which: str) -> str:
+            at, side = spec.args.get(which), spec.args.get(f"{which}_side") or ""
+            if at is None or isinstance(at, str):
+                return f"{at or 'CURRENT ROW'} {side}".strip()
+            return f"{self.bind(at).sql} {side}"
+
+        text = f"{spec.args['kind'].upper()} BETWEEN {edge('start')} AND {edge('end')}".upper()
+        return text, text.replace("CAST(", "").replace(" AS INTEGER)", "")
+
+
+def ordering(node: exp.Expr, sql: str) -> str:
+    """Return an item of ORDER BY; nulls come first in ascending order, and last in descending."""
+    descending = bool(node.args.get("desc"))
+    nulls_first = node.args.get("nulls_first", not descending)
+    return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+
+# Each takes its own kind of node.
+_BINDERS: dict[type[exp.Expr], Callable[[Expressions, Any], Value]] = {
+    exp.Column: Expressions.column,
+    exp.Identifier: Expressions.identifier,
+    exp.Dot: Expressions.dot,
+    exp.Placeholder: Expressions.placeholder,
+    exp.Paren: lambda self, node: self.bind(node.this),
+    exp.Neg: Expressions.negative,
+    exp.NullSafeEQ: Expressions.same,
+    exp.And: Expressions.logical,
+    exp.Or: Expressions.logical,
+    exp.Not: Expressions.negation,
+    exp.Is: Expressions.is_what,
+    exp.Between: Expressions.between,
+    exp.In: Expressions.membership,
+    exp.Exists: Expressions.exists,
+    exp.Subquery: Expressions.scalar_subquery,
+    exp.Select: Expressions.scalar_subquery,
+    exp.Like: Expressions.like,
+    exp.ILike: Expressions.like,
+    exp.Escape: Expressions.like,
+    exp.Case: Expressions.case,
+    exp.If: Expressions.either,
+    exp.Cast: Expressions.cast_to,
+    exp.TryCast: Expressions.cast_to,
+    exp.Bracket: Expressions.bracket,
+    exp.Anonymous: Expressions.anonymous,
+    exp.Filter: Expressions.filtered,
+    exp.IgnoreNulls: Expressions.null_treatment,
+    exp.RespectNulls: Expressions.null_treatment,
+    exp.WithinGroup: Expressions.within_group,
+    exp.Window: Expressions.window,
+    exp.RegexpLike: lambda self, node: self.call("regexp_like", [node.this, node.expression], node),
+    exp.DPipe: lambda self, node: self.call("concat", [node.this, node.expression], node),
+    exp.Array: Expressions.array,
+    exp.Concat: lambda self, node: self.call("concat", list(node.expressions), node),
+    exp.CurrentDate: lambda self, node: self.call("current_date", [], node),
+    exp.CurrentTimestamp: lambda self, node: self.call("current_timestamp", [], node),
+    exp.Extract: lambda self, node: self.call("date_part", [exp.Literal.string(node.this.name), node.expression], node),
+    exp.StrPosition: lambda self, node: self.call("locate", [node.args["substr"], node.this], node),
+    exp.Substring: lambda self, node: self.call(
+        "substring", [one for one in (node.this, node.args.get("start"), node.args.get("length")) if one], node
+    ),
+    exp.Trim: lambda self, node: self.call(
+        {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim"),
+        [one for one in (node.expression, node.this) if one],
+        node,
+    ),
+    exp.Transform: lambda self, node: self.call("transform", [node.this, node.expression], node),
+    exp.Literal: lambda _, node: literals.literal(node),
+    exp.RawString: lambda _, node: literals.text(node.name),
+    exp.HexString: lambda _, node: literals.binary(node.name),
+    exp.Boolean: lambda _, node: literals.boolean(bool(node.this)),
+    exp.Null: lambda _, __: Value("NULL", NULL, "NULL"),
+    exp.Interval: literals.interval,
+    **dict.fromkeys(_COMPARISONS, Expressions.comparison),
+    **dict.fromkeys(_ARITHMETIC, Expressions.arithmetic),
+    **dict.fromkeys(_BITS, Expressions.bits),
+}

@@ -1,0 +1,230 @@
+"""The types of Spark as Arrow types: which type an operation has, and how DuckDB spells it.
+
+A type in this room is always in its plain form (`plain_type`): text is `string`, times count microseconds, unless they
+have nanoseconds. The rules are those of Spark with ANSI mode, which is its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+import pyarrow as pa
+
+from lakewright.errors import UnsupportedError
+
+PRECISION_MAX = 38
+_SCALE_KEPT = 6  # digits after the point that a result keeps when it has more than 38
+NULL, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32()
+BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()
+TIMESTAMP, TIMESTAMP_NTZ, TIME = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.time64("us")
+DAYS, DAY_TIME, YEAR_MONTH = pa.duration("s"), pa.duration("us"), pa.month_day_nano_interval()  # intervals
+INTEGRALS = (BYTE, SHORT, INT, LONG)
+_NUMBERS = (*INTEGRALS, FLOAT, DOUBLE)
+_DIGITS = {BYTE: 3, SHORT: 5, INT: 10, LONG: 20}
+INTERVALS = (DAYS, DAY_TIME, YEAR_MONTH)
+
+_NAMES = {
+    NULL: ('"NULL"', "VOID"),
+    BOOLEAN: ("BOOLEAN", "BOOLEAN"),
+    STRING: ("VARCHAR", "STRING"),
+    BINARY: ("BLOB", "BINARY"),
+    DATE: ("DATE", "DATE"),
+    BYTE: ("TINYINT", "TINYINT"),
+    SHORT: ("SMALLINT", "SMALLINT"),
+    INT: ("INTEGER", "INT"),
+    LONG: ("BIGINT", "BIGINT"),
+    FLOAT: ("FLOAT", "FLOAT"),
+    DOUBLE: ("DOUBLE", "DOUBLE"),
+    TIMESTAMP: ("TIMESTAMPTZ", "TIMESTAMP"),
+    TIMESTAMP_NTZ: ("TIMESTAMP", "TIMESTAMP_NTZ"),
+    TIME: ("TIME", "TIME(6)"),
+    pa.timestamp("ns"): ("TIMESTAMP_NS", "TIMESTAMP_NTZ(9)"),
+    DAYS: ("INTERVAL", "INTERVAL DAY"),
+    DAY_TIME: ("INTERVAL", "INTERVAL DAY TO SECOND"),
+    YEAR_MONTH: ("INTERVAL", "INTERVAL YEAR TO MONTH"),
+}
+
+
+def decimal(precision: int, scale: int) -> pa.DataType:
+    """Return a decimal type; digits beyond 38 are taken from those after the point, as Spark does."""
+    if precision > PRECISION_MAX:
+        whole = precision - scale
+        scale = max(PRECISION_MAX - whole, min(scale, _SCALE_KEPT))
+        precision = PRECISION_MAX
+    return pa.decimal128(precision, scale)
+
+
+def bounded(precision: int, scale: int) -> pa.DataType:
+    """Return a decimal type with at most 38 digits, before the point as well as after it."""
+    return pa.decimal128(min(precision, PRECISION_MAX), min(scale, PRECISION_MAX))
+
+
+def is_integral(kind: pa.DataType) -> bool:
+    """Return whether a type is a whole number."""
+    return kind in INTEGRALS
+
+
+def is_decimal(kind: pa.DataType) -> bool:
+    """Return whether a type is a decimal."""
+    return bool(pa.types.is_decimal(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type is a number."""
+    return kind in _NUMBERS or is_decimal(kind)
+
+
+def is_moment(kind: pa.DataType) -> bool:
+    """Return whether a type is a timestamp, with or without a zone."""
+    return bool(pa.types.is_timestamp(kind))
+
+
+def as_decimal(kind: pa.DataType) -> pa.DataType:
+    """Return the decimal type that holds every value of a whole number."""
+    return kind if is_decimal(kind) else pa.decimal128(_DIGITS[kind], 0)
+
+
+def plain_type(kind: pa.DataType, column: str) -> pa.DataType:  # noqa: C901 - one line for each type
+    """Return the type in which the values of a column are calculated with; they are the same values."""
+    types = pa.types
+    if kind in _NAMES or types.is_decimal128(kind):
+        return kind
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type, column)
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return STRING
+    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return BINARY
+    if types.is_timestamp(kind) and (kind.unit != "ns" or kind.tz is None):
+        return pa.timestamp("ns" if kind.unit == "ns" else "us", None if kind.tz is None else "UTC")
+    if types.is_time(kind) and kind.unit != "ns":
+        return TIME
+    if types.is_date(kind):
+        return DATE
+    if types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type, column), plain_type(kind.item_type, column))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(plain_type(kind.value_type, column))
+    if types.is_struct(kind):
+        return pa.struct([(field.name, plain_type(field.type, column)) for field in kind])
+    msg = f"column {column!r} has the type {kind}, which queries in this process cannot calculate with: leave it out"
+    raise UnsupportedError(msg, column=column)
+
+
+def duckdb_type(kind: pa.DataType) -> str:
+    """Return how DuckDB spells a type."""
+    if kind in _NAMES:
+        return _NAMES[kind][0]
+    if is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_map(kind):
+        return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{duckdb_type(kind.value_type)}[]"
+    fields = ", ".join(f"{quoted(field.name)} {duckdb_type(field.type)}" for field in kind)
+    return f"STRUCT({fields})"
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """Return how Spark spells a type."""
+    if kind in _NAMES:
+        return _NAMES[kind][1]
+    if is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_map(kind):
+        return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{spark_type(kind.value_type)}>"
+    fields = ", ".join(f"{field.name}: {spark_type(field.type)}" for field in kind)
+    return f"STRUCT<{fields}>"
+
+
+def quoted(name: str) -> str:
+    """Return a name as DuckDB quotes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """Return a text as DuckDB quotes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# ---- the type of two values together
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type to which Spark brings two values before it compares them or puts them into one column."""
+    if right in {left, NULL}:
+        return left
+    if left == NULL:
+        return right
+    if is_number(left) and is_number(right):
+        return _common_number(left, right)
+    for one, other in ((left, right), (right, left)):
+        if one == STRING and (found := _beside_text(other)) is not None:
+            return found
+        if is_moment(one) and (other == DATE or (other == TIMESTAMP_NTZ and one == TIMESTAMP)):
+            return one
+        if one == pa.timestamp("ns") and other == TIMESTAMP_NTZ:
+            return one
+        if one == DAY_TIME and other == DAYS:
+            return one
+    return _common_nested(left, right)
+
+
+def common_of(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
+    """Return the common type of several values."""
+    return reduce(lambda done, one: None if done is None else common_type(done, one), kinds, NULL)
+
+
+def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if is_decimal(left) or is_decimal(right):
+        if not {left, right}.isdisjoint({FLOAT, DOUBLE}):
+            return DOUBLE
+        one, other = as_decimal(left), as_decimal(right)
+        scale = max(one.scale, other.scale)
+        return bounded(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
+    wider = max(left, right, key=_NUMBERS.index)
+    return DOUBLE if wider == FLOAT else wider
+
+
+def _beside_text(other: pa.DataType) -> pa.DataType | None:
+    if is_integral(other):
+        return LONG
+    if is_number(other):
+        return DOUBLE
+    return other if other in {DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOLEAN, BINARY, TIME} else None
+
+
+def _common_nested(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    types = pa.types
+    if types.is_list(left) and types.is_list(right):
+        found = common_type(left.value_type, right.value_type)
+        return None if found is None else pa.list_(found)
+    if types.is_map(left) and types.is_map(right):
+        key, item = common_type(left.key_type, right.key_type), common_type(left.item_type, right.item_type)
+        return None if key is None or item is None else pa.map_(key, item)
+    if types.is_struct(left) and types.is_struct(right) and left.num_fields == right.num_fields:
+        found = [common_type(one.type, other.type) for one, other in zip(left, right, strict=True)]
+        if None not in found and all(a.name.lower() == b.name.lower() for a, b in zip(left, right, strict=True)):
+            return pa.struct([(field.name, kind) for field, kind in zip(left, found, strict=True)])
+    return None
+
+
+# ---- the type of arithmetic on decimals
+
+
+def decimal_result(sign: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the type of `left sign right` for two decimals."""
+    whole = (left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    match sign:
+        case "*":
+            return decimal(left.precision + right.precision + 1, left.scale + right.scale)
+        case "/":
+            scale = max(_SCALE_KEPT, left.scale + right.precision + 1)
+            return decimal(whole[0] + right.scale + scale, scale)
+        case "%":
+            return decimal(min(whole) + scale, scale)
+    return decimal(max(whole) + scale + 1, scale)

@@ -1,0 +1,109 @@
+"""Expressions and queries of Spark mean the same embedded: values, types and errors are those that Spark gave."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from support.spark_answers import ANSWERS, ERRORS, ROWS
+
+
+@pytest.fixture(scope="module")
+def ctx(tmp_path_factory: pytest.TempPathFactory) -> lw.SQLContext:
+    context = lw.SQLContext(tmp_path_factory.mktemp("warehouse"))
+    context.set("spark.sql.session.timeZone", "UTC")
+    context.set("duckdb.threads", "1")
+    return context
+
+
+def _with_rows(query: str) -> str:
+    return query.replace("$ROWS", ROWS)
+
+
+def _text(kind: pa.DataType) -> str:
+    text = str(kind).replace("element:", "item:").replace(" ('item')", "").replace("entries", "")
+    return text.replace(" not null", "")
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-14) or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return type(one) is type(other) and one == other
+
+
+_EXPRESSIONS = [answer for answer in ANSWERS if "$ROWS" not in answer[0] and " from " not in answer[0]]
+_PLAIN = [answer for answer in _EXPRESSIONS if len(answer[1]) == 1 and answer[0].startswith("select ")]
+_QUERIES = [answer for answer in ANSWERS if answer not in _PLAIN]
+
+
+def test_expressions_have_the_values_and_types_of_spark(ctx: lw.SQLContext) -> None:
+    plain = [one for one in _PLAIN if not any(word in one[0] for word in (" union ", " intersect ", " except "))]
+    found = ctx.sql("SELECT " + ", ".join(query.removeprefix("select ") for query, _, _ in plain))
+    wrong = [
+        (query, _text(column.type), types[0], column.to_pylist(), values[0])
+        for (query, types, values), column in zip(plain, found.columns, strict=True)
+        if _text(column.type) != types[0] or not _same(column.to_pylist(), values[0])
+    ]
+    assert len(plain) > 300
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("query", "types", "columns"), _QUERIES, ids=[query[:60] for query, _, _ in _QUERIES])
+def test_a_query_answers_what_spark_answers(
+    ctx: lw.SQLContext, query: str, types: list[str], columns: list[list[object]]
+) -> None:
+    found = ctx.sql(_with_rows(query))
+    assert [_text(field.type) for field in found.schema] == types
+    assert _same([column.to_pylist() for column in found.columns], columns)
+
+
+@pytest.mark.parametrize("query", ERRORS)
+def test_what_spark_refuses_is_refused(ctx: lw.SQLContext, query: str) -> None:
+    with pytest.raises(lw.LakewrightError):
+        ctx.sql(_with_rows(query))
+
+
+def test_result_columns_are_named_as_spark_names_them(ctx: lw.SQLContext) -> None:
+    found = ctx.sql("SELECT A, A + 1, upper('x'), -a, a = 1, CASE WHEN a > 1 THEN 2 END, a AS a FROM VALUES (1) t(a)")
+    expected = ["A", "(A + 1)", "upper(x)", "(- a)", "(a = 1)", "CASE WHEN (a > 1) THEN 2 END", "a"]
+    assert found.column_names == expected
+    assert ctx.sql("SELECT count(*), sum(a) FROM VALUES (1) t(a)").column_names == ["count(1)", "sum(a)"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT percentile_approx(a, 0.5) FROM VALUES (1) t(a)",
+        "SELECT no_such_function(1)",
+        "SELECT a FROM VALUES (1) t(a) TABLESAMPLE (10 PERCENT)",
+        "SELECT a FROM VALUES (1) t(a) QUALIFY row_number() OVER (ORDER BY a) = 1",
+        "SELECT regexp_extract('ab', '(?<=a)b', 0)",
+        "SELECT date_format(DATE '2020-01-01', 'VV')",
+        "WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r",
+    ],
+)
+def test_what_has_not_been_checked_is_refused_by_name(ctx: lw.SQLContext, query: str) -> None:
+    with pytest.raises((lw.UnsupportedError, lw.InvalidInputError)):
+        ctx.sql(query)
+
+
+def test_an_unknown_function_names_those_that_are_near(ctx: lw.SQLContext) -> None:
+    with pytest.raises(lw.UnsupportedError, match=r"the function substrin .* near are substring"):
+        ctx.sql("SELECT substrin('a', 1)")
+
+
+def test_timestamps_are_of_the_zone_of_the_session(tmp_path: Path) -> None:
+    ctx = lw.SQLContext(tmp_path)
+    ctx.sql("SET spark.sql.session.timeZone = Europe/Berlin")
+    text = "SELECT TIMESTAMP '2020-07-01 12:00:00' AS t, hour(TIMESTAMP '2020-07-01 10:00:00Z') AS h"
+    row = ctx.sql(f"{text}, CAST(TIMESTAMP '2020-07-01 10:00:00Z' AS STRING) AS s").to_pylist()[0]
+    assert row["t"].isoformat() == "2020-07-01T10:00:00+00:00"
+    assert (row["h"], row["s"]) == (12, "2020-07-01 12:00:00")

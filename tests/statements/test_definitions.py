@@ -61,6 +61,15 @@ def test_databases_are_created_used_and_dropped(ctx: lw.SQLContext) -> None:
         ctx.sql("ALTER DATABASE shop SET DBPROPERTIES ('a' = 'b')")
 
 
+def test_the_default_database_is_always_there(tmp_path: Path) -> None:
+    ctx = lw.SQLContext(str(tmp_path))
+    assert rows(ctx.sql("SHOW TABLES")) == []
+    assert ctx.catalog.list_databases() == ["default"]
+    for number, text in enumerate(("CREATE TABLE t (a INT)", "USE default", "CREATE OR REPLACE TABLE t (a INT)")):
+        lw.SQLContext(str(tmp_path / str(number))).sql(text)
+        assert lw.CatalogFactory.create({"warehouse": str(tmp_path / str(number))}).list_databases() == ["default"]
+
+
 def test_several_catalogs_by_name(tmp_path: Path) -> None:
     ctx = lw.SQLContext({name: str(tmp_path / name) for name in ("prod", "dev")})
     ctx.sql("CREATE DATABASE dev.d")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from lakewright.catalog.base import Catalog
@@ -115,5 +114,5 @@ def _unknown(what: str, name: str, known: Mapping[str, object] | Sequence[str]) 
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    hint = arguments.did_you_mean(name, known)
+    return f"; {hint}" if hint.startswith("did") else ""

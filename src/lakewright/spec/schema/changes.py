@@ -130,9 +130,9 @@ class SchemaChange:
         return UpdateDefault(_path(field_name), arguments.remark("default_value", default_value))
 
     @staticmethod
-    def update_column_position(move: Move, *, inside: FieldName = ()) -> SchemaChange:
+    def update_column_position(move: Move, *, inside: FieldName | None = None) -> SchemaChange:
         """Move a column to another place among the columns; `inside` is the path to the ROW whose field is moved."""
-        return UpdatePosition(_move("move", move), _path(inside) if inside else ())
+        return UpdatePosition(_move("move", move), () if inside is None else _path(inside))
 
     @staticmethod
     def set_option(key: str, value: object) -> SchemaChange:

@@ -160,7 +160,7 @@ class AlterColumn(TableAction):
             out.append(SchemaChange.update_column_default_value(path, self.default))
         move = real_move(fields_inside(fields, path[:-1]), self.move, path[-1])
         if move is not None:
-            out.append(SchemaChange.update_column_position(move, inside=path[:-1]))
+            out.append(SchemaChange.update_column_position(move, inside=path[:-1] or None))
         return out
 
     def names(self, fields: Sequence[DataField]) -> dict[str, Fragment]:

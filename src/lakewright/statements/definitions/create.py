@@ -34,7 +34,7 @@ from lakewright.spec.types import (
     with_nullable,
 )
 from lakewright.statements.definitions.columns import Column, refuse_same_name
-from lakewright.statements.definitions.placing import NOTHING, folded, no_database, placing
+from lakewright.statements.definitions.placing import NOTHING, folded, has_database, no_database, placing
 from lakewright.statements.model import Command, CreatesTable
 from lakewright.statements.session import Session
 from lakewright.statements.text import Args, Fragment, Name
@@ -218,7 +218,9 @@ def _exists(catalog: Catalog, name: Identifier, written: Name) -> bool:
     try:
         catalog.get_table(name)
     except DatabaseNotExistException:
-        raise no_database(catalog, name.database, written.place) from None
+        if not has_database(catalog, name.database):
+            raise no_database(catalog, name.database, written.place) from None
+        return False
     except NotFoundError:
         return False
     return True

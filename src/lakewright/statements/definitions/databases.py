@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakewright.errors import DatabaseNotEmptyException, DatabaseNotExistException, counted
-from lakewright.statements.definitions.placing import NOTHING, catalog_named, database_of, no_database, placing, shown
+from lakewright.statements.definitions.placing import (
+    NOTHING,
+    catalog_named,
+    database_of,
+    has_database,
+    no_database,
+    placing,
+    shown,
+)
 from lakewright.statements.model import Command
 from lakewright.statements.session import Session
 from lakewright.statements.text import Args, Name
@@ -129,7 +137,7 @@ class Use(Command):
             session.use(catalog=first)
             return NOTHING
         catalog, database = database_of(session, self.name)
-        if database not in session.catalogs[catalog].list_databases():
+        if not has_database(session.catalogs[catalog], database):
             raise no_database(session.catalogs[catalog], database, self.name.place)
         session.use(catalog=catalog, database=database)
         return NOTHING

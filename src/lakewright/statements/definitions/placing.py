@@ -15,6 +15,7 @@ from lakewright.statements.session import Session
 from lakewright.statements.text import Fragment, Name, placed_error
 
 NOTHING = pa.table({})  # what a command shows that has nothing to show
+DEFAULT_DATABASE = "default"
 
 
 @contextmanager
@@ -87,6 +88,15 @@ def database_of(session: Session, name: Name | None) -> tuple[str, str]:
             catalog_named(session, catalog, name.place)
             return catalog, database
     raise name.place.error(f"{name} has too many parts; a database is named [catalog.]database", kind=SQLSyntaxError)
+
+
+def has_database(catalog: Catalog, database: str) -> bool:
+    """Say whether a database exists. The one named `default` always does: it is created when it is asked for."""
+    if database in catalog.list_databases():
+        return True
+    if database == DEFAULT_DATABASE:
+        catalog.create_database(database, ignore_if_exists=True)
+    return database == DEFAULT_DATABASE
 
 
 def no_database(catalog: Catalog, database: str, place: Fragment) -> DatabaseNotExistException:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakewright.errors import DatabaseNotExistException
 from lakewright.statements.definitions.describe import information, properties
 from lakewright.statements.definitions.partitions import PartitionSpec, partition_names
 from lakewright.statements.definitions.placing import (
     NOTHING,
     catalog_named,
     database_of,
+    has_database,
     matching,
     no_database,
     placing,
@@ -144,8 +144,7 @@ def _tables(session: Session, command: ShowTables | ShowTableExtended) -> tuple[
     """Return the database that a command names, and its tables that fit the pattern."""
     catalog, database = database_of(session, command.database)
     place = command.text if command.database is None else command.database.place
-    try:
-        with placing(place):
-            return database, matching(session.catalogs[catalog].list_tables(database), command.pattern)
-    except DatabaseNotExistException:
-        raise no_database(session.catalogs[catalog], database, place) from None
+    if not has_database(session.catalogs[catalog], database):
+        raise no_database(session.catalogs[catalog], database, place)
+    with placing(place):
+        return database, matching(session.catalogs[catalog].list_tables(database), command.pattern)

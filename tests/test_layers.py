@@ -76,6 +76,7 @@ DOORS = {
     ("cli.sql", "statements.embedded.context"),
     ("cli.sql", "spark.statements.context"),
     ("cli.sql", "spark.jobs.launch"),
+    ("cli.statements", "spark.jobs.frames"),
 }
 
 

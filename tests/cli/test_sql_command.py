@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,8 +20,8 @@ import pytest
 import lakewright as lw
 from lakewright.cli.main import main
 from lakewright.cli.results import csv_lines, json_rows, shown
-from lakewright.cli.sql import engine_message
-from lakewright.cli.statements import argument, rows_of
+from lakewright.cli.statements import argument, engine_message, interruptibly, rows_of
+from lakewright.spark.jobs import frames
 from support.fake_statements import FakeContext
 
 ROWS = pa.table(
@@ -262,12 +266,43 @@ class Frame:
     def limit(self, rows: int) -> Frame:
         return Frame(self.table.slice(0, rows))
 
-    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
-        return self.table
 
-
-def test_of_a_frame_no_more_rows_are_fetched_than_shown() -> None:
+def test_of_a_frame_no_more_rows_are_fetched_than_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "to_arrow", lambda frame: frame.table)
     table, is_cut = rows_of(Frame(ROWS), 2)
     assert (table.num_rows, is_cut) == (2, True)
     assert rows_of(Frame(ROWS), 3) == (ROWS, False)
     assert rows_of(Frame(ROWS)) == (ROWS, False)
+
+
+# ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+def pressed_after(seconds: float) -> None:
+    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+
+def test_ctrl_c_stops_an_engine_and_python(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = FakeContext(lw.CatalogFactory.create({"warehouse": place.warehouse}))
+    asked = threading.Event()
+    monkeypatch.setattr(context, "interrupt", asked.set)
+
+    def engine() -> None:
+        assert asked.wait(10)
+        raise ValueError
+
+    def endless() -> None:
+        while True:
+            time.sleep(0.01)
+
+    for work in (engine, endless):
+        pressed_after(0.2)
+        with pytest.raises(KeyboardInterrupt):
+            interruptibly(context, work)
+
+
+def test_what_was_done_before_ctrl_c_is_done(place: Place) -> None:
+    context = FakeContext(lw.CatalogFactory.create({"warehouse": place.warehouse}))
+    interruptibly(context, lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        interruptibly(context, lambda: print(1 // 0))

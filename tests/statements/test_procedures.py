@@ -146,6 +146,15 @@ def test_tags_expire(session: LocalSession, table: FileStoreTable) -> None:
     assert expire_tags(table.store, now=datetime.now() + timedelta(hours=2)) == ["next"]  # noqa: DTZ005
 
 
+def test_tags_that_are_due(session: LocalSession, table: FileStoreTable) -> None:
+    assert session.sql("CALL sys.trigger_tag_automatic_creation('d.t')") == [(True,)]
+    options = {"tag.automatic-creation": "process-time"}
+    session.catalog.create_table("d.x", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()}), options=options))
+    with pytest.raises(UnsupportedError, match="= 'process-time' are not built yet"):
+        session.sql("CALL sys.trigger_tag_automatic_creation('d.x')")
+    assert table.list_tags() == []
+
+
 # ---- branches and rollback -------------------------------------------------------------------------------------------
 
 

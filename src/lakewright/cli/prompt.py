@@ -11,7 +11,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from prompt_toolkit.output import Output as Terminal
 
 from lakewright.cli.completion import Names, completions
 from lakewright.cli.results import shown
-from lakewright.cli.statements import bound_args, rows_of
+from lakewright.cli.statements import bound_args, engine_message, interruptibly, rows_of
 from lakewright.errors import LakewrightError, SQLSyntaxError, counted
 from lakewright.statements.context import Context
 from lakewright.statements.parse.cursor import words_of
@@ -101,20 +100,22 @@ class Prompt:
         return True
 
     def _run(self, text: str) -> None:
-        started = time.monotonic()
         try:
-            for rows in self.context.each(text, self._args):
-                table, is_cut = rows_of(rows, self._limit)
-                self._show(table, time.monotonic() - started, is_cut=is_cut)
-                started = time.monotonic()
+            interruptibly(self.context, lambda: self._run_all(text))
         except KeyboardInterrupt:
-            self._cancel()
             _say("cancelled")
         except LakewrightError as error:
             _say(f"error: {error}")
         except Exception as error:  # noqa: BLE001 - one statement fails, the prompt goes on
-            _say(f"error: {type(error).__name__}: {str(error).partition('JVM stacktrace')[0].strip()}")
+            _say(f"error: {type(error).__name__}: {engine_message(error)}")
         self._names.forget()
+
+    def _run_all(self, text: str) -> None:
+        started = time.monotonic()
+        for rows in self.context.each(text, self._args):
+            table, is_cut = rows_of(rows, self._limit)
+            self._show(table, time.monotonic() - started, is_cut=is_cut)
+            started = time.monotonic()
 
     def _show(self, table: pa.Table, seconds: float, *, is_cut: bool) -> None:
         found = shown(table, limit=self._limit, width=shutil.get_terminal_size().columns, is_cut=is_cut)
@@ -124,13 +125,6 @@ class Prompt:
         took = f" in {seconds:.2f} s" if self._timing else ""
         rows = f"more than {counted(self._limit, 'row')}" if is_cut else counted(table.num_rows, "row")
         _say(f"{rows}{took}" if table.num_columns else f"done{took}")
-
-    def _cancel(self) -> None:
-        """Stop what the workers of an engine still do for the statement."""
-        spark = getattr(self.context, "spark", None)
-        if spark is not None:
-            with suppress(Exception):
-                spark.interruptAll()
 
 
 class _Completer(Completer):

@@ -7,7 +7,6 @@ in the others the rows of the last statement are the result, so that a script pr
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import sys
 import warnings
@@ -110,18 +109,22 @@ def _script(name: str) -> str:
 
 
 def _run_scripts(context: Context[Any], scripts: list[str], args: argparse.Namespace, output: Output) -> None:
-    from lakewright.cli.statements import bound_args, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
+    from lakewright.cli.statements import bound_args, interruptibly, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
 
     bound, last = bound_args(args.arg), pa.table({})
     as_table = args.format == "table"
     limit = _ROWS_MAX if args.limit is None and as_table else args.limit
     lines: list[str] = []
-    for script in scripts:
-        for rows in context.each(script, bound):
+
+    def run_all() -> None:
+        nonlocal last, lines
+        for rows in (rows for script in scripts for rows in context.each(script, bound)):
             last, is_cut = rows_of(rows, limit)
             if as_table:
                 found = shown(last, limit=limit, width=_width(args), is_cut=is_cut)
                 lines += _show(found, output, to_file=args.output is not None)
+
+    interruptibly(context, run_all)
     with _opened(args.output) as out:  # a statement that failed before leaves a file as it was
         if as_table:
             out.write("".join(lines).encode())
@@ -190,11 +193,6 @@ def _context(args: argparse.Namespace, catalog: Catalog) -> Iterator[Context[Any
         yield OnSpark(spark, catalog, args.database)
 
 
-def engine_message(error: Exception) -> str:
-    """Return the message of an error of an engine without the plan and the stack that Spark adds."""
-    return re.split(r"\n\nJVM stacktrace|;\n['+*]", str(error))[0].strip() or type(error).__name__
-
-
 @contextmanager
 def _engine_errors() -> Iterator[None]:
     """Turn an error that the engine itself raised into one of ours: it is about the statement."""
@@ -203,6 +201,8 @@ def _engine_errors() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _ENGINE_MODULES:
             raise
+        from lakewright.cli.statements import engine_message  # noqa: PLC0415 - a door: it needs sqlglot
+
         raise InvalidInputError(engine_message(error)) from error
 
 

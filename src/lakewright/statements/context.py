@@ -96,6 +96,9 @@ class Context(Session, Generic[Rows]):
 
     # ---- what an engine does
 
+    def interrupt(self) -> None:
+        """Stop what the engine does for a statement that another thread runs, which then raises an error."""
+
     @abstractmethod
     def rows(self, table: pa.Table) -> Rows:
         """Return a small table as the rows of this engine."""

@@ -7,9 +7,10 @@ session is changed by a query.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.spark.jobs.session import check_session, is_connect
@@ -68,6 +69,11 @@ class SQLContext(Context[DataFrame]):
     def set(self, key: str, value: str | None) -> None:
         """Set a key of the session; None takes the setting back."""
         self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+
+    def interrupt(self) -> None:
+        """Stop the jobs of the session, where the release of Spark can."""
+        with suppress(PySparkException, AttributeError):
+            self.spark.interruptAll()
 
     def compact(self, table: FileStoreTable, **arguments: object) -> None:
         """Compact a table with Spark's workers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.maintenance.expire import expire_tags as expire_tags_of
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
@@ -137,6 +137,22 @@ def expire_tags(given: Given) -> Rows:
     limit = given.converted("older_than", arguments.moment_millis)
     expired = expire_tags_of(given.table().store, older_than_millis=limit)
     return [(name,) for name in expired] or [("No expired tags.",)]
+
+
+@procedure(
+    "trigger_tag_automatic_creation(table STRING) -> result BOOLEAN",
+    "Create the tags that are due by 'tag.automatic-creation'; not built for tables with that option.",
+)
+def trigger_tag_automatic_creation(given: Given) -> Rows:
+    """See the declaration."""
+    table = given.table()
+    asked = table.options.values.get("tag.automatic-creation", "none")
+    if asked != "none":
+        message = (
+            f"tags by 'tag.automatic-creation' = {asked!r} are not built yet: call create_tag for the one that is due"
+        )
+        raise given.error("table", message, UnsupportedError)
+    return DONE
 
 
 # ---- branches --------------------------------------------------------------------------------------------------------
@@ -284,6 +300,7 @@ PROCEDURES = (
     replace_tag,
     delete_tag,
     expire_tags,
+    trigger_tag_automatic_creation,
     create_branch,
     delete_branch,
     rename_branch,

@@ -9,7 +9,6 @@ _SERVER = "it asks a server for its rules of access: use the tools of the server
 _INDEX = "it is not built yet: such indexes are neither written nor used"
 
 REFUSED = {
-    "trigger_tag_automatic_creation": "it is not built yet: call create_tag for the tag that is due",
     "merge_branch": _LATER,
     "rollback_to_as_latest": "it is not built yet: rollback removes the snapshots after the one that it goes back to",
     "compact_manifest": "it is not built yet: every commit merges small manifests as the options manifest.* say",

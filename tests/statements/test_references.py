@@ -241,6 +241,8 @@ def test_the_greatest_partition_is_a_literal(catalog: Catalog) -> None:
         ("SELECT * FROM t /*+ OPTIONS('scan.snapshot-id') */", SQLSyntaxError, "expected ="),
         ("SELECT * FROM t VERSION AS OF", SQLSyntaxError, "line 1"),
         ("SELECT * FROM t TIMESTAMP AS OF 'soon'", SQLSyntaxError, "'soon' is no time"),
+        ("SELECT * FROM t TIMESTAMP AS OF ? WHERE a = ?", SQLSyntaxError, "by name"),
+        ("SELECT * FROM paimon_incremental_query('t', ?, ?) WHERE a = ?", SQLSyntaxError, "by name"),
         ("SELECT FROM WHERE", SQLSyntaxError, "line 1"),
     ],
 )

@@ -171,9 +171,8 @@ class SQLContext(Context[DataFrame]):
 
     def _create_view(self, view: CreateView, args: Args) -> DataFrame:
         if not bind(self, self, [view.query], args).relations:
-            return evaluated(
-                self.spark, view.text.text, args
-            )  # Spark looks its own tables up again whenever it is used
+            # Spark looks its own tables up again whenever the view is used.
+            return evaluated(self.spark, view.text.text, args)
         frame, name = self._view_frame(view, args), quoted(view.name)
         if view.is_global:
             frame.createOrReplaceGlobalTempView(name) if view.replace else frame.createGlobalTempView(name)
@@ -207,5 +206,5 @@ def _keys(spark: SparkSession) -> list[str] | None:
     """Return the keys that are set; None where they have to be asked for with their values."""
     if is_connect(spark):
         return None
-    settings = spark._jsparkSession.conf().getAllAsJava()  # noqa: SLF001 - the public call takes 200 ms
-    return str(settings.keySet().toString()).strip("[]").split(", ")
+    settings = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - the public call takes 200 ms
+    return str(settings.getAllConfs().keySet().mkString("\n")).split("\n")

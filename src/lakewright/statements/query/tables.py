@@ -6,11 +6,12 @@ state of their own read the same snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.system.tables import system_table
@@ -207,7 +208,7 @@ class Tables:
         """Return the value of a literal or a parameter."""
         value = literal_value(node, self.args)
         if value is None:
-            raise place.error("expected a literal or a parameter with a value")
+            raise place.error("expected literals, or parameters by name such as :day with a value, in this call")
         return value
 
     # ---- states
@@ -216,6 +217,8 @@ class Tables:
         """Return the table options that a time travel stands for."""
         value = _plain_value(travel.value, self.args)
         if travel.is_time:
+            if any(word.kind is TokenType.PLACEHOLDER for word in Cursor(travel.value).words):
+                raise travel.value.error("the time takes parameters by name, such as :at, not by place")
             millis = self.lookup.moment(travel.value, self.args) if value is None else self._millis(value, travel.value)
             return {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(): str(millis)}
         if not isinstance(value, str | int) or isinstance(value, bool):
@@ -274,16 +277,12 @@ class Tables:
 
 
 def literal_value(node: exp.Expr, args: Args) -> object:
-    """Return the value of a literal or a parameter; None for anything else."""
+    """Return the value of a literal or a named parameter; None for anything else."""
     match node:
         case exp.Literal():
             return node.this if node.is_string else (int(node.this) if node.this.isdigit() else None)
-        case exp.Placeholder() if isinstance(args, Mapping):
+        case exp.Placeholder() if isinstance(args, Mapping) and node.this is not None:
             return args.get(str(node.this))
-        case exp.Placeholder() if isinstance(args, Sequence):
-            root = node.root()
-            number = [one for one in root.find_all(exp.Placeholder, bfs=False) if one.this is None].index(node)
-            return args[number] if number < len(args) else None
     return None
 
 

@@ -306,3 +306,11 @@ def test_what_was_done_before_ctrl_c_is_done(place: Place) -> None:
     interruptibly(context, lambda: None)
     with pytest.raises(ZeroDivisionError):
         interruptibly(context, lambda: print(1 // 0))
+
+
+def test_ctrl_c_stops_a_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "w").mkdir()
+    pressed_after(1.0)
+    query = "SELECT count(*) FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id < 7"
+    assert main(["sql", "-w", str(tmp_path / "w"), query]) == 130
+    assert capsys.readouterr().err == "lakewright: interrupted\n"

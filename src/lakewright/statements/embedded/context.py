@@ -10,7 +10,7 @@ from lakewright.errors import AlreadyExistsError, UnsupportedError
 from lakewright.spec import arguments
 from lakewright.statements.context import Context
 from lakewright.statements.embedded.evaluate import Evaluation
-from lakewright.statements.embedded.run import ZONE, time_zone
+from lakewright.statements.embedded.run import ZONE, interrupt, time_zone
 from lakewright.statements.embedded.sources import ArrowRows, View, relation_name
 from lakewright.statements.model import (
     CopyIn,
@@ -84,6 +84,10 @@ class SQLContext(Context[pa.Table]):
     def compact(self, table: FileStoreTable, **arguments: object) -> None:
         """Compact a table in this process."""
         table.compact(**arguments)  # type: ignore[arg-type]
+
+    def interrupt(self) -> None:
+        """Stop the queries that other threads run."""
+        interrupt()
 
     # ---- what is asked while names are looked up
 

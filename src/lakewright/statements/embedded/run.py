@@ -54,6 +54,9 @@ def _local_zone() -> str:
     return str(found[0]) if found else "UTC"
 
 
+_OPEN: set[duckdb.DuckDBPyConnection] = set()  # in which queries may run
+
+
 @contextmanager
 def connected(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection for one statement; what it spills is removed with it."""
@@ -64,7 +67,17 @@ def connected(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection
         with failures(), duckdb.connect(":memory:", config=given) as connection:
             connection.execute(f"SET TimeZone = '{time_zone(settings)}'")
             connection.execute("SET enable_external_access = false")
-            yield connection
+            _OPEN.add(connection)
+            try:
+                yield connection
+            finally:
+                _OPEN.discard(connection)
+
+
+def interrupt() -> None:
+    """Stop the queries that run now; each raises an error in its own thread."""
+    for connection in tuple(_OPEN):
+        connection.interrupt()
 
 
 def add_functions(connection: duckdb.DuckDBPyConnection, functions: Iterable[PythonFunction]) -> None:

@@ -134,6 +134,19 @@ def test_a_statement_that_fails_leaves_nothing_behind(
     assert table.files() == before
 
 
+def test_a_condition_prunes_files_and_new_rows_with_one_key_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path, "keyed")
+    bad = "MERGE INTO t USING VALUES (70, 2), (70, 3) AS s(k, w) ON id = k WHEN NOT MATCHED THEN INSERT (id) VALUES (k)"
+    with pytest.raises(InvalidInputError, match="several rows with the key id = 70"):
+        table.run(bad)
+    plain = Table(spark, tmp_path / "plain", "plain")
+    lw.write_table(pa.Table.from_pylist([_row(20)], COLUMNS), plain.catalog.get_table("d.t"))
+    for path in plain.files():
+        if path.endswith(".parquet") and 20 not in pq.read_table(path).column("id").to_pylist():
+            Path(path).unlink()  # a file that the condition rules out is not opened
+    assert plain.run("DELETE FROM t WHERE id >= 20 AND v + 0 = 200") == (0, 0, 1)
+
+
 def _values(table: Table, name: str = "d.t") -> set[tuple[object, ...]]:
     return {(*row.values(),) for row in lw.read_table(table.catalog.get_table(name)).to_pylist()}
 

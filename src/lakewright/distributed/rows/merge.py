@@ -172,9 +172,13 @@ class KeyedMergeTask:
 
     def _inserts(self, batches: Iterable[pa.RecordBatch], sender: Sender) -> Iterator[Group]:
         writer = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
+        keys: list[pa.Table] = []
         for new in inserted_rows(self.plan, batches):
+            keys += [] if self.plan.upserts else [new.select(list(self.store.schema.primary_keys))]
             writer.insert(new)
             yield from sender.groups()
+        if keys:
+            writer.rules.check_inserted(pa.concat_tables(keys))
         yield from sender.groups(last=True)
 
     def _changes(self, parts: GroupedRows, sender: Sender) -> Iterator[Group]:

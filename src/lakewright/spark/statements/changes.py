@@ -51,6 +51,7 @@ from lakewright.statements.change.plan import ChangePlan
 from lakewright.statements.change.rows import CLAUSE, value_name
 from lakewright.statements.model import Delete, Merge, Update
 from lakewright.statements.query.bind import Bound
+from lakewright.statements.query.filters import condition_filter
 from lakewright.statements.query.places import Kind
 from lakewright.statements.query.tables import place_of
 from lakewright.table.table import FileStoreTable
@@ -160,7 +161,7 @@ class _Change:
             [(fragment, Kind.EXPRESSION) for fragment in plan.fragments],
             (self.table, None if base is None else base.id),
         )
-        attempt = _Attempt(self.evaluation, plan, bound, base, TRUE if plan.reaches_all else plan.prunes)
+        attempt = _Attempt(self.evaluation, plan, bound, base, self._prunes(plan, bound))
         prepared = attempt.prepared(source)
         return replace(prepared, unchanged=self._guard(plan, bound, prepared), reads=attempt.reads)
 
@@ -172,6 +173,17 @@ class _Change:
                 return planned.plan_delete(self.store, self.statement)
             case Merge():
                 return planned.plan_merge(self.store, self.statement, [] if source is None else source.frame.columns)
+
+    def _prunes(self, plan: ChangePlan, bound: Bound) -> Predicate:
+        """Return what every row of the target fulfils that may change, as far as our statistics understand it."""
+        condition = plan.where or plan.on
+        piece = next((piece for piece in bound.pieces if piece.fragment == condition), None)
+        if piece is None or plan.reaches_all:
+            return TRUE
+        zone = str(self.evaluation.spark.conf.get("spark.sql.session.timeZone"))
+        taken = () if plan.source is None else plan.source.columns
+        fields = self.store.schema.fields
+        return condition_filter(piece, plan.target.alias, fields, self.evaluation.args, zone, taken=taken)
 
     def _guard(self, plan: ChangePlan, bound: Bound, prepared: Prepared) -> str | None:
         """Return where nobody may have written since the snapshot, so that what was found there still holds."""

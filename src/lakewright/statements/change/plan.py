@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
 from lakewright.statements.change.assign import Storing, quoted
 from lakewright.statements.change.clauses import (
@@ -52,7 +51,6 @@ class ChangePlan:
     on: Fragment | None = None  # of MERGE
     source: Side | None = None
     equal: tuple[tuple[str, str], ...] = ()  # columns of the target and the source that match by being equal
-    prunes: Predicate = TRUE  # every row of the target that a condition finds fulfils it
 
     # ---- what is read and written
 

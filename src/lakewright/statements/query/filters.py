@@ -8,7 +8,7 @@ of the column's own kind, and no text that Spark would have to convert in a way 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import Predicate, and_predicates
+from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.types import FLOAT_ROOTS, INTEGER_BITS, MICROS_PRECISION, AtomicType, DataField
 from lakewright.spec.values import zone_of
 from lakewright.statements.query.joins import conjuncts_of, joins_by_name, tables_of
@@ -69,6 +69,23 @@ def filter_of(reference: Reference, known: Known, args: Args, zone: str) -> Pred
         if not conjunct.rejects_nulls or _rejects_nulls(predicate):
             found.append(predicate)
     return and_predicates(found) if found else None
+
+
+def condition_filter(
+    piece: Piece, qualifier: str, fields: Sequence[DataField], args: Args, zone: str, *, taken: Collection[str] = ()
+) -> Predicate:
+    """Return what rows of a table must fulfil for a condition to be true, as far as it can be said.
+
+    The condition knows the table by `qualifier`; a name without one may be that of a column `taken` by another table.
+    """
+    names = [field.name.lower() for field in fields]
+    known = {field.name.lower(): field for field in fields if names.count(field.name.lower()) == 1}
+    bare = frozenset(known.keys() - {name.lower() for name in taken})
+    reader = _Reader(piece, known, bare, qualifier.lower(), PredicateBuilder(fields, zone), args, zone)
+    try:
+        return reader.read(piece.tree)
+    except _NotSaidError:
+        return TRUE
 
 
 def _rejects_nulls(predicate: Predicate) -> bool:

@@ -16,9 +16,13 @@ from typing import Any
 import pyspark
 import pytest
 
+from lakewright.spark.jobs.capabilities import Feature
 from lakewright.spark.jobs.java import java_home
 from support import connect_client
 from support.jvm import SHORT_LIVED
+from support.needs import needs
+
+pytestmark = needs(Feature.CONNECT_PROGRESS)
 
 START_SECONDS_MAX = 180
 CLIENT_SECONDS_MAX = 420

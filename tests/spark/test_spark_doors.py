@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError
+from lakewright.spark.jobs.capabilities import Feature
+from support.needs import needs
 from support.spark_writes import assert_tidy, new_table, rows_of
 
 _ROWS = "select id, concat('day ', id % 2) as day, id * 10 as n, 'x' as text from range({}, {}, 1, 3)"
@@ -176,6 +178,7 @@ def test_streams_are_checked_before_the_query_starts(spark: SparkSession, tmp_pa
         ("append", {"file.format": "text"}, "file.format"),
     ],
 )
+@needs(Feature.PYTHON_SOURCE)
 def test_options_of_the_format_are_checked_before_a_job_starts(
     spark: SparkSession, tmp_path: Path, mode: str, options: dict[str, str], said: str
 ) -> None:

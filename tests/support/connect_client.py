@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.errors.exceptions.connect import SparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -158,7 +158,7 @@ class Client:
         stream = read_stream(self.spark, source)
         try:
             return write_stream(stream, target, checkpoint=str(self.root / "checkpoint"), mode="upsert", trigger=NOW)
-        except SparkException as error:
+        except PySparkException as error:
             if tries > 1 and "failed to connect back" in str(error):
                 return self.started(source, target, tries - 1)
             raise

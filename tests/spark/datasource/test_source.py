@@ -23,8 +23,12 @@ from lakewright.spark.datasource.format import LakewrightSource
 from lakewright.spark.datasource.options import READ, SourceOptions
 from lakewright.spark.datasource.sink import TaskWritten
 from lakewright.spark.datasource.table_sink import TableSink
+from lakewright.spark.jobs.capabilities import Feature
 from lakewright.spark.jobs.run import TaskAnswer
 from lakewright.spark.jobs.types import spark_schema
+from support.needs import needs
+
+pytestmark = needs(Feature.PYTHON_SOURCE)
 
 DOOR = "lakewright"
 

@@ -125,6 +125,7 @@ def _collected(df: DataFrame, checkpoint: str) -> list[list[tuple[object, ...]]]
 
 
 @WAYS
+@needs(Feature.STREAM_SINK)
 def test_a_batch_that_is_run_again_is_committed_once(spark: SparkSession, place: Place, write: object) -> None:
     assert callable(write)
     table = place.table("t")
@@ -142,6 +143,7 @@ def test_a_batch_that_is_run_again_is_committed_once(spark: SparkSession, place:
     assert stray_files(table.store) == set(), "the files of the batch that came again are gone"
 
 
+@needs(Feature.STREAM_SINK)
 def test_the_two_ways_of_one_query_have_one_name(spark: SparkSession, place: Place) -> None:
     table = place.table("t", ["id"], {"bucket": "2"})
     place.add((1, 1), (2, 2))
@@ -151,6 +153,7 @@ def test_the_two_ways_of_one_query_have_one_name(spark: SparkSession, place: Pla
     assert len(_commits(table)) == 1
 
 
+@needs(Feature.STREAM_SINK)
 def test_a_stream_without_its_checkpoint_is_another_stream(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     place.add((1, 1))
@@ -161,6 +164,7 @@ def test_a_stream_without_its_checkpoint_is_another_stream(spark: SparkSession, 
 
 
 @WAYS
+@needs(Feature.STREAM_SINK)
 def test_an_empty_batch_makes_no_snapshot(spark: SparkSession, place: Place, write: object) -> None:
     assert callable(write)
     table = place.table("t")
@@ -170,6 +174,7 @@ def test_an_empty_batch_makes_no_snapshot(spark: SparkSession, place: Place, wri
     assert [number for _, number in _commits(table)] == [1]
 
 
+@needs(Feature.STREAM_SINK)
 def test_rows_of_a_key_in_one_batch_keep_their_order(spark: SparkSession, place: Place) -> None:
     table = place.table("t", ["id"], {"bucket": "2"})
     for number in range(4):
@@ -180,6 +185,7 @@ def test_rows_of_a_key_in_one_batch_keep_their_order(spark: SparkSession, place:
     assert _rows(table) == [(key, 3) for key in range(8)]
 
 
+@needs(Feature.STREAM_SINK)
 def test_complete_mode_replaces_the_table(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     counts = place.frame(spark).groupBy("id").agg(F.sum("n").alias("n"))
@@ -226,6 +232,7 @@ def test_a_batch_may_upsert_and_delete(spark: SparkSession, place: Place) -> Non
     assert _rows(table) == [(2, 2), (3, 3), (4, 4)]
 
 
+@needs(Feature.STREAM_SINK)
 def test_a_failed_attempt_leaves_nothing(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     place.add(*((number, number) for number in range(10)))
@@ -241,6 +248,7 @@ def test_a_failed_attempt_leaves_nothing(spark: SparkSession, place: Place) -> N
     assert stray_files(table.store) == set()
 
 
+@needs(Feature.STREAM_SINK)
 def test_a_batch_that_fails_leaves_nothing(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     place.add(*((number, number) for number in range(10)))
@@ -261,6 +269,7 @@ def test_a_batch_that_fails_leaves_nothing(spark: SparkSession, place: Place) ->
     ],
     ids=["dynamic buckets", "a column too many", "another type"],
 )
+@needs(Feature.STREAM_SINK)
 def test_what_the_sink_refuses(
     spark: SparkSession, place: Place, keys: list[str] | None, select: str, said: str
 ) -> None:
@@ -307,6 +316,7 @@ def _attempt(table: lw.FileStoreTable, *ids: int) -> tuple[StreamSink, TaskWritt
         return sink, TaskWritten(sink._job.write_id, TaskAnswer(TaskId(0, 0), pack(writer.prepare())), "q")
 
 
+@needs(Feature.STREAM_SINK)
 def test_of_two_drivers_one_commits(place: Place) -> None:
     table = place.table("t")
     (first, one), (second, other) = _attempt(table, 1), _attempt(table, 1)
@@ -319,6 +329,7 @@ def test_of_two_drivers_one_commits(place: Place) -> None:
     assert stray_files(table.store) == set()
 
 
+@needs(Feature.STREAM_SINK)
 def test_aborting_takes_back_only_what_nobody_began_to_publish(place: Place) -> None:
     table = place.table("t")
     sink, written = _attempt(table, 1)
@@ -336,6 +347,7 @@ def test_aborting_takes_back_only_what_nobody_began_to_publish(place: Place) -> 
 # ---- out of a table --------------------------------------------------------------------------------------------------
 
 
+@needs(Feature.PYTHON_SOURCE)
 def test_a_stream_reads_the_state_then_the_changes(spark: SparkSession, place: Place) -> None:
     table = place.table("t", ["id"], {"bucket": "2"})
     lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}, COLUMNS), table)
@@ -350,6 +362,7 @@ def test_a_stream_reads_the_state_then_the_changes(spark: SparkSession, place: P
     assert [sorted(batch) for batch in _collected(door, place.checkpoint())] == [[(4, 4)]]
 
 
+@needs(Feature.STREAM_SINK)
 def test_a_table_flows_into_another(spark: SparkSession, place: Place) -> None:
     source = place.table("a", ["id"], {"bucket": "2", "changelog-producer": "input"})
     target = place.table("b", ["id"], {"bucket": "1"})
@@ -369,6 +382,7 @@ def test_a_table_flows_into_another(spark: SparkSession, place: Place) -> None:
 
 
 @needs(Feature.RATE_LIMITS)
+@needs(Feature.PYTHON_SOURCE)
 def test_a_stream_goes_on_in_the_middle(spark: SparkSession, place: Place) -> None:
     table = place.table("t", None, {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"})
     for number in range(4):
@@ -383,6 +397,7 @@ def test_a_stream_goes_on_in_the_middle(spark: SparkSession, place: Place) -> No
     assert _collected(frame, checkpoint) == [[(2, 2)], [(3, 3)], [(4, 4)]]
 
 
+@needs(Feature.PYTHON_SOURCE)
 def test_a_consumer_keeps_what_it_has_to_read(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     for number in range(2):
@@ -399,6 +414,7 @@ def test_a_consumer_keeps_what_it_has_to_read(spark: SparkSession, place: Place)
     assert [len(batch) for batch in _collected(frame, place.checkpoint())] == [5]
 
 
+@needs(Feature.PYTHON_SOURCE)
 def test_a_stream_whose_next_snapshot_expired_says_so(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     lw.write_table(pa.table({"id": [0], "n": [0]}, COLUMNS), table)
@@ -411,6 +427,7 @@ def test_a_stream_whose_next_snapshot_expired_says_so(spark: SparkSession, place
         _collected(frame, place.checkpoint())
 
 
+@needs(Feature.PYTHON_SOURCE)
 def test_a_stream_keeps_the_columns_it_began_with(spark: SparkSession, place: Place) -> None:
     table = place.table("t")
     lw.write_table(pa.table({"id": [0], "n": [0]}, COLUMNS), table)
@@ -437,6 +454,7 @@ def test_a_stream_keeps_the_columns_it_began_with(spark: SparkSession, place: Pl
     ],
     ids=["snapshot", "time", "latest", "state", "next"],
 )
+@needs(Feature.PYTHON_SOURCE)
 def test_where_the_door_begins(
     spark: SparkSession, place: Place, options: dict[str, str], rows: list[tuple[int, int]]
 ) -> None:

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 from lakewright.errors import LakewrightWarning
 from lakewright.spark.datasource.views import attach
+from lakewright.spark.jobs.capabilities import Feature
+from support.needs import needs
 
 
 @pytest.fixture
@@ -68,6 +70,7 @@ def test_nobody_writes_through_a_view_of_files(
     assert lw.read_table(table).to_pylist() == [{"id": 1}]
 
 
+@needs(Feature.PYTHON_SOURCE)
 def test_a_writable_view_takes_inserts(spark: SparkSession, catalog: lw.Catalog) -> None:
     table = _table(catalog, "t", pa.table({"id": [1, 2], "n": [1, 2]}), ["id"])
     assert attach(spark, catalog, "d", writable=True) == ["t"]
@@ -77,6 +80,7 @@ def test_a_writable_view_takes_inserts(spark: SparkSession, catalog: lw.Catalog)
     assert _values(spark, "SELECT * FROM t") == [(1, 1), (2, 20)]
 
 
+@needs(Feature.PYTHON_SOURCE)
 def test_a_table_without_a_view_is_named(spark: SparkSession, catalog: lw.Catalog) -> None:
     _table(catalog, "same", pa.table({"id": [1]}))
     _table(catalog, "SAME", pa.table({"id": [2]}))
@@ -91,6 +95,7 @@ def test_a_table_without_a_view_is_named(spark: SparkSession, catalog: lw.Catalo
 
 
 @pytest.mark.parametrize("writable", [False, True])
+@needs(Feature.PYTHON_SOURCE)
 def test_what_spark_refuses_of_a_view_changes_nothing(spark: SparkSession, catalog: lw.Catalog, writable: bool) -> None:
     """The words are Spark's own, which nobody can change without an extension of the session; the docs list them."""
     table = _table(catalog, "v", pa.table({"id": [1, 2], "n": [5, 6]}))

@@ -21,6 +21,7 @@ from lakewright.ingestion.columns import ColumnChange, ColumnRequest, map_column
 from lakewright.ingestion.plan import IngestResult
 from lakewright.ingestion.sources import find_sources
 from lakewright.spark import ingest
+from lakewright.spark.jobs.capabilities import Feature, has
 
 FIELDS = [
     lw.DataField(0, "id", lw.AtomicType("BIGINT", nullable=False)),
@@ -588,6 +589,7 @@ def test_texts_become_values_of_every_type(load: Load, catalog: lw.Catalog, tmp_
         ("VARCHAR(3)", "abc", "abc"),
         ("BYTES", "abc", b"abc"),
     ]
+    cases = [case for case in cases if has(Feature.TIME) or not case[0].startswith("TIME(")]
     fields = [lw.DataField(i, f"c{i}", lw.AtomicType(dtype)) for i, (dtype, _, _) in enumerate(cases)]
     catalog.create_table("d.all", lw.Schema(fields))
     path = _file(tmp_path / "a.csv", ",".join(text for _, text, _ in cases) + "\n")

@@ -17,10 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 import lakewright as lw
 import lakewright.spark as lws
+from lakewright.spark.jobs.capabilities import Feature, has
 from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.jobs.session import settings
 from lakewright.spec.arrow import to_arrow_schema
 from support.effort import thinned
+from support.needs import needs
 
 NAN, INF = math.nan, math.inf
 ZONE = "spark.sql.session.timeZone"
@@ -79,6 +81,8 @@ COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
     "z6": ("TIMESTAMP(6) WITH LOCAL TIME ZONE", _zoned(*LOCAL, *FINE, "2026-01-08 18:30:00"), MOMENTS),
     "z9": ("TIMESTAMP(9) WITH LOCAL TIME ZONE", _zoned(*LOCAL, *FINE), MOMENTS),
 }
+if not has(Feature.TIME):
+    del COLUMNS["o"]
 FIELDS = [lw.DataField(0, "id", lw.AtomicType("INT"))]
 FIELDS += [lw.DataField(at, name, lw.AtomicType(kind)) for at, (name, (kind, _, _)) in enumerate(COLUMNS.items(), 1)]
 
@@ -213,6 +217,7 @@ def test_verbs_mean_the_zone_of_the_session(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("tokyo")
+@needs(Feature.PYTHON_SOURCE)
 def test_streams_mean_the_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
     table = _moments_table(tmp_path)
     asked: tuple[str | lw.Predicate, ...] = ("z >= '2026-01-09 20:00:00'", _later_than(table))
@@ -229,6 +234,7 @@ def _later_than(table: lw.FileStoreTable) -> lw.Predicate:
 
 
 @pytest.mark.usefixtures("tokyo")
+@needs(Feature.PYTHON_SOURCE)
 def test_the_format_asks_for_a_zone_that_it_cannot_see(spark: SparkSession, tmp_path: Path) -> None:
     table = _moments_table(tmp_path)
     read = spark.read.format("lakewright").option("filter", "z >= '2026-01-09 20:00:00'")

@@ -11,9 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.spark.jobs.capabilities import Feature
 from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.read.frame import read_table, to_spark
 from support.branch_tables import fallback_table
+from support.needs import needs
 from support.read_cases import READS, read_catalog, sorted_rows
 
 
@@ -74,6 +76,7 @@ def test_shares_of_several_workers_are_whole(spark: SparkSession, catalog: lw.Ca
 
 
 @pytest.mark.parametrize("native", ["local", "never"])
+@needs(Feature.PYTHON_SOURCE)
 def test_partitions_of_a_fallback_branch(spark: SparkSession, tmp_path: Path, native: str) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
+import pyarrow as pa
 import pytest
 
 import lakewright
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 # README and the pages about Spark run in tests/spark, in one session for all of them, and that about Ray in tests/ray.
 PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spark" and page.name != "ray.md")
 _NOT_OURS = {".git", ".hypothesis", "target"}
-SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SNIPPET = re.compile(r"^```(python|sql|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]
 
 
@@ -38,13 +39,33 @@ def _server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("_server")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snippets of one page are one program, run in an empty directory."""
+    """The snippets of one page are one program, run in an empty directory.
+
+    Statements of SQL run in its context `ctx`; a text after them shows the rows of the last one.
+    """
     snippets = SNIPPET.findall(page.read_text())
     assert snippets or page.name == "index.md", f"{page} shows no code"
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {"__name__": "page"}
-    for number, code in enumerate(snippets):
-        exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - the pages are ours
+    shown = ""
+    for number, (language, code) in enumerate(snippets):
+        if language == "python":
+            exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - the pages are ours
+        elif language == "sql":
+            context = scope["ctx"]
+            assert isinstance(context, lakewright.SQLContext)
+            shown = _shown(context.script(code)[-1])
+        elif shown:
+            assert shown == code, f"{page.name}[{number}]"
+        shown = shown if language == "sql" else ""
+
+
+def _shown(rows: pa.Table) -> str:
+    def text(value: object) -> str:
+        return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    lines = [rows.column_names, *([text(value) for value in row.values()] for row in rows.to_pylist())]
+    return "".join(" | ".join(line) + "\n" for line in lines)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,8 @@ A case begins with `-- case: name`; lines `-- key: value` before its statement s
 - `error: yes`: it is refused. `compare: both`: its own rows are compared too. `ordered: yes`: so is the order of rows.
 - `skip-rows: yes`: that it runs is enough. `columns`: the names of its columns. `args`: parameters, as JSON.
 - `java`: why Java's connector 0.9.0 does not run it, or answers otherwise; then `rows` (and `result`) are expected.
-- `ours`: why our rows are not Java's.
+- `ours`: why our rows are not Java's. `refused`: words of the error by which ours refuses what Java runs.
+- `spark`: why Spark itself, to which the statement belongs, may answer as it likes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Case:
     args: dict[str, Any] | None = None
     java: str = ""
     ours: str = ""
+    refused: str = ""
+    spark: str = ""
     expected: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -93,5 +96,7 @@ def _case(name: str, family: str, statement: str, heads: list[Any]) -> Case:
         args=json.loads(one["args"]) if "args" in one else None,
         java=one.get("java", ""),
         ours=one.get("ours", ""),
+        refused=one.get("refused", ""),
+        spark=one.get("spark", ""),
         expected={key: json.loads(one[key]) for key in ("rows", "result") if key in one},
     )

@@ -260,6 +260,8 @@ DELETE FROM t
 DELETE FROM t WHERE b IS NULL
 
 -- case: delete_null_comparison
+-- java: 0.9.0 also deletes rows for which the condition is null
+-- rows: [[1, "one", 1.5], [3, null, null]]
 -- from: plain
 -- then: SELECT * FROM t
 DELETE FROM t WHERE c <> 1.5

@@ -46,44 +46,53 @@ class Places:
         return re.sub(r"\{(millis|seconds|time) (\w+) (\d+)\}", moment, text)
 
 
-def answers(cases: list[Case], places: Places, session: Callable[[], Session]) -> Iterator[tuple[Case, Answer]]:
-    """Run the cases one after the other: fixtures that are only read are made once."""
-    made: set[str] = set()
+def answers(
+    cases: list[Case], places: Places, session: Callable[[], Session], made: set[str] | None = None
+) -> Iterator[tuple[Case, Answer]]:
+    """Run the cases one after the other: fixtures that are only read are made once, and not if they are `made`."""
+    there: dict[str, Answer] = {database: {} for database in made or ()}
     for case in cases:
-        yield case, _answer(case, places, session(), made)
+        yield case, _answer(case, places, session(), there)
 
 
-def _answer(case: Case, places: Places, session: Session, made: set[str]) -> Answer:
+def _answer(case: Case, places: Places, session: Session, made: dict[str, Answer]) -> Answer:
     database = case.database
-    try:
-        if database not in made:
-            session.sql(f"CREATE DATABASE {database}")
-        session.sql(f"USE {database}")
-        if database not in made:
-            for text in fixture(case.fixture):
-                session.sql(text)
-            made.add(database)
-        for text in case.start:
-            session.sql(places.filled(text, database))
-    except Exception as error:  # noqa: BLE001 whatever an engine raises is its answer
-        return {"setup": said(error), **_kind(error)}
+    new = database not in made
+    if new:
+        made[database] = _tried(session, f"CREATE DATABASE {database}")
+    for text in [f"USE {database}", *(fixture(case.fixture) if new else ())]:
+        made[database] = made[database] or _tried(session, text)
+    failed = made[database]
+    for text in case.start:
+        failed = failed or _tried(session, places.filled(text, database))
+    if failed:
+        return {**failed, "setup": failed["error"]}
     try:
         columns, rows = session.sql(places.filled(case.statement, database), case.args)
-    except Exception as error:  # noqa: BLE001 as above
+    except Exception as error:  # noqa: BLE001 whatever an engine raises is its answer
         return {"error": said(error), **_kind(error)}
     answer: Answer = {"columns": columns, "result": _in_order(rows, case, case.statement)}
     try:
         for text in case.then:
             answer["after"] = _in_order(session.sql(places.filled(text, database))[1], case, text)
     except Exception as error:  # noqa: BLE001 as above
-        answer["then"] = said(error)
+        answer |= {"then": said(error), **_kind(error)}
     shown: Answer = json.loads(json.dumps(answer).replace(str(places.warehouse), "<warehouse>"))
     return shown
 
 
+def _tried(session: Session, text: str) -> Answer:
+    """Run a statement; return nothing, or the error."""
+    try:
+        session.sql(text)
+    except Exception as error:  # noqa: BLE001 as above
+        return {"error": said(error), **_kind(error)}
+    return {}
+
+
 def _kind(error: Exception) -> Answer:
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    marks = {"typed": "LakewrightError", "unsupported": "UnsupportedError"}
+    marks = {"typed": "LakewrightError", "unsupported": "UnsupportedError", "spark": "PySparkException"}
     return {"type": type(error).__name__, **{mark: True for mark, kind in marks.items() if kind in kinds}}
 
 

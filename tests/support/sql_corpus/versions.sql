@@ -63,6 +63,8 @@ SELECT count(*) AS n FROM orders TIMESTAMP AS OF {seconds orders 3}
 SELECT count(*) AS n FROM orders TIMESTAMP AS OF CAST('{time orders 1}' AS TIMESTAMP)
 
 -- case: timestamp_before_all
+-- java: 0.9.0 reads the earliest snapshot, later versions refuse
+-- error: yes
 -- on: shop
 SELECT count(*) AS n FROM orders TIMESTAMP AS OF '1999-01-01 00:00:00'
 
@@ -134,6 +136,8 @@ SELECT schema_id, partition_keys, primary_keys, comment FROM `orders$schemas`
 SELECT key, value FROM `orders$options` WHERE key = 'bucket'
 
 -- case: audit_log
+-- ours: rows that were deleted are not shown
+-- skip-rows: yes
 -- on: history
 SELECT rowkind, k, v FROM `t$audit_log`
 
@@ -142,12 +146,15 @@ SELECT rowkind, k, v FROM `t$audit_log`
 SELECT rowkind, k, v FROM paimon_incremental_query('`t$audit_log`', 2, 4)
 
 -- case: binlog
+-- refused: $binlog
 -- java: newer than 0.9.0
 -- on: changes
 -- rows: [[1], [2], [3]]
 SELECT k[0] AS k FROM `t$binlog`
 
 -- case: files
+-- ours: partitions are written as 1.x writes them
+-- skip-rows: yes
 -- on: log
 SELECT partition, bucket, file_format, schema_id, level, record_count FROM `t$files`
 
@@ -169,6 +176,8 @@ SELECT branch_name FROM `orders$branches`
 SELECT consumer_id, next_snapshot_id FROM `t$consumers`
 
 -- case: partitions_table
+-- ours: partitions are written as 1.x writes them
+-- skip-rows: yes
 -- on: shop
 SELECT partition, record_count, file_count FROM `orders$partitions`
 
@@ -183,15 +192,18 @@ SELECT num_added_files, num_deleted_files, schema_id FROM `t$manifests`
 SELECT bucket, file_count FROM `t$buckets`
 
 -- case: aggregation_fields
+-- refused: $aggregation_fields
 -- start: CREATE TABLE t (k INT, n BIGINT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', 'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum')
 SELECT field_name, field_type, function FROM `t$aggregation_fields`
 
 -- case: statistics_table
+-- refused: $statistics
 -- from: log
 -- start: ANALYZE TABLE t COMPUTE STATISTICS
 SELECT mergedRecordCount FROM `t$statistics`
 
 -- case: read_optimized
+-- refused: $ro
 -- on: shop
 SELECT count(*) <= 5 AS fewer FROM `orders$ro`
 
@@ -202,6 +214,7 @@ SELECT count(*) <= 5 AS fewer FROM `orders$ro`
 SELECT count(*) AS n FROM `orders$table_indexes`
 
 -- case: row_tracking
+-- refused: $row_tracking
 -- start: CREATE TABLE t (a INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')
 -- start: INSERT INTO t VALUES (7), (8)
 -- java: newer than 0.9.0
@@ -209,6 +222,7 @@ SELECT count(*) AS n FROM `orders$table_indexes`
 SELECT a, _ROW_ID AS id FROM `t$row_tracking`
 
 -- case: all_table_options
+-- refused: sys.all_table_options
 -- on: shop
 SELECT count(*) AS n FROM sys.all_table_options WHERE database_name = '{db}' AND key = 'bucket'
 
@@ -344,3 +358,11 @@ ALTER TABLE t RENAME TAG `mark-1` TO `mark-9`
 -- columns: tag
 -- rows: [["later"], ["opening"]]
 SHOW TAGS orders
+
+-- case: incremental_from_the_tag_before
+-- java: newer than 0.9.0
+-- from: log
+-- start: CALL sys.create_tag('t', '2026-02-01', 1)
+-- start: CALL sys.create_tag('t', '2026-02-02', 2)
+-- rows: [[2, "b"]]
+SELECT * FROM paimon_incremental_to_auto_tag('t', '2026-02-02')

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
-from lakewright.errors import NotFoundError
+from lakewright.errors import NotFoundError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.snapshots import asks_for_changes
 from lakewright.spec.options import CoreOptions
@@ -154,8 +154,12 @@ def _splices(
             out[place, place] = f" AS {quoted(alias)} "
     out |= _qualified(piece, qualifiers)
     for call in piece.tree.find_all(exp.Anonymous):
-        if call.name.lower() == "max_pt" and (place_of_call := _call_place(piece, call)) is not None:
+        place_of_call = _call_place(piece, call)
+        if place_of_call is not None and call.name.lower() == "max_pt":
             out[place_of_call] = tables.max_partition(piece, call)
+        elif place_of_call is not None and isinstance(call.parent, exp.Dot) and call.parent.this.name.lower() == "sys":
+            message = f"there is no function sys.{call.name}, only sys.max_pt; columns of BLOB are not supported"
+            raise piece.fragment.slice(*place_of_call).error(message, kind=UnsupportedError)
     return out
 
 

@@ -108,7 +108,7 @@ class Tables:
             return None
         catalog_name, identifier = resolved
         whole = (catalog_name, identifier.get_database_name(), identifier.get_object_name())
-        options = {**self._set_options(*whole), **options, **self._auto_tag(table, options)}
+        options = self._to_auto_tag(table, {**self._set_options(*whole), **options})
         if reference.travel is not None:
             options |= self._state(reference.travel)
         with _shown(name.place):
@@ -192,7 +192,9 @@ class Tables:
         if len(values) != count:
             raise place.place.error(f"{call.name} takes {count} arguments, not {len(values)}")
         if call.name.endswith("timestamp"):
-            values[1:] = [self._millis(value, place.place) for value in values[1:]]
+            values[1:] = [
+                int(str(value)) if str(value).isdigit() else self._millis(value, place.place) for value in values[1:]
+            ]  # digits are milliseconds here
         return name, {FUNCTIONS[call.name]: ",".join(str(value) for value in values[1:])}
 
     def _name(self, argument: exp.Expr, place: Fragment) -> Name:
@@ -237,16 +239,16 @@ class Tables:
             raise place.error(f"{value!r} is no time such as '2026-01-31 12:00:00'")
         return nanos // _NANOS_PER_MILLI
 
-    def _auto_tag(self, table: FileStoreTable, options: dict[str, str]) -> dict[str, str]:
-        """Return the range up to a tag from the tag before it, in place of the option that names the later one."""
+    def _to_auto_tag(self, table: FileStoreTable, options: dict[str, str]) -> dict[str, str]:
+        """Return options with the range up to a tag from the tag before it, in place of the later tag alone."""
         tag = options.pop(FUNCTIONS["paimon_incremental_to_auto_tag"], None)
         if tag is None:
-            return {}
+            return options
         ids = {name: table.store.tags.get(name).snapshot.id for name in table.list_tags()}
-        newest = table.store.tags.get(tag).snapshot.id
-        before = [name for name, number in sorted(ids.items(), key=lambda one: one[1]) if number < newest]
-        start = before[-1] if before else "0"
-        return {CoreOptions.INCREMENTAL_BETWEEN.key(): f"{start},{tag}"}
+        before = [name for name in sorted(ids, key=ids.__getitem__) if ids[name] < ids.get(tag, 0)]
+        same = table.store.snapshots.latest_id() or 0  # without the tag, or one before it, there is nothing to return
+        span = f"{before[-1]},{tag}" if before else f"{same},{same}"
+        return {**options, CoreOptions.INCREMENTAL_BETWEEN.key(): span}
 
     def _set_options(self, catalog: str, database: str, table: str) -> dict[str, str]:
         """Return the options that SET gives to a table: `spark.paimon.KEY`, or for it alone with its name before."""

@@ -137,6 +137,11 @@ def test_a_frame_stays_at_its_snapshot_and_a_view_follows_the_table(
         context.sql("CREATE TEMP VIEW seen AS SELECT id FROM past.grows")
     assert context.sql("CREATE OR REPLACE TEMP VIEW seen AS SELECT id + 1 FROM past.grows").collect() == []
     assert ids(context, "SELECT * FROM seen") == [2, 3]
+    context.sql("CREATE TEMP VIEW near AS SELECT count(*) FROM people")
+    context.use(database="past")
+    assert ids(context, "SELECT * FROM near") == [3]  # of the database in which the view was made
+    context.use(database="shop")
+    context.sql("DROP VIEW near")
     context.sql("DROP VIEW seen")
     with pytest.raises(NotFoundError, match="no table or view seen"):
         context.sql("SELECT * FROM seen")

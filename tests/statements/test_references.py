@@ -203,6 +203,7 @@ def columns_of(found: Bound) -> dict[str, tuple[str, ...] | None]:
         ("SELECT A FROM t", ("a",)),
         ("SELECT count(*) FROM t WHERE b = 'c'", ("b",)),
         ("SELECT count(*) FROM t", ("a",)),
+        ('SELECT "c" FROM t', ("c",)),
         ("SELECT * FROM t", None),
         ("SELECT t.* FROM t", None),
         ("SELECT struct(*) FROM t", None),

@@ -6,8 +6,8 @@ session is changed by a query.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
@@ -56,7 +56,8 @@ class SQLContext(Context[DataFrame]):
         check_session(spark)
         super().__init__(catalog, database)
         self.spark = spark
-        self._views: dict[str, tuple[CreateView, Args]] = {}  # over tables of ours, by their names in lower case
+        # Views over tables of ours by their names in lower case, with the catalog and database that were current.
+        self._views: dict[str, tuple[CreateView, Args, tuple[str, str]]] = {}
 
     # ---- settings
 
@@ -92,9 +93,20 @@ class SQLContext(Context[DataFrame]):
         if not exists:
             self._views.pop(name.lower(), None)
         elif name.lower() in self._views:
-            view, args = self._views[name.lower()]
-            self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
+            view, args, home = self._views[name.lower()]
+            with self._current(home):
+                self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
         return exists
+
+    @contextmanager
+    def _current(self, home: tuple[str, str]) -> Iterator[None]:
+        """Let a catalog and a database be the current ones for the time of a block."""
+        before = self.catalog_name, self.database
+        self.catalog_name, self.database = home
+        try:
+            yield
+        finally:
+            self.catalog_name, self.database = before
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables."""
@@ -178,7 +190,7 @@ class SQLContext(Context[DataFrame]):
             frame.createOrReplaceGlobalTempView(name) if view.replace else frame.createGlobalTempView(name)
         else:
             frame.createOrReplaceTempView(name) if view.replace else frame.createTempView(name)
-            self._views[view.name.lower()] = view, args
+            self._views[view.name.lower()] = view, args, (self.catalog_name, self.database)
         return self.rows(_NO_ROWS)
 
     def _view_frame(self, view: CreateView, args: Args) -> DataFrame:

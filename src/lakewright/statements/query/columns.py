@@ -38,7 +38,8 @@ def _narrowest(fields: Sequence[DataField]) -> tuple[str, ...]:
 
 def _names(piece: Piece) -> Iterable[str]:
     for word in piece.words:
-        if not word.is_text:
+        # A setting of Spark makes names of what stands in double quotes.
+        if not word.is_text or piece.fragment.text[word.start] == '"':
             yield word.text
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import lakewright as lw
 from lakewright.errors import SQLSyntaxError
 from lakewright.statements.model import Native, Query
 from lakewright.statements.parse.cursor import Cursor
@@ -71,3 +74,21 @@ def test_text_is_replaced_at_places_and_braces_are_doubled() -> None:
     fragment = Fragment("-- SELECT '{}' FROM t JOIN t", 3, 28)
     places = {(17, 18): "{a}", (24, 25): "{b}"}
     assert fragment.replaced(places, escape_braces=True) == "SELECT '{{}}' FROM {a} JOIN {b}"
+
+
+def test_a_missing_column_shows_the_place_in_the_users_text_and_the_nearest_name(tmp_path: Path) -> None:
+    context = lw.SQLContext(str(tmp_path))
+    context.sql("CREATE TABLE orders (id BIGINT, amount INT, day DATE)")
+    with pytest.raises(lw.ColumnNotExistException) as caught:
+        context.sql("SELECT id\nFROM orders o WHERE o.amout = 1")
+    assert str(caught.value) == (
+        "there is no column 'o.amout'; did you mean 'amount'? (line 2, column 21)\n"
+        "FROM orders o WHERE o.amout = 1\n                    ^"
+    )
+    with pytest.raises(lw.TableNotExistException, match=r"did you mean 'orders'\?"):
+        context.sql("SELECT 1 FROM oders")
+
+
+def test_parameters_by_place_keep_their_values(tmp_path: Path) -> None:
+    rows = lw.SQLContext(str(tmp_path)).sql("SELECT ? AS a, '?' AS b, ? AS c", args=[1, "x"])
+    assert rows.to_pylist() == [{"a": 1, "b": "?", "c": "x"}]

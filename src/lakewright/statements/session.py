@@ -86,9 +86,9 @@ class Session(ABC):
         catalog, identifier = self.resolve(name)
         database, near = identifier.get_database_name(), ""
         if database in (databases := catalog.list_databases()):
-            near = _nearest(identifier.get_table_name(), catalog.list_tables(database))
+            near = nearest(identifier.get_table_name(), catalog.list_tables(database))
         else:
-            near = _nearest(database, databases)
+            near = nearest(database, databases)
         return placed_error(type(error), f"{error.message}{near}", name.place.whole, name.place.start, **error.facts)
 
 
@@ -110,9 +110,10 @@ def _one_catalog(given: object) -> Catalog:
 
 
 def _unknown(what: str, name: str, known: Mapping[str, object] | Sequence[str]) -> str:
-    return f"there is no {what}{_nearest(name, list(known))}"
+    return f"there is no {what}{nearest(name, list(known))}"
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return the end of an error that proposes the nearest known name, or nothing."""
     hint = arguments.did_you_mean(name, known)
     return f"; {hint}" if hint.startswith("did") else ""

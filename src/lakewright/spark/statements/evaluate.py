@@ -14,8 +14,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.spark.read.frame import frame_of
-from lakewright.statements.parse.cursor import words_of
 from lakewright.statements.query.bind import Bound, Relation, bind
+from lakewright.statements.query.parameters import args_by_name, text_by_name
 from lakewright.statements.query.places import Kind
 from lakewright.statements.query.tables import Lookup
 from lakewright.statements.session import Session
@@ -23,6 +23,7 @@ from lakewright.statements.text import Args, Fragment
 from lakewright.table.table import FileStoreTable
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+_NO_COLUMN = "UNRESOLVED_COLUMN.WITH_SUGGESTION"
 
 Written: TypeAlias = Callable[[str | Fragment], str]  # how own text, or a slice, is written for Spark
 
@@ -57,31 +58,15 @@ class Evaluation:
         def written(part: str | Fragment) -> str:
             if isinstance(part, str):
                 return part.replace("{", "{{").replace("}", "}}") if every else part
-            return self._named(bound.text(numbers[part], placeholder, escape_braces=bool(every)), part)
+            return text_by_name(
+                bound.text(numbers[part], placeholder, escape_braces=bool(every)), part, self.statement, self.args
+            )
 
         try:
-            return evaluated(self.spark, compose(written), self._named_args(), every)
+            return evaluated(self.spark, compose(written), args_by_name(self.args), every)
         except AnalysisException as error:
             explain_missing(bound, error)
             raise
-
-    def _named(self, text: str, part: Fragment) -> str:
-        """Return text in which parameters by place are parameters by name."""
-        if isinstance(self.args, Mapping) or "?" not in text:
-            return text
-        before = words_of(part.whole, self.statement.start, part.start)
-        number = sum(word.text == "?" and not word.is_text for word in before)
-        out, last = [], 0
-        for word in words_of(text):
-            if word.text == "?" and not word.is_text:
-                out += [text[last : word.start], f":lw_{number}"]
-                number, last = number + 1, word.end
-        return "".join([*out, text[last:]])
-
-    def _named_args(self) -> Args:
-        if isinstance(self.args, Mapping):
-            return self.args
-        return {f"lw_{number}": value for number, value in enumerate(self.args)}
 
 
 def evaluated(spark: SparkSession, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
@@ -105,11 +90,15 @@ def _key(relation: Relation) -> str:
 
 
 def explain_missing(bound: Bound, error: AnalysisException) -> None:
-    """Raise an error of ours if Spark does not know a name that is none of ours either."""
+    """Raise an error of ours if Spark does not know a table or a column that we do not know either."""
     condition = error.getCondition() if hasattr(error, "getCondition") else error.getErrorClass()
+    said = error.getMessageParameters() or {}
+    if condition == _NO_COLUMN:
+        proposed = [name.rpartition("`.`")[2].strip("` ") for name in said.get("proposal", "").split(",")]
+        raise bound.missing_column(said.get("objectName", "").replace("`", ""), proposed) from error
     if condition != _NOT_FOUND:
         return
-    said = str((error.getMessageParameters() or {}).get("relationName", "")).lower()
     for name in bound.left:
-        if said == ".".join(f"`{part.replace('`', '``')}`" for part in name.parts).lower():
+        spelled = ".".join(f"`{part.replace('`', '``')}`" for part in name.parts)
+        if said.get("relationName", "").lower() == spelled.lower():
             raise bound.missing(name) from None

@@ -15,13 +15,13 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.errors import ColumnNotExistException, InvalidInputError, TableNotExistException
 from lakewright.statements.embedded.dialect.scope import Column
 from lakewright.statements.embedded.dialect.translate import Translated, translate
 from lakewright.statements.embedded.run import add_functions, connected, explain, read, time_zone
 from lakewright.statements.embedded.sources import ArrowRows, StatementSources, View, relation_name
-from lakewright.statements.parse.cursor import words_of
 from lakewright.statements.query.bind import Bound, bind
+from lakewright.statements.query.parameters import args_by_name, text_by_name
 from lakewright.statements.query.places import Kind
 from lakewright.statements.query.tables import Lookup
 from lakewright.statements.session import Session
@@ -97,14 +97,17 @@ class Evaluation:
         def written(part: str | Fragment) -> str:
             if isinstance(part, str):
                 return part
-            return self._named(bound.text(numbers[part], relation_name), part)
+            return text_by_name(bound.text(numbers[part], relation_name), part, self.statement, self.args)
 
         text = compose(written)
         sources = StatementSources(self.views, {name.lower(): rows for name, rows in (more or {}).items()})
         sources.missing = lambda table: self._missing(bound, table)
         sources.add(bound.relations)
         settings = self.session.settings()
-        done = translate(Fragment(text, 0, len(text)), self._named_args(), sources, time_zone(settings))
+        try:
+            done = translate(Fragment(text, 0, len(text)), args_by_name(self.args), sources, time_zone(settings))
+        except ColumnNotExistException as error:
+            raise bound.missing_column(str(error.column), getattr(error, "known", ())) from None
         return Ready(done, sources, settings)
 
     def _missing(self, bound: Bound, table: exp.Table) -> Exception:
@@ -112,22 +115,4 @@ class Evaluation:
         for name in bound.left:
             if tuple(part.lower() for part in name.parts) == parts:
                 return bound.missing(name)
-        return NotFoundError(f"there is no table or view {table.sql('spark')}", table=table.name)
-
-    def _named(self, text: str, part: Fragment) -> str:
-        """Return text in which parameters by place are parameters by name."""
-        if isinstance(self.args, Mapping) or "?" not in text:
-            return text
-        before = words_of(part.whole, self.statement.start, part.start)
-        number = sum(word.text == "?" and not word.is_text for word in before)
-        out, last = [], 0
-        for word in words_of(text):
-            if word.text == "?" and not word.is_text:
-                out += [text[last : word.start], f":lw_{number}"]
-                number, last = number + 1, word.end
-        return "".join([*out, text[last:]])
-
-    def _named_args(self) -> Args:
-        if isinstance(self.args, Mapping):
-            return self.args
-        return {f"lw_{number}": value for number, value in enumerate(self.args)}
+        return TableNotExistException(f"there is no table or view {table.sql('spark')}", table=table.name)

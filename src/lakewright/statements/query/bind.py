@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
-from lakewright.errors import NotFoundError, UnsupportedError
+from lakewright.errors import ColumnNotExistException, NotFoundError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.snapshots import asks_for_changes
 from lakewright.spec.options import CoreOptions
@@ -24,7 +24,7 @@ from lakewright.statements.query.filters import filter_of
 from lakewright.statements.query.places import Kind, Piece, read_piece
 from lakewright.statements.query.references import Reference, find_references, hint_places
 from lakewright.statements.query.tables import Found, Lookup, Tables, place_of
-from lakewright.statements.session import Session
+from lakewright.statements.session import Session, nearest
 from lakewright.statements.text import Args, Fragment, Name
 from lakewright.table.table import FileStoreTable
 
@@ -79,6 +79,29 @@ class Bound:
     def missing(self, name: Name) -> NotFoundError:
         """Return the error for a name among `left` that the engine does not know either."""
         return self._tables.missing(name)
+
+    def missing_column(self, written: str, known: Sequence[str] = ()) -> ColumnNotExistException:
+        """Return the error for a column that no table has; `known` are more columns that the engine knows."""
+        own = [field.name for relation in self.relations for field in relation.table.fields]
+        near = nearest(written.rpartition(".")[2], [*dict.fromkeys([*own, *known])])
+        columns = "" if near else f"; there are {', '.join(dict.fromkeys(own))}" if own else ""
+        message = f"there is no column {written!r}{near}{columns}"
+        for piece in self.pieces:
+            place = _place_of(piece, written.split("."))
+            if place is not None:
+                return piece.fragment.error(message, place, kind=ColumnNotExistException, column=written)
+        return ColumnNotExistException(message, column=written)
+
+
+def _place_of(piece: Piece, parts: Sequence[str]) -> int | None:
+    """Return where a name stands in a slice, which may be written in part only; None: nowhere."""
+    words = [word.text.lower() if not word.is_text else "" for word in piece.words]
+    for length in range(len(parts), 0, -1):
+        spelled = ".".join(parts[-length:]).lower().replace(".", " . ").split(" ")
+        for at in range(len(words) - len(spelled) + 1):
+            if words[at : at + len(spelled)] == spelled:
+                return piece.words[at].start
+    return None
 
 
 def bind(

@@ -22,6 +22,7 @@ from lakewright.errors import (
     LakewrightError,
     NotFoundError,
     SQLSyntaxError,
+    TableNotExistException,
 )
 from lakewright.read.changes.snapshots import asks_for_changes
 from lakewright.read.scan import scan, travels
@@ -121,11 +122,11 @@ class Tables:
 
     def missing(self, name: Name) -> NotFoundError:
         """Return the error for a name that neither we nor the engine know."""
-        error = NotFoundError(f"there is no table or view {name}", table=str(name))
+        error = TableNotExistException(f"there is no table or view {name}", table=str(name))
         try:
             return self.session.not_found(name, error)
         except LakewrightError:
-            return name.place.error(error.message, kind=NotFoundError)
+            return name.place.error(error.message, kind=TableNotExistException)
 
     def max_partition(self, piece: Piece, call: exp.Anonymous) -> str:
         """Return the greatest value of the first partition column of a table, as SQL spells it."""

@@ -77,7 +77,9 @@ class Scope:
         near = get_close_matches(parts[-1], known, n=3)
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; there are {', '.join(known[:20])}"
         written = ".".join(parts)
-        raise ColumnNotExistException(f"there is no column {written!r}{hint if known else ''}", column=written)
+        raise ColumnNotExistException(
+            f"there is no column {written!r}{hint if known else ''}", column=written, known=known
+        )
 
     def visible(self) -> Iterator[Column]:
         """Yield the columns that `*` stands for."""

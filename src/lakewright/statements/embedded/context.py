@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from lakewright.errors import AlreadyExistsError, UnsupportedError
 from lakewright.spec import arguments
-from lakewright.statements.context import Context
+from lakewright.statements.context import Context, counts
+from lakewright.statements.embedded.changes import change_rows
 from lakewright.statements.embedded.evaluate import Evaluation
 from lakewright.statements.embedded.run import ZONE, interrupt, time_zone
 from lakewright.statements.embedded.sources import ArrowRows, View, relation_name
+from lakewright.statements.embedded.writes import create_as, insert
 from lakewright.statements.model import (
     CopyIn,
     CopyOut,
@@ -128,11 +130,22 @@ class SQLContext(Context[pa.Table]):
 
     def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
         """Write the rows of a query or of files, and return the counts."""
-        raise statement.text.error("rows are not written in this process yet", kind=UnsupportedError, args=args)
+        evaluation = self._evaluation(statement.text, args)
+        match statement:
+            case Insert():
+                return counts(insert(evaluation, statement).rows)
+            case CreateTableAs():
+                done = create_as(evaluation, statement)
+                return counts(0 if done is None else done.rows)
+        message = (
+            "COPY INTO does not run in this process; lakewright.ingest loads files, and a result can be written by"
+        )
+        raise statement.text.error(f"{message} pyarrow", kind=UnsupportedError)
 
     def change(self, statement: Update | Delete | Merge, args: Args) -> pa.Table:
         """Change rows of a table in one snapshot, and return the counts."""
-        raise statement.text.error("rows are not changed in this process yet", kind=UnsupportedError, args=args)
+        done = change_rows(self._evaluation(statement.text, args), statement)
+        return counts(done.inserted, done.updated, done.deleted)
 
     def other(self, statement: Explain | CreateView | Native, args: Args) -> pa.Table:
         """Run EXPLAIN, or make a temporary view; statements that only Spark knows are refused."""

@@ -16,6 +16,7 @@ from sqlglot.parser import Parser
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
+from lakewright.statements.parse.cursor import words_of
 from lakewright.statements.text import Fragment
 
 _SPECIAL = {"CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY"}
@@ -54,11 +55,20 @@ class EmbeddedSpark(Spark):
         }
 
 
+def _without_table(text: str) -> str:
+    """Return text in which `TABLE t` as a query is `FROM t`, since sqlglot does not know it; places stay the same."""
+    if "TABLE" not in text.upper():
+        return text
+    words, out = words_of(text), text
+    for before, word, after in zip([None, *words], words, words[1:], strict=False):
+        if word.upper == "TABLE" and after.text != "(" and (before is None or before.text == "("):
+            out = f"{out[: word.start]}FROM {out[word.end :]}"
+    return out
+
+
 def parsed(fragment: Fragment) -> exp.Expr:
     """Return the tree of a query or an expression; places in its `meta` count from the start of the fragment."""
-    text = fragment.text
-    if text[:5].upper() == "TABLE" and text[5:6].isspace():
-        text = f"FROM {text[5:]}".replace("FROM  ", "FROM ", 1)
+    text = _without_table(fragment.text)
     try:
         tree = sqlglot.parse_one(text, dialect=EmbeddedSpark)
     except SqlglotError:

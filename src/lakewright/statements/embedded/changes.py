@@ -1,0 +1,316 @@
+"""UPDATE, DELETE and MERGE in this process: a statement in, one snapshot and its counts out.
+
+    rows of the table with their places, the source --change query on DuckDB, ordered by group and position--> rows that
+           change, with their new values --> applied group by group with the core's own code --> one commit
+
+The statement is prepared anew for each attempt at the commit, and reads the table at the snapshot of the attempt, also
+in subqueries. What always holds: memory is bounded by what DuckDB may use and by the changes of one group of files; a
+statement that fails leaves no file behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.calls import merged_table
+from lakewright.distributed.job import Job, ShareTask, TaskId
+from lakewright.distributed.rows.groups import (
+    GROUP,
+    POSITION,
+    GroupedRows,
+    apply_changes,
+    applying,
+    insert_rows,
+    inserting_rows,
+)
+from lakewright.distributed.rows.merge import MergeTask, chunks, inserted_rows, source_name
+from lakewright.metadata.store import TableStore
+from lakewright.read.scan import FileSchemas
+from lakewright.read.splits.shares import pieces
+from lakewright.read.splits.split import DataSplit
+from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.options import CoreOptions
+from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec.snapshot import Snapshot
+from lakewright.statements.change import plan as planned
+from lakewright.statements.change.clauses import Relation, Text
+from lakewright.statements.change.plan import ChangePlan
+from lakewright.statements.embedded.evaluate import Evaluation, Ready, Written
+from lakewright.statements.embedded.sources import ArrowRows
+from lakewright.statements.model import Delete, Merge, Update
+from lakewright.statements.query.bind import Bound
+from lakewright.statements.query.places import Kind
+from lakewright.statements.query.tables import place_of
+from lakewright.table.table import FileStoreTable
+from lakewright.update.change import ChangeJob
+from lakewright.update.find import LocatedRows, groups, hidden_fields, locate
+from lakewright.update.merge.match import Pairs
+from lakewright.update.merge.merge import keyed_columns, scope_without, write_decision
+from lakewright.update.methods import change_method
+from lakewright.update.primary_key import (
+    KeyedWriter,
+    distribute_postponed,
+    guard_scope,
+    locate_merged,
+    merged_splits,
+)
+from lakewright.update.result import UpdateResult
+from lakewright.update.run import Prepared, change, fold_applied, with_all_columns
+from lakewright.write.writer import WriteJob
+
+_TARGET = "_lw_target"  # how the text of a change query names the rows of the table
+_PLACES = (pa.field(planned.GROUP, pa.int32()), pa.field(planned.POSITION, pa.int64()))
+_ONLY = TaskId(0, 0)
+
+
+def in_zone(evaluation: Evaluation, table: FileStoreTable) -> FileStoreTable:
+    """Return a table whose conditions take a time without a zone as a time in the zone of the session."""
+    return table.copy({CoreOptions.LAKEWRIGHT_TIME_ZONE.key(): evaluation.lookup.zone})
+
+
+def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> UpdateResult:
+    """Change the rows of a table as a statement says, in one snapshot."""
+    table = in_zone(evaluation, evaluation.session.table(statement.table))
+    if isinstance(statement, Merge) and statement.evolve:
+        table = _evolved(evaluation, table, statement)
+    work = _Change(evaluation, table, statement)
+    return change(table.store, work.prepare, operation=type(statement).__name__.upper())
+
+
+def _evolved(evaluation: Evaluation, table: FileStoreTable, merge: Merge) -> FileStoreTable:
+    """Add the columns of the source that the table lacks, for clauses that take all columns."""
+    if all(clause.assignments is not None for clause in merge.clauses):
+        return table
+    known = {field.name.casefold() for field in table.schema.fields}
+    source = _source(evaluation, evaluation.bind([(merge.source, Kind.RELATION)]), merge)
+    lacking = [(one.name, one.type) for one in source.columns if one.name.casefold() not in known]
+    return merged_table(table, pa.schema(lacking))
+
+
+def _source(evaluation: Evaluation, bound: Bound, merge: Merge) -> Ready:
+    return evaluation.ready(bound, lambda written: _source_text(merge, written))
+
+
+def _source_text(merge: Merge, written: Written) -> str:
+    return "".join(written(part) for part in planned.source_query(merge) if not isinstance(part, Relation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A statement that changes rows, prepared for the snapshot of each attempt."""
+
+    evaluation: Evaluation
+    table: FileStoreTable
+    statement: Update | Delete | Merge
+
+    @property
+    def store(self) -> TableStore:
+        return self.table.store
+
+    def prepare(self, base: Snapshot | None) -> Prepared:
+        """Change rows of a snapshot."""
+        is_keyed = bool(self.store.schema.primary_keys)
+        base = distribute_postponed(self.store, base) if is_keyed else base
+        at = self.table, None if base is None else base.id
+        own = [(self.statement.source, Kind.RELATION)] if isinstance(self.statement, Merge) else []
+        plan = self._plan(self.evaluation.bind(own, at))
+        bound = self.evaluation.bind([*own, *((fragment, Kind.EXPRESSION) for fragment in plan.fragments)], at)
+        predicate = TRUE if plan.reaches_all else plan.prunes
+        attempt = _Attempt(self.evaluation, self.statement, plan, bound, base, predicate)
+        prepared = attempt.apply()
+        reads = tuple(name for name in plan.reads if name in self.store.schema.field_names)
+        return replace(prepared, unchanged=self._guard(plan, bound, prepared), reads=reads)
+
+    def _plan(self, source: Bound) -> ChangePlan:
+        match self.statement:
+            case Update():
+                return planned.plan_update(self.store, self.statement)
+            case Delete():
+                return planned.plan_delete(self.store, self.statement)
+            case Merge():
+                names = [column.name for column in _source(self.evaluation, source, self.statement).columns]
+                return planned.plan_merge(self.store, self.statement, names)
+
+    def _guard(self, plan: ChangePlan, bound: Bound, prepared: Prepared) -> str | None:
+        """Return where nobody may have written since the snapshot, so that what was found there still holds."""
+        own = place_of(self.table)
+        others = [relation.table for relation in bound.relations if isinstance(relation.table, FileStoreTable)]
+        if any(place_of(other) == own for other in others):
+            return "table"
+        absent = scope_without(self.store, (name for name, _ in plan.equal)) if prepared.inserted else None
+        if not self.store.schema.primary_keys:
+            return absent
+        return guard_scope(absent or "bucket", self.store.schema.bucket_mode)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt at a change, on one snapshot."""
+
+    evaluation: Evaluation
+    statement: Update | Delete | Merge
+    plan: ChangePlan
+    bound: Bound
+    base: Snapshot | None
+    predicate: Predicate  # every row of the target that may change fulfils it
+
+    @property
+    def store(self) -> TableStore:
+        return self.plan.store
+
+    def apply(self) -> Prepared:
+        """Find the rows that change and apply what happens to them."""
+        store, plan = self.store, self.plan
+        parts = self._parts()
+        query = self._query(parts)
+        if not parts and not plan.inserts:
+            return Prepared(way=change_method(store))
+        with query.rows() as rows:
+            names = [GROUP, POSITION, *(source_name(at) for at in range(len(plan.decided.source_columns)))]
+            grouped = _grouped((batch.rename_columns(names) for batch in rows), parts)
+            if store.schema.primary_keys:
+                return self._keyed(grouped)
+            if self.base is None:
+                return self._inserted(grouped)
+            job = ChangeJob.on(store, self.base)
+            known = with_all_columns(job, parts)
+            task = applying(known, MergeTask(store, plan.decided, known.store), inserts=store)
+            done = apply_changes(_Here(), known, lambda: task(_ONLY, grouped))
+            return replace(fold_applied(job, done.applied), inserted=done.inserted)
+
+    def _parts(self) -> list[DataSplit]:
+        """Return the groups of files that may hold rows which change."""
+        if self.base is None:
+            return []
+        if not self.store.schema.primary_keys:
+            return groups(self.store, self.base, self.predicate)
+        splits = merged_splits(self.store, self.base, self.predicate)
+        return [part for split in splits for part in pieces(self.store, split)]
+
+    # ---- the change query
+
+    def _query(self, parts: Sequence[DataSplit]) -> Ready:
+        text, values = self.plan.type_query()
+        target = {_TARGET: self._target(parts)}
+        types = [column.type for column in self._ready(text, target).columns][: len(values)]
+        # New rows come first, or last where they have to take effect after the changes.
+        nulls = "LAST" if self.store.schema.primary_keys else "FIRST"
+        order = f") AS _lw_rows ORDER BY `group` ASC NULLS {nulls}, `position`"
+        return self._ready(("SELECT * FROM (", *self.plan.query(types), order), target)
+
+    def _ready(self, text: Text, more: dict[str, ArrowRows]) -> Ready:
+        def compose(written: Written) -> str:
+            def relation(which: Relation) -> str:
+                if which is Relation.TARGET or not isinstance(self.statement, Merge):
+                    return _TARGET
+                return f"({_source_text(self.statement, written)})"
+
+            return self.plan.write(text, written, relation)
+
+        return self.evaluation.ready(self.bound, compose, more)
+
+    def _target(self, parts: Sequence[DataSplit]) -> ArrowRows:
+        """Return the live rows of groups, with their places."""
+        store, columns = self.store, list(self.plan.reads)
+        known = {field.name: field for field in (*store.schema.fields, *hidden_fields(store))}
+        schema = pa.schema([*_PLACES, *to_arrow_schema([known[name] for name in columns])])
+        schema = pa.schema([field.remove_metadata().with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            schemas = FileSchemas(store)
+            for number, part in enumerate(parts):
+                for one in self._located(part, columns, schemas):
+                    place = [pa.array(np.full(len(one.positions), number), pa.int32()), pa.array(one.positions)]
+                    values = [one.rows.column(name) for name in columns]
+                    yield pa.RecordBatch.from_arrays([*place, *values], schema=schema)
+
+        return ArrowRows.of(schema, batches)
+
+    def _located(self, part: DataSplit, columns: list[str], schemas: FileSchemas) -> Iterator[LocatedRows]:
+        if self.store.schema.primary_keys:
+            return locate_merged(self.store, part, columns or self.store.schema.primary_keys, self.predicate)
+        return locate(self.store, part, columns, self.predicate, schemas=schemas)
+
+    # ---- applying it
+
+    def _inserted(self, rows: GroupedRows) -> Prepared:
+        """Insert rows into a table that has no snapshot."""
+        job = WriteJob.new(self.store)
+        task = inserting_rows(job, MergeTask(self.store, self.plan.decided))
+        done = insert_rows(_Here(), job, lambda: task(_ONLY, rows))
+        messages = tuple(message for one in done.applied for message in one.messages)
+        return Prepared(messages, inserted=done.inserted, way=change_method(self.store))
+
+    def _keyed(self, rows: GroupedRows) -> Prepared:
+        """Write the changes of a primary-key table, then its new rows."""
+        decided = self.plan.decided
+        with KeyedWriter(self.store) as writer:
+            columns = keyed_columns(decided, writer.rules)
+            for part, batches in rows:
+                if part is None:
+                    self._insert(writer, batches)
+                else:
+                    self._change(writer, part, pa.Table.from_batches(list(batches)), columns)
+            return writer.finish()
+
+    def _insert(self, writer: KeyedWriter, batches: Iterable[pa.RecordBatch]) -> None:
+        for new in inserted_rows(self.plan.decided, batches):
+            writer.rules.check_inserted(new)
+            writer.insert(new)
+
+    def _change(self, writer: KeyedWriter, part: DataSplit, matched: pa.Table, columns: Sequence[str]) -> None:
+        decided = self.plan.decided
+        for chunk in chunks(decided, part, matched, locate_merged(self.store, part, columns, self.predicate)):
+            numbers = chunk.matches - chunk.positions[0]
+            pairs = Pairs(numbers, np.arange(len(numbers), dtype=np.int64))
+            write_decision(writer, chunk.target, decided.decide(chunk.target, chunk.source, pairs))
+
+
+def _grouped(batches: Iterable[pa.RecordBatch], parts: Sequence[DataSplit]) -> GroupedRows:
+    """Yield groups with their rows, given rows ordered by group; each must be consumed before the next one."""
+    for number, runs in groupby(_runs(batches), key=itemgetter(0)):
+        yield (None if number is None else parts[number]), (run for _, run in runs)
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        numbers = batch.column(GROUP).fill_null(-1).to_numpy(zero_copy_only=False)
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        for first, end in pairwise(edges):
+            number = int(numbers[first])
+            yield (None if number < 0 else number), batch.slice(first, end - first)
+
+
+class _Here:
+    """Runs the one task of a job in this process."""
+
+    quiet_seconds = 0.0
+    tasks_at_once = 1
+
+    def run(self, job: Job[Callable[[], bytes]]) -> _Answer:
+        """Run the task."""
+        return _Answer([job.work()])
+
+    def share_out(
+        self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str
+    ) -> Callable[[], bytes]:
+        """Return the work of calling a function for all shares."""
+        del description
+        return lambda: function(_ONLY, (blob for share in shares for blob in share))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    payloads: Sequence[bytes]
+    way: str = ""
+
+    def has_losers(self) -> bool:
+        return False

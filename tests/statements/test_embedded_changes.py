@@ -1,0 +1,113 @@
+"""INSERT, UPDATE, DELETE, MERGE and CREATE TABLE AS in this process, on every kind of table."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+
+_KINDS = {
+    "plain": "",
+    "partitioned": "PARTITIONED BY (part)",
+    "vectors": "TBLPROPERTIES ('deletion-vectors.enabled' = 'true')",
+    "keyed": "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')",
+}
+_ROWS = "(1, 'a', 1.5, 'x', named_struct('n', 1, 't', 'p')), (2, 'b', 2.5, 'x', NULL), (3, NULL, NULL, 'y', NULL)"
+
+
+@pytest.fixture(params=_KINDS)
+def ctx(tmp_path: Path, request: pytest.FixtureRequest) -> lw.SQLContext:
+    context = lw.SQLContext(tmp_path)
+    context.catalog.create_database("default")
+    columns = "id INT NOT NULL, name STRING, price DECIMAL(10, 2), part STRING, s STRUCT<n: INT, t: STRING>"
+    context.sql(f"CREATE TABLE t ({columns}) {_KINDS[request.param]}")
+    context.sql(f"INSERT INTO t VALUES {_ROWS}")  # noqa: S608 - text of the test
+    return context
+
+
+def _counts(done: pa.Table) -> tuple[object, ...]:
+    return tuple(done.select(["num_inserted_rows", "num_updated_rows", "num_deleted_rows"]).to_pylist()[0].values())
+
+
+def _rows(ctx: lw.SQLContext, columns: str = "id, name, price") -> list[tuple[object, ...]]:
+    text = f"SELECT {columns} FROM t ORDER BY id"  # noqa: S608 - text of the test
+    return [tuple(row.values()) for row in ctx.sql(text).to_pylist()]
+
+
+def test_update_evaluates_expressions_and_subqueries(ctx: lw.SQLContext) -> None:
+    text = "UPDATE t SET name = concat(coalesce(name, '?'), '!'), price = price * 2"
+    assert _counts(ctx.sql(f"{text} WHERE id > (SELECT min(id) FROM t)")) == (0, 2, 0)  # noqa: S608 - text of the test
+    assert _rows(ctx) == [(1, "a", Decimal("1.50")), (2, "b!", Decimal("5.00")), (3, "?!", None)]
+
+
+def test_update_of_a_field_keeps_the_others(ctx: lw.SQLContext) -> None:
+    assert _counts(ctx.sql("UPDATE t SET s.n = ? WHERE id = ?", [7, 1])) == (0, 1, 0)
+    assert ctx.sql("SELECT s FROM t WHERE id = 1").to_pylist() == [{"s": {"n": 7, "t": "p"}}]
+
+
+def test_delete_follows_the_condition_only_where_it_is_true(ctx: lw.SQLContext) -> None:
+    assert _counts(ctx.sql("DELETE FROM t WHERE NOT price > 2")) == (0, 0, 1)
+    assert [row[0] for row in _rows(ctx)] == [2, 3]
+    before = ctx.catalog.get_table("default.t").snapshot()
+    assert _counts(ctx.sql("DELETE FROM t WHERE id = 99")) == (0, 0, 0)
+    after = ctx.catalog.get_table("default.t").snapshot()
+    assert before is not None
+    assert after is not None
+    assert after.id == before.id
+
+
+def test_merge_takes_the_first_clause_that_applies(ctx: lw.SQLContext) -> None:
+    ctx.register("u", pa.table({"id": [2, 3, 9], "name": ["B", "C", "N"], "price": [1, 0, 2]}))
+    text = """
+        MERGE INTO t USING (SELECT CAST(id AS INT) AS id, name, price FROM u) s ON t.id = s.id
+        WHEN MATCHED AND s.price = 0 THEN DELETE
+        WHEN MATCHED THEN UPDATE SET name = s.name
+        WHEN NOT MATCHED THEN INSERT (id, name, price) VALUES (s.id, s.name, s.price)
+        WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'gone'
+    """
+    snapshot = ctx.catalog.get_table("default.t").snapshot()
+    assert _counts(ctx.sql(text)) == (1, 2, 1)
+    assert _rows(ctx) == [(1, "gone", Decimal("1.50")), (2, "B", Decimal("2.50")), (9, "N", Decimal("2.00"))]
+    after = ctx.catalog.get_table("default.t").snapshot()
+    assert snapshot is not None
+    assert after is not None
+
+
+def test_an_ambiguous_merge_is_an_error_and_changes_nothing(ctx: lw.SQLContext) -> None:
+    ctx.register("u", {"id": pa.array([2, 2], pa.int32())})
+    with pytest.raises(lw.InvalidInputError, match="matched by 2 rows of the source"):
+        ctx.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET name = 'x'")
+    assert _rows(ctx)[1] == (2, "b", Decimal("2.50"))
+
+
+def test_values_that_do_not_fit_are_errors(ctx: lw.SQLContext) -> None:
+    for text in (
+        "UPDATE t SET price = 'abc'",
+        "UPDATE t SET price = 123456789012",
+        "UPDATE t SET name = name / 0",
+        "INSERT INTO t VALUES (1, 2)",
+        "DELETE FROM t WHERE nam = 'a'",
+    ):
+        with pytest.raises(lw.LakewrightError):
+            ctx.sql(text)
+    assert _rows(ctx) == [(1, "a", Decimal("1.50")), (2, "b", Decimal("2.50")), (3, None, None)]
+
+
+def test_insert_takes_columns_by_place_by_list_and_by_name(ctx: lw.SQLContext) -> None:
+    ctx.sql("INSERT INTO t (name, id) SELECT upper(name), id + 10 FROM t WHERE id = 1")
+    ctx.sql("INSERT INTO t BY NAME SELECT 20 AS id, CAST(7 AS BIGINT) AS price")
+    assert _rows(ctx)[3:] == [(11, "A", None), (20, None, Decimal("7.00"))]
+    assert _counts(ctx.sql("INSERT OVERWRITE t SELECT * FROM t WHERE id = 11")) == (1, 0, 0)
+    assert [row[0] for row in _rows(ctx)] == [11]
+
+
+def test_a_table_is_created_from_a_query(ctx: lw.SQLContext) -> None:
+    assert _counts(ctx.sql("CREATE TABLE c AS SELECT id, sum(price) AS total FROM t GROUP BY id")) == (3, 0, 0)
+    assert [str(field.type) for field in ctx.sql("SELECT * FROM c").schema] == ["int32", "decimal128(20, 2)"]
+    with pytest.raises(lw.InvalidInputError, match="division by zero"):
+        ctx.sql("CREATE TABLE e AS SELECT id / 0 AS x FROM t")
+    assert ctx.catalog.list_tables("default") == ["c", "t"]

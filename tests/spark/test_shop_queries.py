@@ -59,3 +59,9 @@ def test_spark_answers_as_it_does_on_parquet(query: str, shop: Shop) -> None:
     found = lws.SQLContext(shop.spark, shop.catalog).sql(QUERIES[query])
     assert [tuple(row) for row in found.collect()] == shop.rows(query)
     assert shop.rows(query), "the query finds something"
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_duckdb_answers_as_spark_does(query: str, shop: Shop) -> None:
+    found = lw.SQLContext(shop.catalog).sql(QUERIES[query])
+    assert [tuple(row.values()) for row in found.to_pylist()] == shop.rows(query)

@@ -45,6 +45,7 @@ from lakewright.statements.embedded.evaluate import Evaluation, Ready, Written
 from lakewright.statements.embedded.sources import ArrowRows
 from lakewright.statements.model import Delete, Merge, Update
 from lakewright.statements.query.bind import Bound
+from lakewright.statements.query.filters import condition_filter
 from lakewright.statements.query.places import Kind
 from lakewright.statements.query.tables import place_of
 from lakewright.table.table import FileStoreTable
@@ -121,8 +122,7 @@ class _Change:
         own = [(self.statement.source, Kind.RELATION)] if isinstance(self.statement, Merge) else []
         plan = self._plan(self.evaluation.bind(own, at))
         bound = self.evaluation.bind([*own, *((fragment, Kind.EXPRESSION) for fragment in plan.fragments)], at)
-        predicate = TRUE if plan.reaches_all else plan.prunes
-        attempt = _Attempt(self.evaluation, self.statement, plan, bound, base, predicate)
+        attempt = _Attempt(self.evaluation, self.statement, plan, bound, base, self._prunes(plan, bound))
         prepared = attempt.apply()
         reads = tuple(name for name in plan.reads if name in self.store.schema.field_names)
         return replace(prepared, unchanged=self._guard(plan, bound, prepared), reads=reads)
@@ -136,6 +136,16 @@ class _Change:
             case Merge():
                 names = [column.name for column in _source(self.evaluation, source, self.statement).columns]
                 return planned.plan_merge(self.store, self.statement, names)
+
+    def _prunes(self, plan: ChangePlan, bound: Bound) -> Predicate:
+        """Return what every row of the target fulfils that may change, as far as our statistics understand it."""
+        condition = plan.where or plan.on
+        piece = next((piece for piece in bound.pieces if piece.fragment == condition), None)
+        if piece is None or plan.reaches_all:
+            return TRUE
+        taken = () if plan.source is None else plan.source.columns
+        fields, zone = self.store.schema.fields, self.evaluation.lookup.zone
+        return condition_filter(piece, plan.target.alias, fields, self.evaluation.args, zone, taken=taken)
 
     def _guard(self, plan: ChangePlan, bound: Bound, prepared: Prepared) -> str | None:
         """Return where nobody may have written since the snapshot, so that what was found there still holds."""
@@ -260,9 +270,12 @@ class _Attempt:
             return writer.finish()
 
     def _insert(self, writer: KeyedWriter, batches: Iterable[pa.RecordBatch]) -> None:
+        keys: list[pa.Table] = []
         for new in inserted_rows(self.plan.decided, batches):
-            writer.rules.check_inserted(new)
+            keys.append(new.select(list(self.store.schema.primary_keys)))
             writer.insert(new)
+        if keys:
+            writer.rules.check_inserted(pa.concat_tables(keys))
 
     def _change(self, writer: KeyedWriter, part: DataSplit, matched: pa.Table, columns: Sequence[str]) -> None:
         decided = self.plan.decided

@@ -26,6 +26,7 @@ from lakewright.statements.model import (
     Native,
     Update,
 )
+from lakewright.statements.parse.cursor import Cursor
 from lakewright.statements.query.bind import Bound, bind
 from lakewright.statements.query.tables import SETTING
 from lakewright.statements.session import Catalogs
@@ -154,6 +155,9 @@ class SQLContext(Context[pa.Table]):
                 return self._explain(statement, args)
             case CreateView():
                 return self._create_view(statement, args)
+            case Native() if (name := _dropped_view(statement.text)) in self._views:
+                self._views = {key: view for key, view in self._views.items() if key != name}
+                return _NO_ROWS
         message = "this statement is none that runs in this process; with lakewright.spark.SQLContext Spark runs it"
         raise statement.text.error(message, kind=UnsupportedError)
 
@@ -182,6 +186,15 @@ class SQLContext(Context[pa.Table]):
         evaluation.query(view.query)  # what cannot run is refused now
         self._views = {**self._views, name: View(query=looked_up, columns=view.columns)}
         return _NO_ROWS
+
+
+def _dropped_view(text: Fragment) -> str | None:
+    """Return the name of the view that DROP VIEW drops."""
+    cursor = Cursor(text)
+    if not cursor.accept("DROP", "VIEW"):
+        return None
+    cursor.accept("IF", "EXISTS")
+    return cursor.name("the name of a temporary view").lower()
 
 
 def sql(text: str, args: Args | None = None, *, catalog: Catalogs, database: str = "default") -> pa.Table:

@@ -19,7 +19,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -175,15 +175,15 @@ class Race:
     """Engines that do the same work in turn, and how long each took."""
 
     def __init__(self, engines: list[Engine], repeats: int) -> None:
-        self._engines = engines
-        self._repeats = repeats
+        self.engines = engines
+        self.repeats = repeats
         self.results: dict[str, dict[str, dict[str, Any]]] = {}
 
     def run(self, title: str, work: Callable[[Engine, int], object], before: Callable[[Engine], object] = id) -> None:
         """Run some work on every engine, with the number of the repeat, in another order each time."""
-        taken: dict[str, list[tuple[float, float]]] = {engine.name: [] for engine in self._engines}
-        for repeat in range(WARM_UPS + self._repeats):
-            for engine in self._engines if repeat % 2 else reversed(self._engines):
+        taken: dict[str, list[tuple[float, float]]] = {engine.name: [] for engine in self.engines}
+        for repeat in range(WARM_UPS + self.repeats):
+            for engine in self.engines if repeat % 2 else reversed(self.engines):
                 before(engine)
                 seconds = timed(functools.partial(work, engine, repeat))
                 if repeat >= WARM_UPS:
@@ -200,24 +200,31 @@ class Race:
         sys.stderr.write(f"{title}: {medians}\n")
 
 
-def changes(spark: SparkSession, engines: list[Engine], rows: int, repeats: int) -> dict[str, Any]:
-    """Compare the changes."""
+def changes(spark: SparkSession, race: Race, rows: int, works: Sequence[str]) -> None:
+    """Compare the changes that are asked for."""
     data = rows_of(spark, rows)
     noop(data)
-    race = Race(engines, repeats)
-    race.run(f"append {rows:,} rows", lambda engine, _: engine.append(data), before=lambda engine: engine.create())
+    if "append" in works:
+        race.run(f"append {rows:,} rows", lambda engine, _: engine.append(data), before=lambda engine: engine.create())
+    else:
+        for engine in race.engines:
+            engine.create()
+            engine.append(data)
     data.unpersist()
-    race.run("read", lambda engine, _: noop(engine.read()))
-    race.run("delete 2 %", lambda engine, repeat: engine.delete(OF_A_THOUSAND * repeat))
-    race.run("update 2 %", lambda engine, repeat: engine.update(500 + OF_A_THOUSAND * repeat))
-    views = [_merged(spark, rows, repeat) for repeat in range(WARM_UPS + repeats)]
-    merged = rows // MERGED_SHARE
-    race.run(f"merge {merged:,} rows", lambda engine, repeat: engine.merge(views[repeat]))
-    race.run("read after the changes", lambda engine, _: noop(engine.read()))
-    found = {engine.name: _digest(engine.read()) for engine in engines}
+    if "read" in works:
+        race.run("read", lambda engine, _: noop(engine.read()))
+    if "delete" in works:
+        race.run("delete 2 %", lambda engine, repeat: engine.delete(OF_A_THOUSAND * repeat))
+    if "update" in works:
+        race.run("update 2 %", lambda engine, repeat: engine.update(500 + OF_A_THOUSAND * repeat))
+    if "merge" in works:
+        views = [_merged(spark, rows, repeat) for repeat in range(WARM_UPS + race.repeats)]
+        race.run(f"merge {rows // MERGED_SHARE:,} rows", lambda engine, repeat: engine.merge(views[repeat]))
+    if "read" in works:
+        race.run("read after the changes", lambda engine, _: noop(engine.read()))
+    found = {engine.name: _digest(engine.read()) for engine in race.engines}
     if len(set(found.values())) > 1:
         raise SystemExit(f"the tables do not hold the same rows: {found}")
-    return race.results
 
 
 def _merged(spark: SparkSession, rows: int, repeat: int) -> str:
@@ -353,6 +360,7 @@ def main() -> None:
     parser.add_argument("--memory", default="8g")
     parser.add_argument("--only", choices=("changes", "queries"))
     parser.add_argument("--engines", default="sql,verbs,delta,vectors,iceberg", help="which engines make changes")
+    parser.add_argument("--works", default="append,read,delete,update,merge", help="which changes are measured")
     parser.add_argument("--out", default=str(ROOT / "bench" / "results"))
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="bench-spark-peers-"))
@@ -371,7 +379,9 @@ def main() -> None:
                 }
                 engines = [every[name]() for name in arguments.engines.split(",")]
                 rows = int(5_000_000 * arguments.scale)
-                parts["changes"] = changes(spark, engines, rows, arguments.repeats)
+                race = Race(engines, arguments.repeats)
+                parts["changes"] = race.results
+                changes(spark, race, rows, arguments.works.split(","))
             if arguments.only != "changes":
                 parts["queries"] = queries(spark, catalog, arguments.scale, arguments.repeats)
     finally:

@@ -26,7 +26,7 @@ import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import LakewrightError
 from support.dml_scripts import COLUMNS, VIEW, Kind, Statement
-from support.jvm import SHORT_LIVED
+from support.jvm import SHORT_LIVED, home_without_archive
 
 ROOT = Path(__file__).parents[2]
 JARS = Path(os.environ.get("LAKEWRIGHT_DELTA", str(ROOT / "target" / "delta" / "jars")))
@@ -65,12 +65,18 @@ class DifferenceError(AssertionError):
 
 
 @contextmanager
-def delta_session() -> Iterator[SparkSession]:
-    """Run a session that knows Delta Lake, in UTC."""
+def delta_session(folder: Path) -> Iterator[SparkSession]:
+    """Run a session that knows Delta Lake, in UTC; the folder is for what Spark needs itself."""
     jars = sorted(JARS.glob("*.jar"))
     if not jars:
         raise FileNotFoundError(f"{JARS} holds no jars: run `make interop-delta`, which fetches them")
-    with patch.dict(os.environ, PYSPARK_PYTHON=sys.executable, TZ="UTC"):
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "TZ": "UTC",
+        "SPARK_HOME": str(home_without_archive(folder)),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]),
+    }
+    with patch.dict(os.environ, environment):
         spark = lws.local_session(
             "delta",
             master="local[2]",
@@ -81,6 +87,7 @@ def delta_session() -> Iterator[SparkSession]:
                 "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
                 "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Duser.timezone=UTC",
                 "spark.sql.session.timeZone": "UTC",
+                "spark.python.daemon.module": "support.warm_daemon",
                 "spark.sql.shuffle.partitions": "2",
                 "spark.databricks.delta.snapshotPartitions": "1",
                 "spark.databricks.delta.stats.collect": "false",

@@ -27,7 +27,7 @@ _KEYED = [kind for kind in KINDS.values() if kind.keys and not kind.partitions]
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Templates]:
-    with delta_session() as spark:
+    with delta_session(tmp_path_factory.mktemp("home")) as spark:
         yield Templates(spark, tmp_path_factory.mktemp("templates"), FILL)
 
 

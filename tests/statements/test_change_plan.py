@@ -148,6 +148,14 @@ def test_the_join_follows_from_the_clauses(tmp_path: Path, clauses: str, join: s
     assert join in _sql(plan, plan.query([pa.int64()] * len(plan.type_query()[1])))
 
 
+def test_an_alias_goes_before_a_column_of_that_name(tmp_path: Path) -> None:
+    text = "MERGE INTO t USING x s ON t.id = s.id WHEN NOT MATCHED AND s.v > 1 THEN INSERT (id, v) VALUES (s.id, s.s.a)"
+    plan = _merge(_store(tmp_path), text, "id", "v", "s")
+    sql = _sql(plan, plan.query([pa.int64(), pa.int32()]))
+    assert "(s.v > 1)" in sql
+    assert "(s.s.a)" in sql
+
+
 def test_a_star_needs_every_column(tmp_path: Path) -> None:
     store = _store(tmp_path)
     text = "MERGE INTO t USING x s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"

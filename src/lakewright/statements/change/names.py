@@ -43,17 +43,21 @@ class Side:
 
     def path(self, parts: Sequence[str]) -> tuple[str, ...] | None:
         """Return a path without the qualifier, its first part the column; None: it names no column of this side."""
-        for count in range(len(self.name) or 1, 0, -1):
-            own = (self.name or (self.alias,))[-count:]
-            rest = parts[count:]
-            if rest and _same(parts[:count], own) and (column := self.column(rest[0])) is not None:
-                return (column, *rest[1:])
-        column = self.column(parts[0])
-        return None if column is None else (column, *parts[1:])
+        at = self._qualifier_length(parts)
+        column = self.column(parts[at])
+        return None if column is None else (column, *parts[at + 1 :])
 
     def is_qualified(self, parts: Sequence[str]) -> bool:
-        """Return whether a path begins with the name or alias of this side."""
-        return len(parts) > 1 and self.column(parts[0]) is None and self.path(parts) is not None
+        """Return whether a path begins with the name or alias of this side, which goes before a column of that name."""
+        return self._qualifier_length(parts) > 0
+
+    def _qualifier_length(self, parts: Sequence[str]) -> int:
+        """Return how many parts at the front name this side, with one of its columns behind them."""
+        for count in range(len(self.name) or 1, 0, -1):
+            own = (self.name or (self.alias,))[-count:]
+            if len(parts) > count and _same(parts[:count], own) and self.column(parts[count]) is not None:
+                return count
+        return 0
 
     def unqualified(self, text: str) -> str:
         """Return text in which columns are qualified by the last part of the table's name alone."""

@@ -50,3 +50,8 @@ def test_other_names_are_missing_as_in_any_module() -> None:
     assert not hasattr(lw, "HiveCatalog")
     with pytest.raises(AttributeError, match="module 'lakewright' has no attribute 'HiveCatalog'"):
         _ = lw.HiveCatalog  # type: ignore[attr-defined]
+
+
+def test_sql_is_loaded_when_it_is_named() -> None:
+    assert _loaded("import lakewright.spark") == {"pyspark"}
+    assert "sqlglot" in _loaded("import lakewright.spark\nlakewright.spark.SQLContext")

@@ -1,6 +1,10 @@
 """The Spark engine: distributed writes with one atomic commit, reads at Spark's own speed, streams and SQL."""
 
+import importlib
+from typing import TYPE_CHECKING
+
 from lakewright.commit.table_commit import WriteResult
+from lakewright.errors import UnsupportedError
 from lakewright.spark.calls import write_table
 from lakewright.spark.datasource.streams import BatchWriter, foreach_batch, read_stream, write_stream
 from lakewright.spark.datasource.views import attach
@@ -10,12 +14,10 @@ from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.spark.rows.verbs import delete, update
-from lakewright.spark.statements.context import SQLContext, sql
 from lakewright.spark.write.compaction import compact
 
 __all__ = [
     "BatchWriter",
-    "SQLContext",
     "WriteResult",
     "attach",
     "compact",
@@ -27,10 +29,28 @@ __all__ = [
     "merge",
     "read_stream",
     "read_table",
-    "sql",
     "update",
     "update_by_row_id",
     "upsert",
     "write_stream",
     "write_table",
 ]
+
+# Not in `__all__`: they load sqlglot, which programs without SQL do not need.
+if TYPE_CHECKING:
+    from lakewright.spark.statements.context import SQLContext as SQLContext
+    from lakewright.spark.statements.context import sql as sql
+else:
+    _STATEMENTS = ("SQLContext", "sql")
+
+    def __getattr__(name: str) -> object:
+        """Load SQL statements when they are asked for."""
+        if name not in _STATEMENTS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return getattr(importlib.import_module("lakewright.spark.statements.context"), name)
+        except ModuleNotFoundError as cause:
+            if cause.name != "sqlglot":
+                raise
+            msg = f"lakewright.spark.{name} needs the package sqlglot: pip install 'lakewright[sql]'"
+            raise UnsupportedError(msg, extra="sql") from cause

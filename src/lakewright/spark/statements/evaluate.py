@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from lakewright.spark.jobs.frames import condition_of
 from lakewright.spark.read.frame import frame_of
 from lakewright.statements.query.bind import Bound, Relation, bind
 from lakewright.statements.query.parameters import args_by_name, text_by_name
@@ -91,7 +92,7 @@ def _key(relation: Relation) -> str:
 
 def explain_missing(bound: Bound, error: AnalysisException) -> None:
     """Raise an error of ours if Spark does not know a table or a column that we do not know either."""
-    condition = error.getCondition() if hasattr(error, "getCondition") else error.getErrorClass()
+    condition = condition_of(error)
     said = error.getMessageParameters() or {}
     if condition == _NO_COLUMN:
         proposed = [name.rpartition("`.`")[2].strip("` ") for name in said.get("proposal", "").split(",")]

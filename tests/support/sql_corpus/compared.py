@@ -24,7 +24,9 @@ def expectation(case: Case, java: Mapping[str, Answer], places: Places) -> Answe
     if case.columns:
         answer["columns"] = list(case.columns)
     if "rows" in expected:
-        answer["after" if case.then else "result"] = expected["rows"]
+        described = (case.then or (case.statement,))[-1].startswith("DESC")
+        rows = expected["rows"]
+        answer["after" if case.then else "result"] = rows if described else sorted(rows, key=json.dumps)
     if "result" in expected:
         answer["result"] = expected["result"]
     return answer

@@ -84,6 +84,22 @@ def test_an_ambiguous_merge_is_an_error_and_changes_nothing(ctx: lw.SQLContext) 
     assert _rows(ctx)[1] == (2, "b", Decimal("2.50"))
 
 
+def test_a_merge_is_ambiguous_by_its_on_whatever_its_conditions_leave(ctx: lw.SQLContext) -> None:
+    ctx.register("u", {"id": pa.array([2, 2], pa.int32()), "n": pa.array([1, 2], pa.int32())})
+    with pytest.raises(lw.InvalidInputError, match="matched by 2 rows of the source"):
+        ctx.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED AND u.n = 1 THEN UPDATE SET name = 'x'")
+    with pytest.raises(lw.InvalidInputError, match="matched by 2 rows of the source"):
+        ctx.sql(
+            "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED AND u.n = 1 THEN DELETE WHEN NOT MATCHED THEN INSERT "
+            "(id) VALUES (u.id) WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'y'"
+        )
+    assert _rows(ctx) == [(1, "a", Decimal("1.50")), (2, "b", Decimal("2.50")), (3, None, None)]
+    done = ctx.sql("MERGE INTO t USING u ON t.id = u.id AND u.n = 1 WHEN MATCHED AND t.id > 9 THEN DELETE")
+    assert done["num_affected_rows"].to_pylist() == [0]
+    ctx.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN DELETE")
+    assert [row[0] for row in _rows(ctx)] == [1, 3]
+
+
 def test_values_that_do_not_fit_are_errors(ctx: lw.SQLContext) -> None:
     for text in (
         "UPDATE t SET price = 'abc'",

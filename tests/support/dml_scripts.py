@@ -281,13 +281,11 @@ class _Script:
         on = "t.k = s.k" + (" AND t.p = s.p" if "p" in self._kind.keys else "")
         if not self._kind.keys or not inserts:
             on += self._chance.choice(["", "", "", f" AND {self._condition('t', 's')}"])
-        once = self._clean
         if not self._kind.keys and self._chance.random() < 0.1:
-            once = False
             on = self._chance.choice(
                 ["t.i = s.i AND t.p = s.p", "t.k <=> s.k", "t.k = s.k + 1", "false", "t.st = s.st"]
             )
-        clauses = self._matched_clauses(once=once)
+        clauses = self._matched_clauses()
         if inserts:
             clauses += self._insert_clauses()
         if self._chance.random() < 0.35:
@@ -296,14 +294,8 @@ class _Script:
             clauses = ["WHEN MATCHED THEN DELETE"]
         return Statement(f"MERGE INTO {TARGET} AS t USING {source} ON {on} {' '.join(clauses)}")
 
-    def _matched_clauses(self, *, once: bool) -> list[str]:
-        """Return clauses for rows that match; one without a condition where several rows may match the same one.
-
-        Delta Lake counts matches before it looks at conditions, we count those whose clause applies.
-        """
+    def _matched_clauses(self) -> list[str]:
         clauses = []
-        if not once:
-            return [f"WHEN MATCHED THEN {self._matched_action()}"]
         count = self._chance.choice([0, 1, 1, 2, 2, 3])
         for at in range(count):
             when = f" AND {self._condition('t', 's')}" if at + 1 < count or self._chance.random() < 0.5 else ""

@@ -29,7 +29,7 @@ from lakewright.statements.change.clauses import (
     listed,
 )
 from lakewright.statements.change.names import Side, equal_columns, has_subquery, mentioned, random_function
-from lakewright.statements.change.rows import CLAUSE, DecidedRows, value_name
+from lakewright.statements.change.rows import CLAUSE, NO_CLAUSE, DecidedRows, value_name
 from lakewright.statements.model import Action, Delete, Merge, Update, When
 from lakewright.statements.text import Fragment, Name
 from lakewright.update.find import hidden_fields
@@ -211,7 +211,15 @@ class ChangePlan:
         parts: list[str | Fragment | Relation] = ["CASE"]
         for at, clause in enumerate(self.clauses):
             parts += [" WHEN ", *self._applies(clause), f" THEN {at}"]
+        if self.decided.matches_once and self._may_leave_matches:
+            # A row that two source rows match is ambiguous even if the conditions leave one, as in Spark and Delta.
+            parts += [" WHEN ", *self._applies(Clause(When.MATCHED, Action.UPDATE, {})), f" THEN {NO_CLAUSE}"]
         return (*parts, " END")
+
+    @property
+    def _may_leave_matches(self) -> bool:
+        matched = [clause for clause in self.clauses if clause.when is When.MATCHED]
+        return bool(matched) and all(clause.condition is not None for clause in matched)
 
     def _applies(self, clause: Clause) -> Text:
         """Return the condition that a clause, if none before it does, applies to a row."""

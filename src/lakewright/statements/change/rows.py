@@ -21,6 +21,7 @@ from lakewright.update.values import without_defaults
 from lakewright.write.input.align import Aligner, align
 
 CLAUSE = "_lw_clause"  # the column with the number of the clause that applies to a row
+NO_CLAUSE = -1  # the number of a source row that matches, and to which no clause applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,12 @@ class DecidedRows:
         del target  # nothing is read of it
         self._check_matched_once(pairs.target)
         clauses = source.column(CLAUSE).to_numpy()[pairs.source]
-        deletes = np.array(self.is_delete)[clauses]
-        rows = pairs.source[~deletes]
-        updated = pairs.target[~deletes]
+        changes = clauses != NO_CLAUSE
+        deletes = np.array(self.is_delete)[clauses] & changes
+        updates = ~deletes & changes
+        rows = pairs.source[updates]
         values = self._new_values(source.take(pa.array(rows))) if len(rows) else None
-        return Decision(np.unique(pairs.target[deletes]), updated, values)
+        return Decision(np.unique(pairs.target[deletes]), pairs.target[updates], values)
 
     def inserts(self, source: pa.Table, rows: Longs) -> pa.Table | None:
         """Return the rows to insert; None: there are none."""
@@ -86,8 +88,8 @@ class DecidedRows:
         if most > 1:
             keys = f" ({', '.join(self.keys)})" if self.keys else ""
             raise InvalidInputError(
-                f"{self.table}: a row is matched by {most} rows of the source, which would all change it; keep one "
-                f"source row for each key{keys}, or tell them apart by a condition. Nothing was changed.",
+                f"{self.table}: a row is matched by {most} rows of the source, and it is not clear which one changes "
+                f"it; keep one source row for each key{keys}, or tell them apart in ON. Nothing was changed.",
                 table=self.table,
                 times=most,
             )

@@ -13,7 +13,7 @@ RAYS := 2.52 2.60
 
 .PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
 .PHONY: interop-delta bench-spark-peers
-.PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%)
+.PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
 demo: $(VENV)/.made
@@ -76,14 +76,19 @@ soak: $(VENV)/.made $(PEERS)/.made
 spark-cluster: $(VENV)/.made
 	$(BIN)/python -m pytest -s tests/soak/test_spark_cluster.py tests/soak/test_spark_tokens.py tests/soak/test_spark_secrets.py
 
-# The engine contract and all tests of Spark on every release; a test that needs what a release lacks says so and is skipped.
+# The engine contract, SQL and types on every release; a test that needs what a release lacks says so and is skipped.
 spark-matrix: $(SPARKS:%=spark-%) spark-connect
 
+MATRIX := test_spark_contract.py test_sql_queries.py test_sql_changes.py test_shop_queries.py jobs/test_capabilities.py jobs/test_types.py
 $(SPARKS:%=spark-%): spark-%: .venvs/spark-%/.made
+	.venvs/spark-$*/bin/python -m pytest $(MATRIX:%=tests/spark/%)
+
+# All tests of Spark on one release, over Connect too, and a cluster on loopback: `make spark-4.0-all`.
+$(SPARKS:%=spark-%-all): spark-%-all: .venvs/spark-%/.made
 	.venvs/spark-$*/bin/python -m pytest tests/spark
 	.venvs/spark-$*/bin/python -m pytest -s tests/soak/test_spark_cluster.py
 
-# Every verb against a Connect server of its own, on the newest release; `make spark-X.Y` runs the same test on that one.
+# Every verb, and SQL, against a Connect server of its own, on the newest release; `make spark-X.Y-all` does so on others.
 spark-connect: .venvs/spark-$(lastword $(SPARKS))/.made
 	.venvs/spark-$(lastword $(SPARKS))/bin/python -m pytest tests/spark/test_connect.py
 

@@ -13,6 +13,7 @@ import lakewright as lw
 import lakewright.spark as lws
 from lakewright.catalog.base import Catalog
 from lakewright.errors import InvalidInputError, NotFoundError, SQLSyntaxError
+from lakewright.spark.jobs.frames import from_arrow
 
 pytestmark = pytest.mark.spark
 
@@ -75,7 +76,7 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     names = {}
     for name, rows in (("orders", ORDERS), ("people", PEOPLE)):
         path = str(tmp_path_factory.mktemp("plain") / name)
-        spark.createDataFrame(rows).write.parquet(path)
+        from_arrow(spark, rows).write.parquet(path)
         names[name] = f"parquet.`{path}`"
     return names
 
@@ -195,7 +196,7 @@ def test_errors_show_the_place_or_are_those_of_spark(
         context.sql("SELECT *\nFROM oders o")
     with pytest.raises(NotFoundError, match="did you mean 'shop'"):
         context.sql("SELECT * FROM shp.orders")
-    with pytest.raises(AnalysisException, match=r"`whoo`.*\[`o`.`who`"):
+    with pytest.raises(NotFoundError, match=r"'o\.whoo'.*'who'\? \(line 1, column 8\)\nSELECT o.whoo.*\n       \^"):
         context.sql("SELECT o.whoo FROM orders o JOIN people p ON o.who = p.who")
     with pytest.raises(SQLSyntaxError, match="line 1"):
         context.sql("SELECT (1")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
 from importlib import import_module
+from importlib.resources import files
 
 import pyspark
 from pyspark.sql import DataFrame
@@ -56,6 +57,11 @@ def _is_found(module: str, name: str) -> bool:
 
 def _hints_take_columns() -> bool:
     return "Column" in str(DataFrame.hint.__annotations__.get("parameters"))
+
+
+def _connect_formats_sql() -> bool:
+    # Importing the client of Connect takes a second, and what it needs may not be installed.
+    return files("pyspark.sql").joinpath("connect", "sql_formatter.py").is_file()
 
 
 class Feature(Enum):
@@ -146,6 +152,13 @@ class Feature(Enum):
         "4.0",
         "progress is told once, at the end",
         _has("sql", "SparkSession.registerProgressHandler"),
+        is_replaced=True,
+    )
+    CONNECT_SQL_FRAMES = _Facts(
+        "frames in the text of a query over Spark Connect (SparkSession.sql)",
+        "4.0",
+        "temporary views named lakewright_... carry them, until the session ends",
+        _connect_formats_sql,
         is_replaced=True,
     )
 

@@ -6,10 +6,11 @@ always holds: rows, types and the task that gets a row are the same on both ways
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakewright.spark.jobs.capabilities import Feature, found, has
-from lakewright.spark.jobs.session import map_in_arrow
+from lakewright.spark.jobs.session import is_connect, map_in_arrow
 from lakewright.spark.jobs.types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow import from_arrow_schema
 
@@ -119,6 +120,19 @@ def to_arrow(frame: DataFrame) -> pa.Table:
 def union_all(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the rows of several frames with the same columns, in their order."""
     return reduce(lambda one, other: one.union(other), frames)
+
+
+def sql_over(
+    spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None, frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """Return the rows of a query over frames, which its text names in braces."""
+    if not frames or has(Feature.CONNECT_SQL_FRAMES) or not is_connect(spark):
+        return spark.sql(text, args=args, **frames)
+    # The text is looked up by the server whenever a frame over it is used, so the views have to stay.
+    views = {key: f"lakewright_{uuid4().hex}" for key in frames}
+    for key, frame in frames.items():
+        frame.createTempView(views[key])
+    return spark.sql(text.format(**views), args=args)
 
 
 def condition_of(error: PySparkException) -> str | None:

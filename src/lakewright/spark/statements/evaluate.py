@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakewright.spark.jobs.frames import condition_of
+from lakewright.spark.jobs.frames import condition_of, sql_over
 from lakewright.spark.read.frame import frame_of
 from lakewright.statements.query.bind import Bound, Relation, bind
 from lakewright.statements.query.parameters import args_by_name, text_by_name
@@ -72,8 +72,7 @@ class Evaluation:
 
 def evaluated(spark: SparkSession, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
     """Return the rows of text over frames, which it names in braces."""
-    given = cast("dict[str, object]", args) or None
-    return spark.sql(text, args=given, **(frames or {}))
+    return sql_over(spark, text, cast("dict[str, object]", args) or None, frames or {})
 
 
 def frames_of(spark: SparkSession, relations: Sequence[Relation]) -> dict[str, DataFrame]:

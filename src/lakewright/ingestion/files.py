@@ -91,7 +91,8 @@ def _opened(path: str) -> pa.NativeFile:
     return pa.input_stream(path, compression="detect")
 
 
-def _lines(path: str, text_format: TextFormat) -> io.TextIOWrapper:
+def text_lines(path: str, text_format: TextFormat) -> io.TextIOWrapper:
+    """Open a file as text, whose lines keep their endings."""
     return io.TextIOWrapper(_opened(path), encoding=text_format.python_encoding, newline="")
 
 
@@ -119,7 +120,7 @@ def parts_of(source: Source, text_format: TextFormat) -> list[tuple[Source, tupl
 def _header(path: str, text_format: TextFormat) -> tuple[str, ...]:
     """Return the names of a csv file's columns: its first record, or c0, c1, ... if the file has no header."""
     try:
-        with _lines(path, text_format) as lines:
+        with text_lines(path, text_format) as lines:
             first = next((row for row in _records(lines, text_format) if row), None)
     except UnicodeError as error:
         raise _not_encoded(path, text_format, error) from None
@@ -238,7 +239,7 @@ class CsvRecord:
 
 def find_csv_records(path: str, text_format: TextFormat, width: int, numbers: Collection[int]) -> Iterator[CsvRecord]:
     """Yield the records with the given numbers, and all that do not have `width` fields."""
-    with _lines(path, text_format) as raw:
+    with text_lines(path, text_format) as raw:
         seen: list[str] = []
 
         def remembered() -> Iterator[str]:

@@ -218,7 +218,7 @@ def _rows(opened: OpenedSource, conversion: Conversion, bad: BadRowSink) -> Iter
             bad.add([_bad_record(opened.source.name, one, batch.slice(one.row, 1)) for one in misfits])
             yield rows
         return
-    reader = {"csv": _csv_rows, "json": _json_rows}.get(opened.source.format, _typed_rows)
+    reader = {"csv": _csv_rows, "json": json_rows}.get(opened.source.format, _typed_rows)
     for file in opened.source.local:
         yield from reader(file, opened, conversion, bad)
 
@@ -257,7 +257,8 @@ def _csv_bad_records(file: LocalFile, opened: LocalSource, misfits: Mapping[int,
     return out
 
 
-def _json_rows(file: LocalFile, opened: LocalSource, conversion: Conversion, bad: BadRowSink) -> Iterator[pa.Table]:
+def json_rows(file: LocalFile, opened: LocalSource, conversion: Conversion, bad: BadRowSink) -> Iterator[pa.Table]:
+    """Yield the rows of a json file that fit the table; the others go to `bad`."""
     known = {f.name: f.type for f in conversion.fields}
     shapes = {
         name: to_arrow_type(as_text(known[to])) if to in known else pa.string()

@@ -130,6 +130,19 @@ def _find_text(text: str, file_format: str | None, catalog: Catalog | None) -> S
     return _files(text, roots, file_format)
 
 
+def local_files(text: str) -> list[Path] | None:
+    """Return the files on this machine that a path, a directory or a pattern names; None: they are elsewhere."""
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1] != "file":
+        return None
+    path = text.removeprefix("file://")
+    roots = [path] if Path(path).exists() else sorted(_matches(path))
+    if not roots:
+        raise InvalidInputError(_not_found(text, None), source=text)
+    found = (sorted(_walk(Path(root))) if Path(root).is_dir() else [Path(root)] for root in roots)
+    return [one.absolute() for files in found for one in files]
+
+
 def _matches(path: str) -> Iterator[str]:
     if _PATTERN.search(path):
         yield from (

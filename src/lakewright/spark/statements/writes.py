@@ -7,7 +7,6 @@ statement may read the table that it writes. What always holds: a statement that
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -22,13 +21,21 @@ from lakewright.spark.statements.evaluate import Evaluation
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.types import DataField, with_nullable
 from lakewright.statements.change.assign import Storing, quoted, sql_type
-from lakewright.statements.change.copy import CopySettings, copied_fields, reader_options, writer_options
+from lakewright.statements.change.copy import (
+    CopySettings,
+    FileVersion,
+    copied_fields,
+    is_overwrite,
+    load_files,
+    matched_columns,
+    reader_options,
+    writer_options,
+)
 from lakewright.statements.change.insert import insert_query, plan_insert
 from lakewright.statements.model import CopyIn, CopyOut, CreateTableAs, Insert
 from lakewright.statements.query.places import Kind
 from lakewright.statements.text import Fragment
 from lakewright.table.table import FileStoreTable
-from lakewright.write.job_run import JobRun
 
 _MODE = "spark.sql.sources.partitionOverwriteMode"
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
@@ -114,46 +121,33 @@ def _value(evaluation: Evaluation, value: Fragment, dtype: str) -> object:
 
 
 def copy_in(evaluation: Evaluation, statement: CopyIn) -> int:
-    """Load files into a table, each in a snapshot of its own and once, and return how many rows were loaded.
-
-    With FORCE they are all loaded, in one snapshot. A file that fails stops the statement; those before it stay loaded,
-    and a later run goes on there.
-    """
+    """Load files into a table, and return how many rows were loaded."""
     table = in_session_zone(evaluation.spark, evaluation.session.table(statement.table))
     settings = CopySettings.of(statement)
-    files = _files(evaluation, statement, settings)
-    if settings.force:
-        frame = _loaded(evaluation, table, statement, sorted(files)) if files else None
-        return 0 if frame is None else write_table(frame, table, progress=False).rows
-    loaded = 0
-    for path, version in sorted(files.items()):
-        if JobRun.begin(table.store, _job_id(path, version)).earlier is None:
-            frame = _loaded(evaluation, table, statement, [path])
-            loaded += write_table(frame, table, job_id=_job_id(path, version), progress=False).rows
-    return loaded
+
+    def load(paths: Sequence[str], job_id: str | None) -> int:
+        frame = _loaded(evaluation, table, statement, paths)
+        return write_table(frame, table, job_id=job_id, progress=False).rows
+
+    return load_files(table.store, settings, _files(evaluation, statement), load)
 
 
-def _job_id(path: str, version: str) -> str:
-    return f"copy {hashlib.sha256(f'{path} {version}'.encode()).hexdigest()}"
-
-
-def _files(evaluation: Evaluation, statement: CopyIn, settings: CopySettings) -> dict[str, str]:
-    """Return the files of a path whose names fit the pattern, and what tells a version of each."""
+def _files(evaluation: Evaluation, statement: CopyIn) -> list[FileVersion]:
+    """Return the files of a path."""
     reader = evaluation.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    rows = reader.load(statement.path).select("path", "modificationTime", "length").collect()
-    return {row[0]: f"{row[1]} {row[2]}" for row in rows if settings.takes(row[0])}
+    rows = reader.load(statement.path).select("path", F.expr("unix_millis(modificationTime)"), "length").collect()
+    return [FileVersion(*row) for row in rows]
 
 
 def _loaded(evaluation: Evaluation, table: FileStoreTable, statement: CopyIn, paths: Sequence[str]) -> DataFrame:
     """Return the rows of files with the columns of the table, in its types."""
-    fields = copied_fields(table.store, statement)
     reader = evaluation.spark.read.format(statement.format).options(**reader_options(statement))
     if statement.format == "parquet":
         rows = reader.load(list(paths))
-        names = {name.casefold(): at for at, name in enumerate(rows.columns)}
-        columns = [(field, names[field.name.casefold()]) for field in fields if field.name.casefold() in names]
+        columns = matched_columns(table.store, statement, rows.columns, paths[0])
         return assigned(evaluation, table, rows, columns, by_position=False, place=None)
     # Text is parsed as Spark's readers parse it; what does not fit is an error.
+    fields = copied_fields(table.store, statement)
     schema = spark_schema(replace(field, type=with_nullable(field.type, nullable=True)) for field in fields)
     return reader.option("mode", "FAILFAST").schema(schema).load(list(paths))
 
@@ -163,6 +157,6 @@ def copy_out(evaluation: Evaluation, statement: CopyOut) -> int:
     rows = evaluation.query(statement.query)
     seen = Observation()
     counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
-    mode = "overwrite" if statement.settings.get("OVERWRITE", "false").lower() == "true" else "errorifexists"
+    mode = "overwrite" if is_overwrite(statement) else "errorifexists"
     counted.write.format(statement.format).options(**writer_options(statement)).mode(mode).save(statement.path)
     return int(seen.get["rows"])

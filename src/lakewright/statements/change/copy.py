@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
@@ -10,6 +12,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.types import DataField
 from lakewright.statements.change.names import Side
 from lakewright.statements.model import CopyIn, CopyOut
+from lakewright.write.job_run import JobRun
 
 # From the options of FILE_FORMAT to those of Spark's readers and writers.
 _OPTIONS = {
@@ -67,6 +70,60 @@ class CopySettings:
     def takes(self, path: str) -> bool:
         """Return whether a file is loaded: its name fits the pattern."""
         return self.pattern is None or self.pattern.fullmatch(path.rsplit("/", 1)[-1]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """A file as it is now: when its path, time or size differ, it is another one."""
+
+    path: str
+    modified_ms: int
+    bytes: int
+
+    @property
+    def job_id(self) -> str:
+        """The job that loads the file, which is committed once."""
+        path = re.sub("^file:/+", "/", self.path)
+        return f"copy {hashlib.sha256(f'{path} {self.modified_ms} {self.bytes}'.encode()).hexdigest()}"
+
+
+def load_files(
+    store: TableStore,
+    settings: CopySettings,
+    files: Iterable[FileVersion],
+    load: Callable[[Sequence[str], str | None], int],
+) -> int:
+    """Load files, each in a snapshot of its own and once, and return how many rows were loaded.
+
+    With FORCE they are all loaded, in one snapshot. A file that fails stops the statement; those before it stay loaded,
+    and a later run goes on there. `load` writes the rows of some files as one job, and returns how many there are.
+    """
+    taken = sorted((file for file in files if settings.takes(file.path)), key=lambda file: file.path)
+    if settings.force:
+        return load([file.path for file in taken], None) if taken else 0
+    new = (file for file in taken if JobRun.begin(store, file.job_id).earlier is None)
+    return sum(load([file.path], file.job_id) for file in new)
+
+
+def matched_columns(
+    store: TableStore, statement: CopyIn, names: Sequence[str], path: str
+) -> list[tuple[DataField, int]]:
+    """Return the columns of the table that columns of a file with names fill, each with its place in the file."""
+    places = {name.casefold(): at for at, name in enumerate(names)}
+    found = [(field, places.get(field.name.casefold())) for field in copied_fields(store, statement)]
+    out = [(field, at) for field, at in found if at is not None]
+    if not out:
+        message = f"{path} has no column of {store.name}; it has {', '.join(names)}"
+        raise statement.text.error(message, kind=InvalidInputError, table=store.name, source=path)
+    return out
+
+
+def is_overwrite(statement: CopyOut) -> bool:
+    """Return whether files that are in the directory are replaced."""
+    given = statement.settings.get("OVERWRITE", "false").lower()
+    if given not in _FLAGS:
+        raise statement.text.error(f"OVERWRITE takes TRUE or FALSE, not {given}")
+    return given == "true"
 
 
 def reader_options(statement: CopyIn) -> dict[str, str]:

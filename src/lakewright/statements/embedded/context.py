@@ -11,6 +11,7 @@ from lakewright.spec import arguments
 from lakewright.statements.context import Context, counts
 from lakewright.statements.embedded.changes import change_rows
 from lakewright.statements.embedded.evaluate import Evaluation
+from lakewright.statements.embedded.files import copy_in, copy_out
 from lakewright.statements.embedded.run import ZONE, interrupt, time_zone
 from lakewright.statements.embedded.sources import ArrowRows, View, relation_name
 from lakewright.statements.embedded.writes import create_as, insert
@@ -138,10 +139,10 @@ class SQLContext(Context[pa.Table]):
             case CreateTableAs():
                 done = create_as(evaluation, statement)
                 return counts(0 if done is None else done.rows)
-        message = (
-            "COPY INTO does not run in this process; lakewright.ingest loads files, and a result can be written by"
-        )
-        raise statement.text.error(f"{message} pyarrow", kind=UnsupportedError)
+            case CopyIn():
+                return counts(copy_in(evaluation, statement))
+            case CopyOut():
+                return counts(copy_out(evaluation, statement))
 
     def change(self, statement: Update | Delete | Merge, args: Args) -> pa.Table:
         """Change rows of a table in one snapshot, and return the counts."""

@@ -122,3 +122,28 @@ def test_limits_of_duckdb_can_be_set(ctx: lw.SQLContext) -> None:
     assert ctx.sql("SELECT count(DISTINCT id) AS n FROM range(1000)").to_pylist() == [{"n": 1000}]
     with pytest.raises(lw.InvalidInputError, match="no region"):
         ctx.sql("SET spark.sql.session.timeZone = Nowhere/Land")
+
+
+def test_describe_query_shows_the_columns_of_a_query(ctx: lw.SQLContext) -> None:
+    _made(ctx, "t", pa.table({"id": [1], "s": pa.array([{"A": 1.5}], pa.struct({"A": pa.float64()}))}))
+    expected = [
+        ("id", "bigint", None),
+        ("s", "struct<A:double>", None),
+        ("n", "void", None),
+        ("d", "decimal(3,2)", None),
+    ]
+    for verb in ("DESCRIBE QUERY", "DESC QUERY", "DESCRIBE"):
+        found = ctx.sql(f"{verb} SELECT *, NULL AS n, 1.25BD AS d FROM t")  # noqa: S608 - text of the test
+        assert found.column_names == ["col_name", "data_type", "comment"]
+        assert [tuple(row.values()) for row in found.to_pylist()] == expected
+    with pytest.raises(lw.errors.NotFoundError, match="missing"):
+        ctx.sql("DESCRIBE QUERY SELECT * FROM missing")
+
+
+def test_columns_of_the_audit_log_are_chosen_by_name(ctx: lw.SQLContext) -> None:
+    _made(ctx, "t", pa.table({"id": [1, 2], "day": ["mon", "tue"]}))
+    assert ctx.sql("SELECT day, rowkind FROM `t$audit_log` WHERE id = 2").to_pylist() == [
+        {"day": "tue", "rowkind": "+I"}
+    ]
+    assert ctx.sql("SELECT rowkind FROM `t$audit_log`").to_pylist() == [{"rowkind": "+I"}] * 2
+    assert ctx.sql("SELECT id FROM `t$audit_log` WHERE rowkind = '-D'").num_rows == 0

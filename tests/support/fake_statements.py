@@ -16,6 +16,7 @@ from lakewright.statements.model import (
     CreateTableAs,
     CreateView,
     Delete,
+    DescribeQuery,
     Explain,
     Insert,
     Merge,
@@ -66,7 +67,7 @@ class FakeContext(Context[pa.Table]):
         """Refuse to change rows."""
         raise NotImplementedError(statement, args)
 
-    def other(self, statement: Explain | CreateView | Native, args: Args) -> pa.Table:
+    def other(self, statement: Explain | DescribeQuery | CreateView | Native, args: Args) -> pa.Table:
         """Return no columns, as a statement does that shows nothing."""
         self.asked.append((statement.text.text, args))
         return pa.table({})

@@ -25,6 +25,7 @@ from lakewright.statements.model import (
     CreateTableAs,
     CreateView,
     Delete,
+    DescribeQuery,
     Explain,
     Insert,
     Merge,
@@ -85,7 +86,7 @@ class Context(Session, Generic[Rows]):
                 return self.rows(statement.run(self, args))
             case Query():
                 return self.query(statement.text, args)
-            case Explain() | CreateView() | Native():
+            case Explain() | DescribeQuery() | CreateView() | Native():
                 return self.other(statement, args)
             case Insert() | CreateTableAs() | CopyIn() | CopyOut():
                 return self.rows(self.write(statement, args))
@@ -116,7 +117,7 @@ class Context(Session, Generic[Rows]):
         """Change rows of a table in one snapshot, and return the counts (`COUNTS`)."""
 
     @abstractmethod
-    def other(self, statement: Explain | CreateView | Native, args: Args) -> Rows:
+    def other(self, statement: Explain | DescribeQuery | CreateView | Native, args: Args) -> Rows:
         """Run a statement that belongs to the engine."""
 
 

@@ -38,6 +38,13 @@ class Explain(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeQuery(Statement):
+    """DESCRIBE [QUERY] query."""
+
+    query: Fragment
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView(Statement):
     """CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name [(columns)] AS query."""
 

@@ -27,6 +27,7 @@ from lakewright.statements.model import (
     CreateTableAs,
     CreateView,
     Delete,
+    DescribeQuery,
     Explain,
     Insert,
     Merge,
@@ -170,12 +171,14 @@ class SQLContext(Context[DataFrame]):
         done = change_rows(Evaluation(self, self, self.spark, statement.text, args), statement)
         return counts(done.inserted, done.updated, done.deleted)
 
-    def other(self, statement: Explain | CreateView | Native, args: Args) -> DataFrame:
-        """Run EXPLAIN, make a temporary view, or hand a statement that is none of ours to Spark."""
+    def other(self, statement: Explain | DescribeQuery | CreateView | Native, args: Args) -> DataFrame:
+        """Run EXPLAIN or DESCRIBE QUERY, make a temporary view, or hand a statement that is none of ours to Spark."""
         match statement:
             case Explain():
                 bound = bind(self, self, [statement.query], args)
                 return self.evaluate(bound, args, before=f"EXPLAIN {statement.mode} ")
+            case DescribeQuery():
+                return self.evaluate(bind(self, self, [statement.query], args), args, before="DESCRIBE QUERY ")
             case CreateView():
                 return self._create_view(statement, args)
             case _:

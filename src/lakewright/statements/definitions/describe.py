@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -67,6 +68,11 @@ class ShowCreateTable(Command):
         parts = own, identifier.get_database_name(), identifier.get_object_name()
         text = _create_text(session.table(self.name), ".".join(map(quoted_name, parts)))
         return shown({"createtab_stmt": False}, [(text,)])
+
+
+def described(columns: Iterable[tuple[str, str]]) -> pa.Table:
+    """Return what DESCRIBE QUERY shows of columns that are given by their names and types."""
+    return shown(_COLUMNS, [(name, dtype, None) for name, dtype in columns])
 
 
 def properties(table: FileStoreTable) -> dict[str, str]:

@@ -8,8 +8,12 @@ import pyarrow as pa
 
 from lakewright.errors import AlreadyExistsError, UnsupportedError
 from lakewright.spec import arguments
+from lakewright.spec.arrow import from_arrow_type
 from lakewright.statements.context import Context, counts
+from lakewright.statements.definitions.describe import described
+from lakewright.statements.definitions.wording import shown_type
 from lakewright.statements.embedded.changes import change_rows
+from lakewright.statements.embedded.dialect.types import INTERVALS, NULL, spark_type
 from lakewright.statements.embedded.evaluate import Evaluation
 from lakewright.statements.embedded.files import copy_in, copy_out
 from lakewright.statements.embedded.run import ZONE, interrupt, time_zone
@@ -21,6 +25,7 @@ from lakewright.statements.model import (
     CreateTableAs,
     CreateView,
     Delete,
+    DescribeQuery,
     Explain,
     Insert,
     Merge,
@@ -149,11 +154,14 @@ class SQLContext(Context[pa.Table]):
         done = change_rows(self._evaluation(statement.text, args), statement)
         return counts(done.inserted, done.updated, done.deleted)
 
-    def other(self, statement: Explain | CreateView | Native, args: Args) -> pa.Table:
-        """Run EXPLAIN, or make a temporary view; statements that only Spark knows are refused."""
+    def other(self, statement: Explain | DescribeQuery | CreateView | Native, args: Args) -> pa.Table:
+        """Run EXPLAIN or DESCRIBE QUERY, or make a temporary view; statements that only Spark knows are refused."""
         match statement:
             case Explain():
                 return self._explain(statement, args)
+            case DescribeQuery():
+                columns = self._evaluation(statement.text, args).query(statement.query).columns
+                return described((one.name, _shown_type(one.type)) for one in columns)
             case CreateView():
                 return self._create_view(statement, args)
             case Native() if (name := _dropped_view(statement.text)) in self._views:
@@ -187,6 +195,12 @@ class SQLContext(Context[pa.Table]):
         evaluation.query(view.query)  # what cannot run is refused now
         self._views = {**self._views, name: View(query=looked_up, columns=view.columns)}
         return _NO_ROWS
+
+
+def _shown_type(kind: pa.DataType) -> str:
+    """Return how DESCRIBE spells the type of a column; nulls and intervals are types of queries only."""
+    is_own = kind == NULL or kind in INTERVALS
+    return spark_type(kind).lower() if is_own else shown_type(from_arrow_type(kind))
 
 
 def _dropped_view(text: Fragment) -> str | None:

@@ -19,7 +19,7 @@ from lakewright.statements.definitions.shows import (
     ShowTables,
 )
 from lakewright.statements.definitions.tags import ShowTags
-from lakewright.statements.model import Native, Statement
+from lakewright.statements.model import DescribeQuery, Native, Statement
 from lakewright.statements.parse.clauses import column_name, read_key, read_partition, read_pattern, read_place
 from lakewright.statements.parse.cursor import Cursor
 from lakewright.statements.text import Name
@@ -40,8 +40,8 @@ def _grammar() -> dict[str, Callable[[Cursor], Statement]]:
     out |= {"SHOW CATALOGS": _show_catalogs, "SHOW COLUMNS": _show_columns, "SHOW PARTITIONS": _show_partitions}
     out |= {"SHOW CREATE TABLE": _show_create, "SHOW TBLPROPERTIES": _show_properties}
     out |= {"SHOW TAGS": _show_tags, "SHOW BRANCHES": _show_tags, "REFRESH TABLE": _refresh}
-    out |= {f"{verb} {what}": _native for verb in ("DESCRIBE", "DESC") for what in ("FUNCTION", "QUERY")}
-    out |= {"DESCRIBE": _describe, "DESC": _describe}
+    for verb in ("DESCRIBE", "DESC"):
+        out |= {f"{verb} FUNCTION": _native, f"{verb} QUERY": _describe_query, verb: _describe}
     return out | dict.fromkeys(_REFUSED, _refused)
 
 
@@ -130,10 +130,15 @@ def _show_tags(cursor: Cursor) -> ShowTags:
     return ShowTags(cursor.qualified_name(), branches, text=cursor.fragment)
 
 
+def _describe_query(cursor: Cursor) -> DescribeQuery:
+    cursor.at += 2
+    return DescribeQuery(cursor.rest("a query"), text=cursor.fragment)
+
+
 def _describe(cursor: Cursor) -> Statement:
     cursor.take()
     if cursor.sees_any("SELECT", "WITH", "VALUES", "FROM", "("):
-        return _native(cursor)
+        return DescribeQuery(cursor.rest("a query"), text=cursor.fragment)
     more = len(cursor.words) - cursor.at > 1
     if more and any(cursor.accept(kind) for kind in _DATABASES):
         extended = cursor.accept("EXTENDED")

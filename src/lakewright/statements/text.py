@@ -107,6 +107,22 @@ class Fragment:
         return before + max(end - len(str(error.get("highlight") or "")), 0)
 
 
+def place_before(changes: Mapping[tuple[int, int], str], at: int) -> int:
+    """Return where a place of the text that `Fragment.replaced` gives stood before.
+
+    >>> place_before({(2, 3): "long"}, 7)
+    4
+    """
+    moved = 0
+    for (start, end), other in sorted(changes.items()):
+        if at < start + moved:
+            break
+        if at < start + moved + len(other):
+            return start
+        moved += len(other) - (end - start)
+    return at - moved
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     """The name of a table, database or tag as it is written: one or more parts, and where they stand."""

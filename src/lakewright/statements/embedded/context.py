@@ -13,11 +13,12 @@ from lakewright.statements.context import Context, counts
 from lakewright.statements.definitions.describe import described
 from lakewright.statements.definitions.wording import shown_type
 from lakewright.statements.embedded.changes import change_rows
+from lakewright.statements.embedded.composed import Composed
 from lakewright.statements.embedded.dialect.types import INTERVALS, NULL, spark_type
 from lakewright.statements.embedded.evaluate import Evaluation
 from lakewright.statements.embedded.files import copy_in, copy_out
 from lakewright.statements.embedded.run import ZONE, interrupt, time_zone
-from lakewright.statements.embedded.sources import ArrowRows, View, relation_name
+from lakewright.statements.embedded.sources import ArrowRows, View
 from lakewright.statements.embedded.writes import create_as, insert
 from lakewright.statements.model import (
     CopyIn,
@@ -34,6 +35,7 @@ from lakewright.statements.model import (
 )
 from lakewright.statements.parse.cursor import Cursor
 from lakewright.statements.query.bind import Bound, bind
+from lakewright.statements.query.places import Kind
 from lakewright.statements.query.tables import SETTING
 from lakewright.statements.session import Catalogs
 from lakewright.statements.text import Args, Fragment
@@ -115,8 +117,11 @@ class SQLContext(Context[pa.Table]):
 
     def moment(self, expression: Fragment, args: Args) -> int:
         """Return the moment that an expression gives, in epoch milliseconds."""
-        text = f"SELECT unix_micros(CAST(({expression.text}) AS TIMESTAMP)) AS moment"
-        found = self.query(Fragment(text, 0, len(text)), args)["moment"][0].as_py()
+        evaluation = self._evaluation(expression, args)
+        bound = evaluation.bind([(expression, Kind.EXPRESSION)])
+        ready = evaluation.ready(bound, lambda text: f"SELECT unix_micros(CAST(({text(expression)}) AS TIMESTAMP))")
+        with ready.rows() as rows:
+            found = rows.read_all().column(0)[0].as_py()
         if found is None:
             raise expression.error("the time is null")
         return int(found) // 1000
@@ -182,13 +187,13 @@ class SQLContext(Context[pa.Table]):
         names = self.catalog_name, self.database
         evaluation = self._evaluation(view.text, args)
 
-        def looked_up() -> tuple[Bound, str]:
+        def looked_up() -> tuple[Bound, Fragment]:
             # The names of a view are those of the catalog and database that were current when it was made.
             now = self.catalog_name, self.database
             self.catalog_name, self.database = names
             try:
                 bound = bind(self, self, [view.query], args)
-                return bound, bound.text(0, relation_name)
+                return bound, Composed.of(bound, view.query, {}, lambda parts: parts[0].text)
             finally:
                 self.catalog_name, self.database = now
 

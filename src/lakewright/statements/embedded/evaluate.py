@@ -16,12 +16,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, TableNotExistException
+from lakewright.statements.embedded.composed import Composed, Part
 from lakewright.statements.embedded.dialect.scope import Column
 from lakewright.statements.embedded.dialect.translate import Translated, translate
 from lakewright.statements.embedded.run import add_functions, connected, explain, read, time_zone
-from lakewright.statements.embedded.sources import ArrowRows, StatementSources, View, relation_name
+from lakewright.statements.embedded.sources import ArrowRows, StatementSources, View
 from lakewright.statements.query.bind import Bound, bind
-from lakewright.statements.query.parameters import args_by_name, text_by_name
+from lakewright.statements.query.parameters import args_by_name
 from lakewright.statements.query.places import Kind
 from lakewright.statements.query.tables import Lookup
 from lakewright.statements.session import Session
@@ -92,20 +93,18 @@ class Evaluation:
         self, bound: Bound, compose: Callable[[Written], str], more: Mapping[str, ArrowRows] | None = None
     ) -> Ready:
         """Return the query of the text that `compose` makes of slices, over their relations and more rows by name."""
-        numbers = {piece.fragment: number for number, piece in enumerate(bound.pieces)}
 
-        def written(part: str | Fragment) -> str:
-            if isinstance(part, str):
-                return part
-            return text_by_name(bound.text(numbers[part], relation_name), part, self.statement, self.args)
+        def composed(parts: Sequence[Part]) -> str:
+            texts = {part.own: part.text for part in parts}
+            return compose(lambda part: part if isinstance(part, str) else texts[part])
 
-        text = compose(written)
+        text = Composed.of(bound, self.statement, self.args, composed)
         sources = StatementSources(self.views, {name.lower(): rows for name, rows in (more or {}).items()})
         sources.missing = lambda table: self._missing(bound, table)
         sources.add(bound.relations)
         settings = self.session.settings()
         try:
-            done = translate(Fragment(text, 0, len(text)), args_by_name(self.args), sources, time_zone(settings))
+            done = translate(text, args_by_name(self.args), sources, time_zone(settings))
         except ColumnNotExistException as error:
             raise bound.missing_column(str(error.column), getattr(error, "known", ())) from None
         return Ready(done, sources, settings)

@@ -17,6 +17,7 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.statements.embedded.dialect.grammar import parsed
 from lakewright.statements.embedded.dialect.queries import Queries, Source
 from lakewright.statements.embedded.dialect.types import plain_type, quoted
+from lakewright.statements.embedded.names import relation_name
 from lakewright.statements.query.bind import Bound, Relation
 from lakewright.statements.text import Fragment
 
@@ -72,17 +73,12 @@ def relation_rows(relation: Relation) -> ArrowRows:
     return ArrowRows.of(schema, lambda: pa.RecordBatchReader.from_stream(relation.builder()), describe)
 
 
-def relation_name(relation: Relation) -> str:
-    """Return how the text of a statement names a relation."""
-    return f"`{relation.name}$rows`"
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """A temporary view: a query whose names are looked up, or rows."""
 
     rows: ArrowRows | None = None
-    query: Callable[[], tuple[Bound, str]] | None = None  # looks the names up, and returns them with the text
+    query: Callable[[], tuple[Bound, Fragment]] | None = None  # looks the names up, and returns them with the text
     columns: tuple[str, ...] = ()
 
 
@@ -123,10 +119,9 @@ class StatementSources:
             return replace(_source(inner, view.rows), qualifier=(table.name,))
         if name in self._views_open or view.query is None:
             raise queries.wrong(table, f"the view {table.name} reads itself")
-        bound, text = view.query()
+        bound, fragment = view.query()
         own = StatementSources(self.views, {}, self.missing, _views_open=(*self._views_open, name))
         own.add(bound.relations)
-        fragment = Fragment(text, 0, len(text))
         found = replace(queries, env=replace(queries.env, fragment=fragment), sources=own, ctes={}).query(
             parsed(fragment)
         )

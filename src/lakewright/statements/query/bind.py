@@ -78,11 +78,18 @@ class Bound:
 
     def text(self, number: int, write: Callable[[Relation], str], *, escape_braces: bool = False) -> str:
         """Return the text of a slice in which `write` says how the engine names a relation."""
+        changes = self.changes(number, write, escape_braces=escape_braces)
+        return self.pieces[number].fragment.replaced(changes, escape_braces=escape_braces)
+
+    def changes(
+        self, number: int, write: Callable[[Relation], str], *, escape_braces: bool = False
+    ) -> dict[tuple[int, int], str]:
+        """Return what stands in the places of names of ours in the text of a slice."""
         out = {}
         for place, new in self._splices[number].items():
             other = new if isinstance(new, str) else write(new[0]) + _escaped(new[1], escape_braces)
             out[place] = _escaped(other, escape_braces) if isinstance(new, str) else other
-        return self.pieces[number].fragment.replaced(out, escape_braces=escape_braces)
+        return out
 
     def missing(self, name: Name) -> NotFoundError:
         """Return the error for a name among `left` that the engine does not know either."""

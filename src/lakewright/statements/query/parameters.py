@@ -15,16 +15,17 @@ def args_by_name(args: Args) -> Mapping[str, object]:
 
 def text_by_name(text: str, part: Fragment, statement: Fragment, args: Args) -> str:
     """Return the text of a slice of a statement in which parameters by place are parameters by name."""
+    return Fragment(text, 0, len(text)).replaced(marks_by_name(text, part, statement, args))
+
+
+def marks_by_name(text: str, part: Fragment, statement: Fragment, args: Args) -> dict[tuple[int, int], str]:
+    """Return the parameters by name that stand in the places of those by place."""
     if isinstance(args, Mapping) or "?" not in text:
-        return text
+        return {}
     before = words_of(part.whole, statement.start, part.start)
     number = sum(word.text == "?" and not word.is_text for word in before)
-    out, last = [], 0
-    for word in words_of(text):
-        if word.text == "?" and not word.is_text:
-            out += [text[last : word.start], f":{_name(number)}"]
-            number, last = number + 1, word.end
-    return "".join([*out, text[last:]])
+    marks = [word for word in words_of(text) if word.text == "?" and not word.is_text]
+    return {(word.start, word.end): f":{_name(at)}" for at, word in enumerate(marks, number)}
 
 
 def _name(number: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lakewright.errors import AlreadyExistsError, UnsupportedError
+from lakewright.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_type
 from lakewright.statements.context import Context, counts
@@ -73,8 +73,14 @@ class SQLContext(Context[pa.Table]):
         [{'total': 3}]
         """
         view = arguments.text("name", name)
-        parts = [part if isinstance(part, pa.Table) else pa.table(part) for part in batches_of(data, view)]
-        rows = pa.concat_tables(parts)
+        expected = "an Arrow table or stream, a frame of pandas or polars, or a dict of columns of equal length"
+        try:
+            rows = pa.concat_tables(
+                part if isinstance(part, pa.Table) else pa.table(part) for part in batches_of(data, view)
+            )
+        except (InvalidInputError, pa.ArrowInvalid) as error:
+            message = f"data takes {expected}, not {arguments.shown(data)}: {error}"
+            raise InvalidInputError(message, argument="data") from error
         self._views[view.lower()] = View(ArrowRows.of(rows.schema, rows.to_batches))
 
     # ---- settings

@@ -214,7 +214,7 @@ def argument(value: object, binder: Binder) -> Value:  # noqa: C901 - one line f
             return Value(_double(float(value)), types.DOUBLE, double_text(float(value)), literal=float(value))
         case Decimal():
             return decimal(value)
-        case str():
+        case str() if not any("\ud800" <= char <= "\udfff" for char in value):
             return text(value)
         case bytes() | bytearray():
             return binary(bytes(value).hex())

@@ -24,6 +24,7 @@ from lakewright.spec.arguments import IncrementalMode, Moment, Path, SchemaMode,
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema.evolution import apply_changes
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataType
 from lakewright.table.table import FileStoreTable
@@ -283,10 +284,11 @@ def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, 
         select_partitions(table.store, [partitions])
 
 
-def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
+def merged_table(table: FileStoreTable, schema: pa.Schema, *, stored: bool = True) -> FileStoreTable:
     """Add the columns and widen the types that the data needs, and return the table with its new schema.
 
-    Columns that somebody else adds or widens at the same time are not changed again.
+    Columns that somebody else adds or widens at the same time are not changed again. Without `stored` nothing changes:
+    the table that is returned is as it would be.
     """
     given = from_arrow_schema(schema)
 
@@ -296,7 +298,11 @@ def merged_table(table: FileStoreTable, schema: pa.Schema) -> FileStoreTable:
     with naming(table.name):
         if not lacking(table.schema):
             return table
-        evolved = alter(table.store, lacking, time_millis=int(time.time() * 1000))
+        now = int(time.time() * 1000)
+        if not stored:
+            asked = apply_changes(table.schema, lacking(table.schema), has_snapshot=True, time_millis=now)
+            return replace(table, store=table.store.with_newest(asked))
+        evolved = alter(table.store, lacking, time_millis=now)
     return replace(table, store=table.store.with_newest(evolved))
 
 

@@ -127,3 +127,28 @@ def test_a_table_is_created_from_a_query(ctx: lw.SQLContext) -> None:
     with pytest.raises(lw.InvalidInputError, match="division by zero"):
         ctx.sql("CREATE TABLE e AS SELECT id / 0 AS x FROM t")
     assert ctx.catalog.list_tables("default") == ["c", "t"]
+
+
+def test_a_setting_lets_an_insert_by_name_add_and_widen_columns(ctx: lw.SQLContext) -> None:
+    text = "INSERT INTO t BY NAME SELECT 4 AS ID, 'x' AS part, 5000000000 AS extra"
+    with pytest.raises(lw.errors.NotFoundError, match="extra"):
+        ctx.sql(text)
+    ctx.sql("SET spark.paimon.write.merge-schema = true")
+    assert _counts(ctx.sql(text)) == (1, 0, 0)
+    assert _rows(ctx, "id, extra")[2:] == [(3, None), (4, 5_000_000_000)]
+    with pytest.raises(lw.InvalidInputError, match="'name'"):
+        ctx.sql("INSERT INTO t BY NAME SELECT 5 AS id, array(1) AS name, 1 AS other")
+    assert "other" not in ctx.sql("SELECT * FROM t").column_names
+    ctx.sql("SET spark.paimon.write.merge-schema.explicit-cast = true")
+    with pytest.raises(lw.UnsupportedError, match="explicit-cast"):
+        ctx.sql(text)
+
+
+def test_a_merge_that_is_refused_adds_no_column(ctx: lw.SQLContext) -> None:
+    source = "(SELECT 1 AS id, 'z' AS name, 2 AS price, 'x' AS part, NULL AS s, 'new' AS extra) AS n"
+    text = f"MERGE WITH SCHEMA EVOLUTION INTO t USING {source} ON t.id = n.id"
+    with pytest.raises(lw.InvalidInputError, match="'price'"):
+        ctx.sql(f"{text} WHEN MATCHED AND n.id > 5 THEN UPDATE SET price = array(1) WHEN MATCHED THEN UPDATE SET *")  # noqa: S608 - text of the test
+    assert "extra" not in ctx.sql("SELECT * FROM t").column_names
+    assert _counts(ctx.sql(f"{text} WHEN MATCHED THEN UPDATE SET *")) == (0, 1, 0)
+    assert _rows(ctx, "id, extra")[0] == (1, "new")

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
@@ -47,6 +46,7 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.statements.change import plan as planned
 from lakewright.statements.change.clauses import Relation, Text
+from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.plan import ChangePlan
 from lakewright.statements.change.rows import CLAUSE, value_name
 from lakewright.statements.model import Delete, Merge, Update
@@ -73,7 +73,7 @@ def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> U
     """Change the rows of a table as a statement says, in one snapshot."""
     spark = evaluation.spark
     table = in_session_zone(spark, evaluation.session.table(statement.table))
-    if isinstance(statement, Merge) and statement.evolve:
+    if isinstance(statement, Merge):
         table = _evolved(evaluation, table, statement)
     work = _Change(evaluation, table, statement)
     operation = type(statement).__name__.upper()
@@ -82,12 +82,12 @@ def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> U
 
 def _evolved(evaluation: Evaluation, table: FileStoreTable, merge: Merge) -> FileStoreTable:
     """Add the columns of the source that the table lacks, for clauses that take all columns."""
-    if all(clause.assignments is not None for clause in merge.clauses):
+    how = SchemaMerge.of(evaluation.session, evaluation.lookup, merge.table, always=merge.evolve)
+    if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
         return table
-    known = {field.name.casefold() for field in table.schema.fields}
-    source = _source_frame(evaluation, table, merge, None)
-    lacking = [field for field in arrow_schema_of(source.schema) if field.name.casefold() not in known]
-    return merged_table(table, pa.schema([field.with_nullable(True) for field in lacking]))  # noqa: FBT003 - Arrow's own
+    return merged_table(
+        table, how.columns(table, arrow_schema_of(_source_frame(evaluation, table, merge, None).schema))
+    )
 
 
 def _source_frame(evaluation: Evaluation, table: FileStoreTable, merge: Merge, base: Snapshot | None) -> DataFrame:

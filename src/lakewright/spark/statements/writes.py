@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from lakewright.calls import merged_table
 from lakewright.commit.table_commit import WriteResult
 from lakewright.spark.calls import write_table
 from lakewright.spark.jobs.session import in_session_zone
@@ -31,6 +33,7 @@ from lakewright.statements.change.copy import (
     reader_options,
     writer_options,
 )
+from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.insert import insert_query, plan_insert
 from lakewright.statements.model import CopyIn, CopyOut, CreateTableAs, Insert
 from lakewright.statements.query.places import Kind
@@ -46,12 +49,17 @@ def insert(evaluation: Evaluation, statement: Insert) -> WriteResult:
     spark = evaluation.spark
     table = in_session_zone(spark, evaluation.session.table(statement.table))
     rows = evaluation.query(insert_query(table.store, statement))
+    merge = SchemaMerge.of(evaluation.session, evaluation.lookup, statement.table)
+    is_merged = statement.by_name and merge.adds
+    added = merge.columns(table, arrow_schema_of(rows.schema)) if is_merged else pa.schema([])
+    table, before = merged_table(table, added, stored=False), table
     dynamic = str(spark.conf.get(_MODE, "static")).lower() == "dynamic"
     plan = plan_insert(table.store, statement, rows.columns, dynamic=dynamic)
     static = _values(evaluation, table, plan.static)
     frame = assigned(evaluation, table, rows, plan.columns, by_position=not statement.by_name, place=statement.query)
-    columns = [F.col(quoted(name)) for name in frame.columns]
-    frame = frame.select(*columns, *(value.alias(name) for name, (value, _) in static.items()))
+    own = [F.col(quoted(name)) for name in frame.columns]
+    frame = frame.select(*own, *(value.alias(name) for name, (value, _) in static.items()))
+    table = merged_table(before, added)
     if statement.replace_where is None and not statement.overwrite:
         return write_table(frame, table, progress=False)
     if plan.replaced is None:

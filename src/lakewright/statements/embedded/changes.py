@@ -40,6 +40,7 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.statements.change import plan as planned
 from lakewright.statements.change.clauses import Relation, Text
+from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.plan import ChangePlan
 from lakewright.statements.embedded.evaluate import Evaluation, Ready, Written
 from lakewright.statements.embedded.sources import ArrowRows
@@ -78,7 +79,7 @@ def in_zone(evaluation: Evaluation, table: FileStoreTable) -> FileStoreTable:
 def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> UpdateResult:
     """Change the rows of a table as a statement says, in one snapshot."""
     table = in_zone(evaluation, evaluation.session.table(statement.table))
-    if isinstance(statement, Merge) and statement.evolve:
+    if isinstance(statement, Merge):
         table = _evolved(evaluation, table, statement)
     work = _Change(evaluation, table, statement)
     return change(table.store, work.prepare, operation=type(statement).__name__.upper())
@@ -86,12 +87,15 @@ def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> U
 
 def _evolved(evaluation: Evaluation, table: FileStoreTable, merge: Merge) -> FileStoreTable:
     """Add the columns of the source that the table lacks, for clauses that take all columns."""
-    if all(clause.assignments is not None for clause in merge.clauses):
+    how = SchemaMerge.of(evaluation.session, evaluation.lookup, merge.table, always=merge.evolve)
+    if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
         return table
-    known = {field.name.casefold() for field in table.schema.fields}
     source = _source(evaluation, evaluation.bind([(merge.source, Kind.RELATION)]), merge)
-    lacking = [(one.name, one.type) for one in source.columns if one.name.casefold() not in known]
-    return merged_table(table, pa.schema(lacking))
+    given = pa.schema([(one.name, one.type) for one in source.columns])
+    added = how.columns(table, given)
+    if added:
+        _Change(evaluation, merged_table(table, added, stored=False), merge).check()
+    return merged_table(table, added)
 
 
 def _source(evaluation: Evaluation, bound: Bound, merge: Merge) -> Ready:
@@ -118,14 +122,21 @@ class _Change:
         """Change rows of a snapshot."""
         is_keyed = bool(self.store.schema.primary_keys)
         base = distribute_postponed(self.store, base) if is_keyed else base
+        attempt = self._attempt(base)
+        prepared, plan = attempt.apply(), attempt.plan
+        reads = tuple(name for name in plan.reads if name in self.store.schema.field_names)
+        return replace(prepared, unchanged=self._guard(plan, attempt.bound, prepared), reads=reads)
+
+    def check(self) -> None:
+        """Raise an error if the statement cannot run on the columns of the table."""
+        self._attempt(None).query(())
+
+    def _attempt(self, base: Snapshot | None) -> _Attempt:
         at = self.table, None if base is None else base.id
         own = [(self.statement.source, Kind.RELATION)] if isinstance(self.statement, Merge) else []
         plan = self._plan(self.evaluation.bind(own, at))
         bound = self.evaluation.bind([*own, *((fragment, Kind.EXPRESSION) for fragment in plan.fragments)], at)
-        attempt = _Attempt(self.evaluation, self.statement, plan, bound, base, self._prunes(plan, bound))
-        prepared = attempt.apply()
-        reads = tuple(name for name in plan.reads if name in self.store.schema.field_names)
-        return replace(prepared, unchanged=self._guard(plan, bound, prepared), reads=reads)
+        return _Attempt(self.evaluation, self.statement, plan, bound, base, self._prunes(plan, bound))
 
     def _plan(self, source: Bound) -> ChangePlan:
         match self.statement:
@@ -178,7 +189,7 @@ class _Attempt:
         """Find the rows that change and apply what happens to them."""
         store, plan = self.store, self.plan
         parts = self._parts()
-        query = self._query(parts)
+        query = self.query(parts)
         if not parts and not plan.inserts:
             return Prepared(way=change_method(store))
         with query.rows() as rows:
@@ -205,7 +216,8 @@ class _Attempt:
 
     # ---- the change query
 
-    def _query(self, parts: Sequence[DataSplit]) -> Ready:
+    def query(self, parts: Sequence[DataSplit]) -> Ready:
+        """Return the change query over some groups of files."""
         text, values = self.plan.type_query()
         target = {_TARGET: self._target(parts)}
         types = [column.type for column in self._ready(text, target).columns][: len(values)]

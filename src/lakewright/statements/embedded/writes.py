@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lakewright.calls import write_table
+from lakewright.calls import merged_table, write_table
 from lakewright.commit.table_commit import CommitResult
 from lakewright.spec.options import CoreOptions
 from lakewright.statements.change.assign import Storing, quoted, sql_type
+from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.insert import insert_query, plan_insert
 from lakewright.statements.embedded.changes import in_zone
 from lakewright.statements.embedded.evaluate import Evaluation, Written
@@ -33,6 +34,10 @@ def insert(evaluation: Evaluation, statement: Insert) -> CommitResult:
     query = insert_query(table.store, statement)
     bound = evaluation.bind([(query, Kind.QUERY)])
     given = evaluation.ready(bound, lambda written: written(query)).columns
+    by_name = pa.schema([(column.name, column.type) for column in given if statement.by_name])
+    merge = SchemaMerge.of(evaluation.session, evaluation.lookup, statement.table)
+    added = merge.columns(table, by_name)
+    table, before = merged_table(table, added, stored=False), table
     dynamic = evaluation.session.settings().get(_MODE, "static").lower() == "dynamic"
     plan = plan_insert(table.store, statement, [column.name for column in given], dynamic=dynamic)
     storing = Storing(table.store.name, by_position=not statement.by_name)
@@ -47,7 +52,9 @@ def insert(evaluation: Evaluation, statement: Insert) -> CommitResult:
     def compose(written: Written) -> str:
         return f"SELECT {', '.join(chosen)} FROM ({written(query)}\n) AS _lw_rows({names})"  # noqa: S608 - bound later
 
-    with evaluation.ready(bound, compose).rows() as rows:
+    ready = evaluation.ready(bound, compose)
+    table = merged_table(before, added)
+    with ready.rows() as rows:
         if statement.replace_where is None and not statement.overwrite:
             return write_table(rows, table, progress=False)
         if plan.replaced is None:

@@ -40,6 +40,7 @@ from lakewright.table.table import FileStoreTable
 
 Place: TypeAlias = tuple[str, str]  # the root of a table and the branch
 
+MERGE_SCHEMA = "write.merge-schema"  # a setting that lets a write add columns, and how others about it begin
 SETTING = "spark.paimon."  # what keys begin with that SET sets for tables
 _NANOS_PER_MILLI = 1_000_000
 _MILLIS = 1000
@@ -256,14 +257,8 @@ class Tables:
         if self._settings is None:
             given = self.lookup.table_settings()
             self._settings = {key.removeprefix(SETTING): value for key, value in given.items()}
-        every, own = {}, {}
-        for key, value in self._settings.items():
-            rule = rule_of(key)
-            if rule is not None and rule.scope is Scope.TABLE:
-                every[key] = value
-            elif (rest := _behind_name(key, (catalog, database, table))) is not None:
-                own[rest] = value
-        return every | own
+        found = set_options(self._settings, (catalog, database, table))
+        return {key: value for key, value in found.items() if not key.startswith(MERGE_SCHEMA)}
 
     def _pinned(self, table: FileStoreTable) -> int | None:
         """Return the snapshot that all references to a table read; None where its options name what is read."""
@@ -299,6 +294,18 @@ def _plain_value(fragment: Fragment, args: Args) -> object:
     if cursor.accept(":") and len(cursor.words) == 2 and isinstance(args, Mapping):  # noqa: PLR2004 - `:` and a name
         return args.get(cursor.here.text)
     return None
+
+
+def set_options(settings: Mapping[str, str], name: tuple[str, str, str]) -> dict[str, str]:
+    """Return the options that settings, by keys without `spark.paimon.`, give to a table."""
+    every, own = {}, {}
+    for key, value in settings.items():
+        rule = rule_of(key)
+        if rule is not None and rule.scope is Scope.TABLE:
+            every[key] = value
+        elif (rest := _behind_name(key, name)) is not None:
+            own[rest] = value
+    return every | own
 
 
 def _behind_name(key: str, name: tuple[str, str, str]) -> str | None:

@@ -1,0 +1,48 @@
+"""Columns that a write adds to its table: what SET says and the columns of the rows in, the columns to merge out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakewright.errors import UnsupportedError
+from lakewright.statements.query.tables import MERGE_SCHEMA, SETTING, Lookup, set_options
+from lakewright.statements.session import Session
+from lakewright.statements.text import Name
+from lakewright.table.table import FileStoreTable
+
+_WHOLE = 3  # parts of a name with a catalog
+_CAST, _WIDEN = f"{MERGE_SCHEMA}.explicit-cast", f"{MERGE_SCHEMA}.type-widening"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMerge:
+    """What a write may do to the columns of its table."""
+
+    adds: bool
+    widens: bool
+
+    @classmethod
+    def of(cls, session: Session, lookup: Lookup, name: Name, *, always: bool = False) -> SchemaMerge:
+        """Return what SET says about a table; `always`: the statement itself says that columns are added."""
+        settings = {key.removeprefix(SETTING): value for key, value in lookup.table_settings().items()}
+        _, identifier = session.resolve(name)
+        catalog = session.catalog_name if len(name.parts) < _WHOLE else name.parts[0]
+        own = set_options(settings, (catalog, identifier.get_database_name(), identifier.get_object_name()))
+        asked = {key for key, value in own.items() if value.strip().lower() == "true"}
+        if _CAST in asked:
+            message = f"{_CAST} is not supported: types of columns are never narrowed; cast the values in the query"
+            raise name.place.error(message, kind=UnsupportedError, option=_CAST)
+        adds = always or MERGE_SCHEMA in asked
+        return cls(adds, adds and _WIDEN in asked)
+
+    def columns(self, table: FileStoreTable, given: pa.Schema) -> pa.Schema:
+        """Return the columns of rows to add or to widen, with the names of the table in whichever case they are."""
+        known = {field.name.casefold(): field.name for field in table.schema.fields}
+        fields = []
+        for one in given:
+            name = known.get(one.name.casefold())
+            if self.widens if name is not None else self.adds:
+                fields.append((name or one.name, one.type))
+        return pa.schema(fields)

@@ -27,6 +27,7 @@ pytestmark = needs(Feature.CONNECT_PROGRESS)
 START_SECONDS_MAX = 180
 CLIENT_SECONDS_MAX = 420
 TESTS = Path(__file__).parent.parent
+MODULES = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def connect_server(log: Path) -> Iterator[str]:
         **os.environ,
         **({} if home is None else {"JAVA_HOME": home}),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": MODULES,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     conf = {
@@ -81,7 +82,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("connect")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    environ |= {"PYTHONPATH": str(TESTS), "PYTHONWARNINGS": "ignore"}
+    environ |= {"PYTHONPATH": MODULES, "PYTHONWARNINGS": "ignore"}
     with connect_server(root / "server.log") as remote:
         client = subprocess.run(
             [sys.executable, connect_client.__file__, remote, str(root)],
@@ -126,6 +127,15 @@ def test_both_ways_read_the_same(seen: dict[str, Any], name: str, rows: list[lis
     assert reads[f"{name} in tasks"] == rows
     assert reads[f"{name} filtered"] == [[row[0]] for row in rows if int(str(row[2])) > 1]
     assert reads[f"{name} earlier"] == {"plain": 6, "keyed": 8}[name]
+
+
+def test_sql_runs_over_tables_and_views(seen: dict[str, Any]) -> None:
+    found = seen["statements"]
+    assert found["joined"] == found["joined in another way"] == [[3, 1, None], [5, 2, None]]
+    assert (found["earlier"], found["set"], found["view"]) == (6, 6, [[6]])
+    assert (found["merged"], found["deleted"]) == ([[3, 1, 2, 0]], [[1, 0, 0, 1]])
+    assert found["made"] == [[0, 16], [1, 8], [2, 7], [3, 1]]
+    assert found["wrong"] == ["TableNotExistException", "column_number", "line", "table"]
 
 
 def test_a_job_id_commits_once(seen: dict[str, Any]) -> None:

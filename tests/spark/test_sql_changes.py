@@ -172,6 +172,25 @@ def test_insert_assigns_columns_by_place_by_list_and_by_name(spark: SparkSession
             table.run(text)
 
 
+def test_values_that_do_not_fit_are_errors_where_casts_do_not_fail(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path, "plain")
+    table.context.sql("CREATE TABLE i (id INT, p TINYINT) PARTITIONED BY (p)")
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        for text in ("INSERT INTO i PARTITION (p = 'a') VALUES (1)", "INSERT INTO i PARTITION (p = 300) VALUES (1)"):
+            with pytest.raises(InvalidInputError, match="does not fit the column 'p'"):
+                table.run(text)
+        for text in ("INSERT INTO i VALUES (1, 300)", "INSERT INTO i SELECT id + 3000000000, 1 FROM t"):
+            with pytest.raises(FAILED, match="does not fit the column"):
+                table.run(text)
+        assert _values(table, "d.i") == set()
+        assert table.run("INSERT INTO i PARTITION (p = '7') VALUES (1), (1 / 0)") == (2, 0, 0)
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", str(before))
+    assert _values(table, "d.i") == {(1, 7), (None, 7)}
+
+
 def test_an_overwrite_replaces_the_table_a_partition_or_the_partitions_of_its_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pandas as pd
 import pyarrow as pa
@@ -27,9 +28,12 @@ from lakewright.calls import Progress
 from lakewright.spark.calls import write_table
 from lakewright.spark.datasource.streams import read_stream, write_stream
 from lakewright.spark.datasource.views import attach
+from lakewright.spark.jobs import capabilities
+from lakewright.spark.jobs.capabilities import Feature, present
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spark.rows.verbs import delete, update
+from lakewright.spark.statements.context import SQLContext
 from lakewright.testing.enumerator import stray_files
 from support.spark_writes import new_table, rows_of
 
@@ -94,6 +98,29 @@ class Client:
             found[f"{name} in tasks"] = collected(read_table(self.spark, by_python))
             found[f"{name} filtered"] = collected(read_table(self.spark, table, filter="n > 1", columns=["id"]))
             found[f"{name} earlier"] = read_table(self.spark, table, snapshot_id=1).count()
+        return found
+
+    def statements(self) -> dict[str, object]:
+        """Run SQL: a join of our tables and a view, time travel, a setting, a view of ours, changes, a wrong name."""
+        context = SQLContext(self.spark, str(self.root / "warehouse"), "d")
+        self.frame(0, 3, 7).createOrReplaceTempView("own")
+        text = "SELECT p.id, k.n, own.n AS m FROM plain p JOIN keyed k ON p.id = k.id LEFT JOIN own ON own.id = p.id"
+        found: dict[str, object] = {"joined": collected(context.sql(f"{text} WHERE p.id > :low", {"low": 1}))}
+        older = present() - {Feature.CONNECT_SQL_FRAMES}
+        with patch.object(capabilities, "present", lambda: older):
+            found["joined in another way"] = collected(context.sql(f"{text} WHERE p.id > :low", {"low": 1}))
+        found["earlier"] = context.sql("SELECT * FROM plain VERSION AS OF 1").count()
+        context.sql("SET spark.paimon.d.plain.scan.snapshot-id=1")
+        found["set"] = context.sql("SELECT count(*) FROM plain").collect()[0][0]
+        context.sql("RESET spark.paimon.d.plain.scan.snapshot-id")
+        context.sql("CREATE TEMP VIEW seen AS SELECT id + 1 AS j FROM plain WHERE id = 5")
+        found["view"] = collected(context.sql("SELECT seen.j FROM seen"))
+        context.sql("CREATE TABLE made AS SELECT id, n FROM plain")
+        text = "MERGE INTO made m USING own ON m.id = own.id WHEN MATCHED THEN UPDATE SET n = own.n + m.n"
+        found["merged"] = collected(context.sql(f"{text} WHEN NOT MATCHED THEN INSERT *"))
+        found["deleted"] = collected(context.sql("DELETE FROM made WHERE id > :low", {"low": 3}))
+        found["made"] = collected(context.sql("SELECT * FROM made"))
+        found["wrong"] = caught(lambda: context.sql("SELECT * FROM plian").collect())
         return found
 
     def once(self) -> dict[str, object]:
@@ -220,7 +247,17 @@ def main(remote: str, root: str, *chapters: str) -> None:
     """Run every chapter, or those named, and print what it saw."""
     client = Client(SparkSession.builder.remote(remote).getOrCreate(), Path(root))
     seen = {}
-    for chapter in chapters or ("modes", "reads", "once", "errors", "changes", "door", "stream", "interrupt"):
+    for chapter in chapters or (
+        "modes",
+        "reads",
+        "statements",
+        "once",
+        "errors",
+        "changes",
+        "door",
+        "stream",
+        "interrupt",
+    ):
         started = time.monotonic()
         seen[chapter] = getattr(client, chapter)()
         print(f"{chapter}: {time.monotonic() - started:.1f} s", file=sys.stderr)

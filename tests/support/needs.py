@@ -10,5 +10,5 @@ from lakewright.spark.jobs.capabilities import Feature, has
 
 def needs(feature: Feature) -> pytest.MarkDecorator:
     """Return the mark of a test that needs a feature."""
-    reason = f"PySpark {pyspark.__version__} has no {feature.what}: {feature.since} is the first"
+    reason = f"PySpark {pyspark.__version__} lacks {feature.what}: {feature.since} is the first"
     return pytest.mark.skipif(not has(feature), reason=reason)

@@ -167,7 +167,7 @@ def test_rows_change_without_the_features_of_later_releases(spark: SparkSession,
 def test_what_has_no_other_way_is_refused(spark: SparkSession, tmp_path: Path, lack: Lack) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "1"})
     lack(Feature.PYTHON_SOURCE)
-    with pytest.raises(UnsupportedError, match=r"read_stream: PySpark .* has no data sources written in Python"):
+    with pytest.raises(UnsupportedError, match=r"read_stream: PySpark .* lacks data sources written in Python"):
         lws.read_stream(spark, table)
     with pytest.raises(UnsupportedError, match=r"attach\(writable=True\): .*PySpark 4.0 is the first that has it"):
         lws.attach(spark, str(tmp_path), "db", writable=True)

@@ -203,7 +203,7 @@ def require(feature: Feature, subject: str, **facts: object) -> None:
 def refusal(feature: Feature, subject: str, **facts: object) -> UnsupportedError:
     """Return the error for something that the installed PySpark cannot do."""
     return UnsupportedError(
-        f"{subject}: PySpark {pyspark.__version__} has no {feature.what}; PySpark {feature.since} is the first that "
+        f"{subject}: PySpark {pyspark.__version__} lacks {feature.what}; PySpark {feature.since} is the first that "
         f"has it. Install that, or {feature.instead}",
         pyspark=pyspark.__version__,
         needs=feature.since,

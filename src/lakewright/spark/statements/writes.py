@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from lakewright.calls import merged_table
 from lakewright.commit.table_commit import WriteResult
+from lakewright.errors import InvalidInputError
 from lakewright.spark.calls import write_table
 from lakewright.spark.jobs.session import in_session_zone
 from lakewright.spark.jobs.types import arrow_schema_of, spark_schema
@@ -113,16 +114,20 @@ def _values(
     out: dict[str, tuple[Column, object]] = {}
     for name, value in given.items():
         dtype = sql_type(table.schema.field(name).type)
-        found = _value(evaluation, value, dtype)
+        found = _value(evaluation, table.schema.field(name), value)
         out[name] = F.lit(found).cast(dtype), found
     return out
 
 
-def _value(evaluation: Evaluation, value: Fragment, dtype: str) -> object:
-    """Return the value of an expression without columns."""
+def _value(evaluation: Evaluation, field: DataField, value: Fragment) -> object:
+    """Return the value of an expression without columns in the type of a column."""
     bound = evaluation.bind([(value, Kind.EXPRESSION)])
-    frame = evaluation.run(bound, lambda written: f"SELECT CAST({written(value)} AS {dtype})")
-    return frame.collect()[0][0]
+    frame = evaluation.run(bound, lambda written: f"SELECT {written(value)} AS v")
+    is_null, found = frame.selectExpr("v IS NULL", f"try_cast(v AS {sql_type(field.type)})").collect()[0]
+    if found is None and not is_null:  # some sessions would store a null, or another number
+        message = f"the value does not fit the column {field.name!r} ({field.type})"
+        raise value.error(message, kind=InvalidInputError, column=field.name)
+    return found
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ PROCEDURES: dict[str, Procedure] = {
 def procedure_rows() -> list[tuple[str, str, str, str]]:
     """Return all procedures: name, signature, columns of the result, what it does.
 
-    >>> for row in procedure_rows()[-1:]:
-    ...     print(*row[1:], sep=" | ")
+    >>> for row in procedure_rows():
+    ...     if row[1].startswith("rollback_to_watermark"):
+    ...         print(*row[1:], sep=" | ")
     rollback_to_watermark(table STRING, watermark BIGINT) | result STRING | Bring the table back to the last snapshot \
 whose watermark is not above a value.
     """

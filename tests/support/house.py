@@ -65,9 +65,14 @@ def _room(number: int, room: str) -> Iterator[str]:
     yield from ("", f"## Floor {number}: {_shown(place)}", "", first_sentence(place))
     if place.is_dir():
         yield from _modules_table(place)
-        for folder in _folders(place):
-            yield from ("", f"### {_shown(folder)}", "", first_sentence(folder))
-            yield from _modules_table(folder)
+        yield from _sub_rooms(place)
+
+
+def _sub_rooms(place: Path) -> Iterator[str]:
+    for folder in _folders(place):
+        yield from ("", f"### {_shown(folder)}", "", first_sentence(folder))
+        yield from _modules_table(folder)
+        yield from _sub_rooms(folder)
 
 
 def _modules_table(folder: Path) -> Iterator[str]:

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame
 from lakewright.errors import UnsupportedError
 
 
-def found(module: str, name: str) -> object | None:
+def imported(module: str, name: str) -> object | None:
     """Return what a module of PySpark calls by a name, such as `SparkSession.sql`; None if there is no such thing."""
     try:
         value: object = import_module(module)
@@ -52,7 +52,7 @@ def _has(module: str, name: str) -> Callable[[], bool]:
 
 
 def _is_found(module: str, name: str) -> bool:
-    return found(module, name) is not None
+    return imported(module, name) is not None
 
 
 def _hints_take_columns() -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakewright.spark.jobs.capabilities import found
+from lakewright.spark.jobs.capabilities import imported
 
 if TYPE_CHECKING:
     from pyspark.logger import PySparkLogger as PySparkLogger
@@ -42,4 +42,4 @@ else:
     }
     for _module, _names in _OF.items():
         for _name in _names.split():
-            globals()[_name] = found(_module, _name) or type(_name, (), {})
+            globals()[_name] = imported(_module, _name) or type(_name, (), {})

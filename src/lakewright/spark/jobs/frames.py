@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, StructField, StructType
 
-from lakewright.spark.jobs.capabilities import Feature, found, has
+from lakewright.spark.jobs.capabilities import Feature, has, imported
 from lakewright.spark.jobs.session import is_connect, map_in_arrow
 from lakewright.spark.jobs.types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow import from_arrow_schema
@@ -84,7 +84,7 @@ def with_column(
 ) -> DataFrame:
     """Return the frame with one more column, at its end, that a function computes from another column."""
     if has(Feature.ARROW_FUNCTION):
-        to_udf: Any = found("pyspark.sql.pandas.functions", "arrow_udf")
+        to_udf: Any = imported("pyspark.sql.pandas.functions", "arrow_udf")
         return frame.select("*", to_udf(function, dtype)(F.col(source)).alias(name))
     schema = StructType([*frame.schema.fields, StructField(name, dtype)])
     at = frame.columns.index(source)

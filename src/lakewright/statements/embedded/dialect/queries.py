@@ -306,7 +306,7 @@ class _Block:
         both = Scope(self.scope.outer, [*left.relations, right], dict(left.merged), list(left.hidden))
         using = [one.name for one in args.get("using") or []]
         if str(args.get("method") or "").upper() == "NATURAL":
-            using = [one.name for one in left.visible() if right.found(one.name)]
+            using = [one.name for one in left.visible() if right.columns_named(one.name)]
         if using:
             condition = self._using(join, left, both, right, using, side)
         elif args.get("on") is not None:
@@ -325,13 +325,13 @@ class _Block:
         binder, parts = self.queries.expressions(both), []
         for name in names:
             one, _ = left.resolve([name])
-            found = right.found(name)
+            found = right.columns_named(name)
             if len(found) != 1:
                 raise self.queries.wrong(join, f"USING ({name}): the right side has {len(found)} columns of that name")
             first, second = binder.common([one, found[0].value(name)])
             parts.append(f"{first.sql} = {second.sql}")
             kept = {"RIGHT": second.sql, "FULL": f"coalesce({first.sql}, {second.sql})"}.get(side, first.sql)
-            both.hidden += [c for r in both.relations for c in r.found(name)]
+            both.hidden += [c for r in both.relations for c in r.columns_named(name)]
             both.merged[name.lower()] = Column(name, kept, first.type)
         return " AND ".join(parts)
 

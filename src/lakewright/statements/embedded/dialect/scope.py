@@ -49,7 +49,7 @@ class Relation:
         tail = self.qualifier[len(self.qualifier) - len(parts) :]
         return bool(parts) and len(parts) <= len(self.qualifier) and _lower(tail) == _lower(parts)
 
-    def found(self, name: str) -> list[Column]:
+    def columns_named(self, name: str) -> list[Column]:
         """Return the columns of a name."""
         return [column for column in self.columns if column.name.lower() == name.lower()]
 
@@ -95,7 +95,9 @@ class Scope:
         if name in self.first:
             return self.first[name], rest
         for length in range(len(parts) - 1, 0, -1):
-            found = [one for relation in self._matching(parts[:length]) for one in relation.found(parts[length])]
+            found = [
+                one for relation in self._matching(parts[:length]) for one in relation.columns_named(parts[length])
+            ]
             if found:
                 return _only(found, parts).value(parts[length]), list(parts[length + 1 :])
         if name in self.merged:

@@ -28,6 +28,7 @@ FLOORS = [
     "write",
     "update",
     "maintenance",
+    "verify report",
     "table",
     "catalog",
     "calls",
@@ -43,7 +44,7 @@ OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch"}
 OPTIONAL |= {"sqlglot": "statements", "prompt_toolkit": "cli"}
 OPTIONAL |= {"urllib3": "rest", "psycopg": "jdbc", "pymysql": "jdbc"}
 
-MODULES_MAX = 445  # it grew by SQL statements, and by the meaning of Spark in DuckDB
+MODULES_MAX = 500  # it grew by SQL statements, by the meaning of Spark in DuckDB, and by upkeep
 FOLDER_MODULES_MAX = 15
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 200

@@ -110,17 +110,19 @@ def plan_append(
     `full` asks for every small file that has another one to go with, and for every file with deleted rows.
     """
     check_compactable(store)
-    rules = AppendRules.of(store.options, full=full)
-    pick: Callable[[AppendRules, Bucket], list[list[Unit]]] = pick_any
-    if store.options.data_evolution_enabled():
-        pick = pick_ranges
-    elif store.schema.bucket_mode is BucketMode.HASH_FIXED:
-        pick = pick_neighbours
+    rules, pick = AppendRules.of(store.options, full=full), picker(store)
     return [
         _task(snapshot.id, bucket, [file for unit in units for file in unit.files])
         for bucket in live_buckets(store, snapshot, partitions=partitions)
         for units in pick(rules, bucket)
     ]
+
+
+def picker(store: TableStore) -> Callable[[AppendRules, Bucket], list[list[Unit]]]:
+    """Return the function that picks files of a bucket of this table."""
+    if store.options.data_evolution_enabled():
+        return pick_ranges
+    return pick_neighbours if store.schema.bucket_mode is BucketMode.HASH_FIXED else pick_any
 
 
 def pick_any(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:

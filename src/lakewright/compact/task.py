@@ -124,7 +124,7 @@ def plan_compaction(
     is_full = full if callable(full) else lambda _place: full
     tasks = []
     for bucket in live_buckets(store, snapshot, partitions=partitions, only=only):
-        unit = _unit(store.options, bucket, full=is_full(bucket.place), now_ms=now_ms)
+        unit = unit_of(store.options, bucket, full=is_full(bucket.place), now_ms=now_ms)
         if unit is not None:
             rewrites_all = is_full(bucket.place) and store.options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
             tasks.append(_task(store, snapshot.id, bucket, unit, rewrites_all=rewrites_all))
@@ -159,11 +159,16 @@ def live_buckets(
     selection = select_partitions(store, partitions)
     if only is not None:
         selection = PartitionSelection(partitions=frozenset(partition for partition, _ in only))
+    live = live_files_in(store, snapshot, selection)
+    return buckets_of(store, snapshot, (e for e in live if only is None or (e.partition, e.bucket) in only))
+
+
+def buckets_of(store: TableStore, snapshot: Snapshot, live: Iterable[ManifestEntry]) -> list[Bucket]:
+    """Return the buckets of live files of a snapshot, in the order of their partitions; postponed files have none."""
     entries: dict[Place, list[ManifestEntry]] = {}
-    for entry in live_files_in(store, snapshot, selection):
-        place = (entry.partition, entry.bucket)
-        if entry.bucket >= 0 and (only is None or place in only):
-            entries.setdefault(place, []).append(entry)
+    for entry in live:
+        if entry.bucket >= 0:
+            entries.setdefault((entry.partition, entry.bucket), []).append(entry)
     vectors = vectors_of(store, snapshot)
     return [
         Bucket(
@@ -225,7 +230,8 @@ def with_schema_of(store: TableStore, files: Iterable[DataFile]) -> TableStore:
     return store.with_newest(store.schemas.latest() or store.schemas.get(needed))
 
 
-def _unit(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None) -> Unit | None:
+def unit_of(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None) -> Unit | None:
+    """Return what is worth compacting in a bucket of a primary-key table; with `full`, all that can be."""
     runs = runs_of(bucket.files)
     deepest = max_level(options, bucket.files)
     if not full:

@@ -46,7 +46,7 @@ def with_floors_table(page: str, floors: Sequence[str] = FLOORS) -> str:
 def modules_page(floors: Sequence[str] = FLOORS) -> str:
     """Return the page of all rooms, sub-rooms and modules."""
     return _MODULES_HEAD + "".join(
-        f"{line}\n" for number, rooms in enumerate(floors) for room in rooms.split() for line in _room(number, room)
+        f"{line}\n" for number, rooms in enumerate(floors) for room in _built(rooms) for line in _room(number, room)
     )
 
 
@@ -54,7 +54,7 @@ def _floors_table(floors: Sequence[str]) -> Iterator[str]:
     yield "| floor | room | what it is | sub-rooms |"
     yield "| --- | --- | --- | --- |"
     for number, rooms in enumerate(floors):
-        for room in rooms.split():
+        for room in _built(rooms):
             place = _place(room)
             inside = ", ".join(f"`{folder.name}`" for folder in _folders(place))
             yield f"| {number} | {_shown(place)} | {first_sentence(place)} | {inside} |"
@@ -80,6 +80,11 @@ def _modules_table(folder: Path) -> Iterator[str]:
     if modules:
         yield from ("", "| module | what it does |", "| --- | --- |")
         yield from (f"| `{path.stem}` | {first_sentence(path)} |" for path in modules)
+
+
+def _built(rooms: str) -> list[str]:
+    """Return the rooms of a floor that have sources: a floor may name one that is still to come."""
+    return [room for room in rooms.split() if _place(room).exists()]
 
 
 def _place(room: str) -> Path:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from lakewright.calls import merged_table
 from lakewright.distributed.rows.groups import GROUP, POSITION, Changed, insert_rows, inserting_rows
 from lakewright.distributed.rows.merge import KeyedMergeTask, MergeTask, source_name
+from lakewright.distributed.rows.verbs import delete_on, update_on
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import pieces
 from lakewright.read.splits.split import DataSplit
@@ -41,7 +42,7 @@ from lakewright.spark.rows.merge_sides import BROADCAST_BYTES_MAX, has_bounds, i
 from lakewright.spark.rows.primary_key_merge import write_merged
 from lakewright.spark.statements.evaluate import Evaluation, Written
 from lakewright.spark.write.compaction import compacting_on
-from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.predicate.predicate import Predicate, and_predicates
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.statements.change import plan as planned
@@ -49,17 +50,17 @@ from lakewright.statements.change.clauses import Relation, Text
 from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.plan import ChangePlan
 from lakewright.statements.change.rows import CLAUSE, value_name
+from lakewright.statements.change.scope import Verb, guard, pruning, verb_of
 from lakewright.statements.model import Delete, Merge, Update
 from lakewright.statements.query.bind import Bound
-from lakewright.statements.query.filters import condition_filter
+from lakewright.statements.query.bind import Relation as BoundTable
 from lakewright.statements.query.places import Kind
-from lakewright.statements.query.tables import place_of
+from lakewright.statements.text import Args
 from lakewright.table.table import FileStoreTable
 from lakewright.update.change import ChangeJob
 from lakewright.update.find import groups
-from lakewright.update.merge.merge import scope_without
 from lakewright.update.methods import change_method
-from lakewright.update.primary_key import distribute_postponed, guard_scope, keyed_job, merged_splits
+from lakewright.update.primary_key import distribute_postponed, keyed_job, merged_splits
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, change, fold_applied, with_all_columns
 from lakewright.write.writer import WriteJob
@@ -76,6 +77,11 @@ def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> U
     if isinstance(statement, Merge):
         table = _evolved(evaluation, table, statement)
     work = _Change(evaluation, table, statement)
+    verb = work.verb()
+    if verb is not None and verb.values is None:
+        return delete_on(SparkWorkers(spark), table.store, verb.where)
+    if verb is not None and verb.values is not None:
+        return update_on(SparkWorkers(spark), table.store, verb.values, verb.where)
     operation = type(statement).__name__.upper()
     return change(table.store, work.prepare, operation=operation, run=compacting_on(spark))
 
@@ -86,15 +92,18 @@ def _evolved(evaluation: Evaluation, table: FileStoreTable, merge: Merge) -> Fil
     if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
         return table
     return merged_table(
-        table, how.columns(table, arrow_schema_of(_source_frame(evaluation, table, merge, None).schema))
+        table, how.columns(table, arrow_schema_of(_source_frame(evaluation, table, merge, None)[0].schema))
     )
 
 
-def _source_frame(evaluation: Evaluation, table: FileStoreTable, merge: Merge, base: Snapshot | None) -> DataFrame:
-    """Return the rows of the source of a merge."""
+def _source_frame(
+    evaluation: Evaluation, table: FileStoreTable, merge: Merge, base: Snapshot | None
+) -> tuple[DataFrame, tuple[BoundTable, ...]]:
+    """Return the rows of the source of a merge, and the tables of ours that it reads."""
     at = (table, None if base is None else base.id)
     bound = evaluation.bind([(merge.source, Kind.RELATION)], at)
-    return evaluation.run(bound, lambda written: "".join(written(part) for part in planned.source_query(merge)))
+    frame = evaluation.run(bound, lambda written: "".join(written(part) for part in planned.source_query(merge)))
+    return frame, bound.relations
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +161,32 @@ class _Change:
         """Change rows of a snapshot."""
         is_keyed = bool(self.store.schema.primary_keys)
         base = distribute_postponed(self.store, base) if is_keyed else base
-        source = None
+        source: _Source | None = None
+        relations: tuple[BoundTable, ...] = ()
         if isinstance(self.statement, Merge):
-            frame = _source_frame(self.evaluation, self.table, self.statement, base)
+            frame, relations = _source_frame(self.evaluation, self.table, self.statement, base)
             source = _Source(frame, size_of(frame))
         plan = self._plan(source)
-        bound = self.evaluation.bind(
-            [(fragment, Kind.EXPRESSION) for fragment in plan.fragments],
-            (self.table, None if base is None else base.id),
-        )
-        attempt = _Attempt(self.evaluation, plan, bound, base, self._prunes(plan, bound))
+        bound = self._bound(plan, base)
+        attempt = _Attempt(self.evaluation, plan, bound, base, pruning(plan, bound, *self._given))
         prepared = attempt.prepared(source)
-        return replace(prepared, unchanged=self._guard(plan, bound, prepared), reads=attempt.reads)
+        unchanged = guard(self.table, plan, (*relations, *bound.relations), inserted=bool(prepared.inserted))
+        return replace(prepared, unchanged=unchanged, reads=attempt.reads)
+
+    def verb(self) -> Verb | None:
+        """Return the verb of the library that does the same without a query, if there is one."""
+        if isinstance(self.statement, Merge):
+            return None
+        plan = self._plan(None)
+        return verb_of(plan, self._bound(plan, None), *self._given)
+
+    def _bound(self, plan: ChangePlan, base: Snapshot | None) -> Bound:
+        at = self.table, None if base is None else base.id
+        return self.evaluation.bind([(fragment, Kind.EXPRESSION) for fragment in plan.fragments], at)
+
+    @property
+    def _given(self) -> tuple[Args, str]:
+        return self.evaluation.args, self.evaluation.lookup.zone
 
     def _plan(self, source: _Source | None) -> ChangePlan:
         match self.statement:
@@ -173,28 +196,6 @@ class _Change:
                 return planned.plan_delete(self.store, self.statement)
             case Merge():
                 return planned.plan_merge(self.store, self.statement, [] if source is None else source.frame.columns)
-
-    def _prunes(self, plan: ChangePlan, bound: Bound) -> Predicate:
-        """Return what every row of the target fulfils that may change, as far as our statistics understand it."""
-        condition = plan.where or plan.on
-        piece = next((piece for piece in bound.pieces if piece.fragment == condition), None)
-        if piece is None or plan.reaches_all:
-            return TRUE
-        zone = str(self.evaluation.spark.conf.get("spark.sql.session.timeZone"))
-        taken = () if plan.source is None else plan.source.columns
-        fields = self.store.schema.fields
-        return condition_filter(piece, plan.target.alias, fields, self.evaluation.args, zone, taken=taken)
-
-    def _guard(self, plan: ChangePlan, bound: Bound, prepared: Prepared) -> str | None:
-        """Return where nobody may have written since the snapshot, so that what was found there still holds."""
-        own = place_of(self.table)
-        others = [relation.table for relation in bound.relations if isinstance(relation.table, FileStoreTable)]
-        if any(place_of(other) == own for other in others):
-            return "table"
-        absent = scope_without(self.store, (name for name, _ in plan.equal)) if prepared.inserted else None
-        if not self.store.schema.primary_keys:
-            return absent
-        return guard_scope(absent or "bucket", self.store.schema.bucket_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +286,7 @@ class _Attempt:
         frames = {_TARGET: target} | ({} if source is None else {_SOURCE: source.frame})
         text, values = plan.type_query()
         schema = self._run(text, frames).schema
-        zone = str(spark.conf.get("spark.sql.session.timeZone"))
+        zone = self.evaluation.lookup.zone
         types = [field.type for field in arrow_schema_of(schema, time_zone=zone)][: len(values)]
         casts_fail = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
         return self._run(plan.query(types, casts_fail=casts_fail), frames)

@@ -36,29 +36,28 @@ from lakewright.read.splits.shares import pieces
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec.predicate.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.statements.change import plan as planned
 from lakewright.statements.change.clauses import Relation, Text
 from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.plan import ChangePlan
+from lakewright.statements.change.scope import Verb, guard, pruning, verb_of
 from lakewright.statements.embedded.evaluate import Evaluation, Ready, Written
 from lakewright.statements.embedded.sources import ArrowRows
 from lakewright.statements.model import Delete, Merge, Update
 from lakewright.statements.query.bind import Bound
-from lakewright.statements.query.filters import condition_filter
 from lakewright.statements.query.places import Kind
-from lakewright.statements.query.tables import place_of
 from lakewright.table.table import FileStoreTable
+from lakewright.update import verbs
 from lakewright.update.change import ChangeJob
 from lakewright.update.find import LocatedRows, groups, hidden_fields, locate
 from lakewright.update.merge.match import Pairs
-from lakewright.update.merge.merge import keyed_columns, scope_without, write_decision
+from lakewright.update.merge.merge import keyed_columns, write_decision
 from lakewright.update.methods import change_method
 from lakewright.update.primary_key import (
     KeyedWriter,
     distribute_postponed,
-    guard_scope,
     locate_merged,
     merged_splits,
 )
@@ -82,6 +81,11 @@ def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> U
     if isinstance(statement, Merge):
         table = _evolved(evaluation, table, statement)
     work = _Change(evaluation, table, statement)
+    verb = None if isinstance(statement, Merge) else work.verb()
+    if verb is not None and verb.values is None:
+        return verbs.delete(table.store, verb.where)
+    if verb is not None and verb.values is not None:
+        return verbs.update(table.store, verb.values, verb.where)
     return change(table.store, work.prepare, operation=type(statement).__name__.upper())
 
 
@@ -125,7 +129,13 @@ class _Change:
         attempt = self._attempt(base)
         prepared, plan = attempt.apply(), attempt.plan
         reads = tuple(name for name in plan.reads if name in self.store.schema.field_names)
-        return replace(prepared, unchanged=self._guard(plan, attempt.bound, prepared), reads=reads)
+        unchanged = guard(self.table, plan, attempt.bound.relations, inserted=bool(prepared.inserted))
+        return replace(prepared, unchanged=unchanged, reads=reads)
+
+    def verb(self) -> Verb | None:
+        """Return the verb of the library that does the same without a query, if there is one."""
+        attempt = self._attempt(None)
+        return verb_of(attempt.plan, attempt.bound, self.evaluation.args, self.evaluation.lookup.zone)
 
     def check(self) -> None:
         """Raise an error if the statement cannot run on the columns of the table."""
@@ -136,7 +146,8 @@ class _Change:
         own = [(self.statement.source, Kind.RELATION)] if isinstance(self.statement, Merge) else []
         plan = self._plan(self.evaluation.bind(own, at))
         bound = self.evaluation.bind([*own, *((fragment, Kind.EXPRESSION) for fragment in plan.fragments)], at)
-        return _Attempt(self.evaluation, self.statement, plan, bound, base, self._prunes(plan, bound))
+        predicate = pruning(plan, bound, self.evaluation.args, self.evaluation.lookup.zone)
+        return _Attempt(self.evaluation, self.statement, plan, bound, base, predicate)
 
     def _plan(self, source: Bound) -> ChangePlan:
         match self.statement:
@@ -147,27 +158,6 @@ class _Change:
             case Merge():
                 names = [column.name for column in _source(self.evaluation, source, self.statement).columns]
                 return planned.plan_merge(self.store, self.statement, names)
-
-    def _prunes(self, plan: ChangePlan, bound: Bound) -> Predicate:
-        """Return what every row of the target fulfils that may change, as far as our statistics understand it."""
-        condition = plan.where or plan.on
-        piece = next((piece for piece in bound.pieces if piece.fragment == condition), None)
-        if piece is None or plan.reaches_all:
-            return TRUE
-        taken = () if plan.source is None else plan.source.columns
-        fields, zone = self.store.schema.fields, self.evaluation.lookup.zone
-        return condition_filter(piece, plan.target.alias, fields, self.evaluation.args, zone, taken=taken)
-
-    def _guard(self, plan: ChangePlan, bound: Bound, prepared: Prepared) -> str | None:
-        """Return where nobody may have written since the snapshot, so that what was found there still holds."""
-        own = place_of(self.table)
-        others = [relation.table for relation in bound.relations if isinstance(relation.table, FileStoreTable)]
-        if any(place_of(other) == own for other in others):
-            return "table"
-        absent = scope_without(self.store, (name for name, _ in plan.equal)) if prepared.inserted else None
-        if not self.store.schema.primary_keys:
-            return absent
-        return guard_scope(absent or "bucket", self.store.schema.bucket_mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
+from lakewright.spec.predicate.predicate import Predicate, and_predicates
 from lakewright.spec.types import FLOAT_ROOTS, INTEGER_BITS, MICROS_PRECISION, AtomicType, DataField
 from lakewright.spec.values import zone_of
 from lakewright.statements.query.joins import conjuncts_of, joins_by_name, tables_of
@@ -71,21 +71,63 @@ def filter_of(reference: Reference, known: Known, args: Args, zone: str) -> Pred
     return and_predicates(found) if found else None
 
 
-def condition_filter(
-    piece: Piece, qualifier: str, fields: Sequence[DataField], args: Args, zone: str, *, taken: Collection[str] = ()
-) -> Predicate:
-    """Return what rows of a table must fulfil for a condition to be true, as far as it can be said.
+def condition_filter(piece: Piece, target: Target, args: Args, zone: str, *, exact: bool = False) -> Predicate | None:
+    """Return what rows of a table must fulfil for a condition to be true, as far as it can be said; None: nothing.
 
-    The condition knows the table by `qualifier`; a name without one may be that of a column `taken` by another table.
+    With `exact` the predicate is true for just the rows for which the condition is true.
     """
-    names = [field.name.lower() for field in fields]
-    known = {field.name.lower(): field for field in fields if names.count(field.name.lower()) == 1}
-    bare = frozenset(known.keys() - {name.lower() for name in taken})
-    reader = _Reader(piece, known, bare, qualifier.lower(), PredicateBuilder(fields, zone), args, zone)
+    reader = target.reader(piece, args, zone)
     try:
-        return reader.read(piece.tree)
+        found = reader.read(piece.tree, exact=exact)
     except _NotSaidError:
-        return TRUE
+        return None
+    return found if not exact or all(_is_exact(leaf, reader.fields) for leaf in found.leaves()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table as a condition knows it: a name without `qualifier` may be that of a column `taken` by another table."""
+
+    qualifier: str
+    fields: Sequence[DataField]
+    taken: Collection[str] = ()
+
+    def reader(self, piece: Piece, args: Args, zone: str) -> _Reader:
+        """Return what reads conditions over the table."""
+        names = [field.name.lower() for field in self.fields]
+        known = {field.name.lower(): field for field in self.fields if names.count(field.name.lower()) == 1}
+        bare = frozenset(known.keys() - {name.lower() for name in self.taken})
+        return _Reader(piece, known, bare, self.qualifier.lower(), PredicateBuilder(self.fields, zone), args, zone)
+
+
+def constant_of(piece: Piece, target: Target, args: Args, field: DataField) -> tuple[object, ...]:
+    """Return the value that an expression gives a column, as the only element, if every engine stores it alike."""
+    if isinstance(piece.tree, exp.Null):
+        return (None,)
+    value = target.reader(piece, args, "UTC").value_of(piece.tree)
+    if value is None or not isinstance(field.type, AtomicType):
+        return ()
+    match value.kind, field.type.root, value.value:
+        case "NUMBER", root, int(number) if root in INTEGER_BITS and -1 << INTEGER_BITS[root] - 1 <= number:
+            return (number,) if number < 1 << INTEGER_BITS[root] - 1 else ()
+        case "TEXT", "VARCHAR", constant if field.type.type == "STRING":
+            return (constant,)
+        case "BOOLEAN", "BOOLEAN", constant:
+            return (constant,)
+        case "DATE", "DATE", str(text) if _is_day(text):
+            return (date.fromisoformat(text),)
+    return ()
+
+
+def _is_exact(leaf: Predicate, fields: Mapping[str, DataField]) -> bool:
+    """Say whether a comparison that is good enough for statistics is also exact: engines order NaN on their own."""
+    if not leaf.columns():
+        return True
+    types = [fields[name.lower()].type for name in leaf.columns()]
+    if not all(isinstance(dtype, AtomicType) and dtype.root not in FLOAT_ROOTS for dtype in types):
+        return False
+    are_whole = all(isinstance(dtype, AtomicType) and dtype.root in INTEGER_BITS for dtype in types)
+    return not are_whole or all(value is None or isinstance(value, int) for value in leaf.literals or ())
 
 
 def _rejects_nulls(predicate: Predicate) -> bool:
@@ -210,15 +252,16 @@ class _Reader:
         """Return the value of a literal if comparing the column with it means the same to Spark."""
         if not isinstance(field.type, AtomicType):
             raise _NotSaidError
-        value = self._value(node)
+        value = self.value_of(node)
         if value is None or not _fits(value, field.type, self.zone):
             raise _NotSaidError
         return value.value
 
-    def _value(self, node: exp.Expr) -> _Value | None:
+    def value_of(self, node: exp.Expr) -> _Value | None:
+        """Return the value of a literal or a parameter, if it is one."""
         match node:
             case exp.Neg():
-                inner = self._value(node.this)
+                inner = self.value_of(node.this)
                 is_number = inner is not None and inner.kind == "NUMBER" and isinstance(inner.value, int | Decimal)
                 return _Value("NUMBER", -inner.value) if is_number and inner is not None else None  # type: ignore[operator]
             case exp.Boolean():

@@ -46,7 +46,7 @@ SURFACE = {
     "WhenMatched": ["delete(condition=None)", "update(update='*', condition=None)"],
     "FileStoreTable": [
         "comment()",
-        "compact(full=False, partitions=None)",
+        "compact(full=False, partitions=None, where=None, order_by=None, strategy=None, idle=None, dry_run=False)",
         "copy(options)",
         "create_tag(tag_name, snapshot_id=None, ignore_if_exists=False, time_retained=None)",
         "expire_snapshots(retain_max=None, retain_min=None, older_than=None, max_deletes=None)",

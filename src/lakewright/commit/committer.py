@@ -67,7 +67,8 @@ from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 
 P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]
-_NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException, *REFUSALS)
+# What a commit raises when it published nothing, unless the error names a snapshot (`published_id`).
+NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException, *REFUSALS)
 
 
 def _now_millis() -> int:
@@ -89,8 +90,8 @@ def _removing_useless_files(
     ) -> Snapshot | None:
         try:
             return verb(self, messages, *args, **more)
-        except _NOT_PUBLISHED as error:
-            useless = self.sole or isinstance(error, TableNotExistException)
+        except NOT_PUBLISHED as error:
+            useless = (self.sole and not self.keeps_files) or isinstance(error, TableNotExistException)
             kept = "published_id" in error.facts or (self.reroutes and error.facts.get("misrouted"))
             if useless and not kept:
                 with suppress(OSError):
@@ -125,6 +126,7 @@ class Committer:
     publisher: Publisher | None = None
     once_since: int | None = None
     sole: bool = False
+    keeps_files: bool = False  # a caller that is alone with the messages deletes their files itself
     reroutes: bool = False  # after a conflict over buckets the caller reads the files again, and deletes them itself
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
 
@@ -394,7 +396,7 @@ class Committer:
             return self._publish(intent, files_of(self.store, messages))
         try:
             return self._run(intent, ()).publish()
-        except _NOT_PUBLISHED as error:
+        except NOT_PUBLISHED as error:
             # The new rows are published: an error that denied it would make the caller write them again.
             raise type(error)(
                 f"{error} (snapshot {before.id} with the new rows is published, only the compaction is not)",
@@ -406,7 +408,7 @@ class Committer:
         self._begun.update(files)
         try:
             return self._run(intent, files).publish()
-        except _NOT_PUBLISHED:
+        except NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise
 

@@ -168,10 +168,14 @@ def writes_rows(snapshot: Snapshot) -> bool:
     return snapshot.commit_kind is CommitKind.OVERWRITE
 
 
-def select_partitions(store: TableStore, partitions: Sequence[Mapping[str, object]] | None) -> PartitionSelection:
-    """Read partition specs as users write them; None is the whole table."""
+def select_partitions(
+    store: TableStore, partitions: Sequence[Mapping[str, object]] | PartitionSelection | None
+) -> PartitionSelection:
+    """Read partition specs as users write them; None is the whole table, and a selection stays as it is."""
     if partitions is None:
         return WHOLE_TABLE
+    if isinstance(partitions, PartitionSelection):
+        return partitions
     default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
     return partitions_by_specs(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
 

@@ -9,12 +9,12 @@ the ids of a file count up from its first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakewright.compact.task import (
     Bucket,
     CompactTask,
-    PartitionSpec,
+    Partitions,
     check_compactable,
     live_buckets,
     vectors_of_files,
@@ -103,7 +103,7 @@ def plan_append(
     snapshot: Snapshot,
     *,
     full: bool = False,
-    partitions: Sequence[PartitionSpec] | None = None,
+    partitions: Partitions = None,
 ) -> list[CompactTask]:
     """Return what is worth compacting of an append table, in all partitions or in those that agree with a spec.
 
@@ -123,6 +123,19 @@ def picker(store: TableStore) -> Callable[[AppendRules, Bucket], list[list[Unit]
     if store.options.data_evolution_enabled():
         return pick_ranges
     return pick_neighbours if store.schema.bucket_mode is BucketMode.HASH_FIXED else pick_any
+
+
+def plan_order(
+    store: TableStore, snapshot: Snapshot, order_by: tuple[str, ...], strategy: str, *, partitions: Partitions = None
+) -> list[CompactTask]:
+    """Return tasks that sort all rows of an append table without buckets, one for each partition."""
+    check_compactable(store)
+    tasks = []
+    for bucket in live_buckets(store, snapshot, partitions=partitions):
+        files = _plain(bucket.files)
+        if files:
+            tasks.append(replace(_task(snapshot.id, bucket, files), order_by=order_by, strategy=strategy))
+    return tasks
 
 
 def pick_any(rules: AppendRules, bucket: Bucket) -> list[list[Unit]]:

@@ -51,14 +51,14 @@ def carried_fields(schema: TableSchema, *, changes: bool = False) -> tuple[DataF
     return ROW_ID, number
 
 
-def read_rows(store: TableStore, split: DataSplit) -> Generator[pa.RecordBatch]:
-    """Yield the live rows of a split in file order, with all columns and those of `carried_fields`.
+def read_rows(store: TableStore, split: DataSplit, columns: Sequence[str] | None = None) -> Generator[pa.RecordBatch]:
+    """Yield the live rows of a split in file order: some columns, or all and those of `carried_fields`.
 
     If the split names no deletion vectors, deleted rows come too. While the rows of one file are used, the next file is
     decoded, if the table's option allows two threads.
     """
     carried = carried_fields(store.schema)
-    names = [field.name for field in (*store.schema.fields, *carried)]
+    names = columns or [field.name for field in (*store.schema.fields, *carried)]
     projection = plan_projection(store.schema.fields, names, hidden=carried)
     units = SplitReader(store, FileSchemas(store), projection).units(split)
     threads = min(_FILES_READ, store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
@@ -79,13 +79,10 @@ def write_rows(
 def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -> CommitMessage:
     """Write the rows of a task's files to new files, in order; `fold_vectors` adds old index files to the message."""
     evolves = store.options.data_evolution_enabled()
-    groups = row_id_groups(task.files) if evolves else [(file,) for file in task.files]
-    deletions = deletions_of(store, (task.partition, task.bucket), task.vectors)
-    key = task.partition, task.bucket, task.total_buckets
-    split = split_of(store, task.snapshot_id, key, groups, deletions)
+    split = task_split(store, task)
     index: IndexFile | None = None
     if evolves:
-        files = _in_range(store, task, output, groups, replace(split, deletion_files=()))
+        files = _in_range(store, task, output, replace(split, deletion_files=()))
         index = _moved_vectors(store, task, output, split, files)
     else:
         plan = FilePlan.moved(store.schema, carried_fields(store.schema), source=COMPACT)
@@ -93,13 +90,27 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
         files = write_rows(output, plan, read_rows(store, split), first_number=first)
         if store.schema.bucket_mode is BucketMode.HASH_FIXED:
             files = cap_sequence_numbers(files, max(file.max_sequence_number for file in task.files))
+    message = task_message(store, task, output, files)
+    return message if index is None else replace(message, compact_new_index_files=(index,))
+
+
+def task_split(store: TableStore, task: CompactTask) -> DataSplit:
+    """Return the files of a task as a split whose rows can be read."""
+    groups = row_id_groups(task.files) if store.options.data_evolution_enabled() else [(file,) for file in task.files]
+    deletions = deletions_of(store, (task.partition, task.bucket), task.vectors)
+    return split_of(store, task.snapshot_id, (task.partition, task.bucket, task.total_buckets), groups, deletions)
+
+
+def task_message(
+    store: TableStore, task: CompactTask, output: BucketOutput, files: tuple[DataFile, ...]
+) -> CommitMessage:
+    """Return the message of a task that puts new files in the place of its own."""
     return CommitMessage(
         partition_bytes=task.partition,
         bucket=task.bucket,
         total_buckets=task.total_buckets,
         compact_before=task.files,
         compact_after=files,
-        compact_new_index_files=() if index is None else (index,),
         table=store.identity,
         schema_id=store.schema.id,
         write_id=output.stem,
@@ -126,7 +137,6 @@ def _in_range(
     store: TableStore,
     task: CompactTask,
     output: BucketOutput,
-    groups: Sequence[Sequence[DataFile]],
     split: DataSplit,
 ) -> tuple[DataFile, ...]:
     """Write neighbouring groups as files with all columns, each with the id of its first row."""
@@ -134,7 +144,7 @@ def _in_range(
     plan = FilePlan.moved(store.schema, source=APPEND)
     low = min(file.min_sequence_number for file in task.files)
     high = max(file.max_sequence_number for file in task.files)
-    row_id = groups[0][0].first_row_id or 0
+    row_id = split.files[0].first_row_id or 0
     files = []
     for file in write_rows(output, plan, read_rows(store, split)):
         files.append(replace(file, first_row_id=row_id, min_sequence_number=low, max_sequence_number=high))

@@ -1,24 +1,29 @@
 """Compactions of a table from plan to snapshot: asked for by a user, or after a commit.
 
-A compaction runs on a published snapshot and becomes one COMPACT snapshot. If another commit deleted one of its files
-meanwhile, its new files are deleted and it is planned again on the newest snapshot. A compaction that fails leaves the
-table as it is; only tables with deletion vectors and first-row tables show new rows after a compaction and not before.
+A compaction runs on a published snapshot and becomes one COMPACT snapshot. If another commit deleted one of the files
+of a bucket meanwhile, the new files of that bucket are deleted and it is planned again on the newest snapshot. A
+compaction that fails leaves the table as it is; only tables with deletion vectors and first-row tables show new rows
+after a compaction and not before.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
-from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
-from lakewright.compact.append import plan_append
-from lakewright.compact.postpone import distribute
+from lakewright.compact.append import plan_append, plan_order
+from lakewright.compact.postpone import distribute, postponed_tasks
+from lakewright.compact.publish import place_name, publish_fitting
+from lakewright.compact.request.choice import CompactChoice
+from lakewright.compact.request.estimate import estimate
 from lakewright.compact.rewrite import run_task
-from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
+from lakewright.compact.rounds import ROUNDS_MAX, CompactResult, side_by_side
 from lakewright.compact.task import CompactTask, PartitionSpec, Place, check_compactable, plan_compaction
-from lakewright.compact.vectors import fold_vectors
 from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.metadata.store import TableStore
@@ -41,32 +46,64 @@ def compact_table(
 
     `run` is how an engine runs the tasks on its workers; without it they run in threads.
     """
+    choice = CompactChoice(full=full, partitions=None if partitions is None else tuple(partitions))
+    return compact_chosen(store, choice, run)
+
+
+def compact_chosen(store: TableStore, choice: CompactChoice, run: RunTasks | None = None) -> CompactResult:
+    """Compact what a caller chose; with `dry_run` say only what would be done."""
     check_compactable(store)
     now = wall_clock_ms()
 
     def plan(snapshot: Snapshot) -> list[CompactTask]:
+        partitions = choice.selection(store, snapshot)
+        if choice.order_by:
+            return plan_order(store, snapshot, choice.order_by, choice.strategy, partitions=partitions)
         if not store.schema.primary_keys:
-            return plan_append(store, snapshot, full=full, partitions=partitions)
-        return plan_compaction(store, snapshot, full=full, partitions=partitions, now_ms=now)
+            return plan_append(store, snapshot, full=choice.full, partitions=partitions)
+        return plan_compaction(store, snapshot, full=choice.full, partitions=partitions, now_ms=now)
 
+    postpones = store.schema.bucket_mode is BucketMode.POSTPONE
+    if choice.dry_run:
+        snapshot = store.snapshots.latest()
+        store.check_same_table()
+        if snapshot is None:
+            return CompactResult(None, dry_run=True)
+        waiting = postponed_tasks(store, snapshot, choice.selection(store, snapshot)) if postpones else []
+        return estimate(store, [*waiting, *plan(snapshot)])
     first = CompactResult(None)
-    if store.schema.bucket_mode is BucketMode.POSTPONE:
-        first = distribute(store, partitions=partitions)
+    if postpones:
+        first = distribute(store, partitions=partial(choice.selection, store))
     return first + run_plan(store, plan, run)
 
 
 def run_plan(
     store: TableStore, plan: Callable[[Snapshot], list[CompactTask]], run: RunTasks | None = None
 ) -> CompactResult:
-    """Plan on the newest snapshot, run the tasks, in threads unless told how, and publish one COMPACT snapshot."""
-    run_all = run or _in_threads
+    """Plan on the newest snapshot, run the tasks, in threads unless told how, and publish one COMPACT snapshot.
 
-    def produce(snapshot: Snapshot) -> list[CommitMessage]:
-        tasks = plan(snapshot)
-        messages = [message for message in run_all(store, tasks) if not message.is_empty] if tasks else []
-        return messages if store.schema.primary_keys else fold_vectors(store, snapshot, messages)
-
-    return in_rounds(store, produce, lambda messages, _: Committer(store, sole=True).commit(messages))
+    If other commits took away files of some buckets meanwhile, the other buckets are published all the same, and these
+    are planned again in a further round, up to `ROUNDS_MAX`.
+    """
+    started = time.monotonic()
+    result, only = CompactResult(None), None
+    for left in reversed(range(ROUNDS_MAX)):
+        base = store.snapshots.latest()
+        store.check_same_table()
+        tasks = [] if base is None else plan(base)
+        tasks = [task for task in tasks if only is None or (task.partition, task.bucket) in only]
+        messages = [message for message in (run or _in_threads)(store, tasks) if not message.is_empty] if tasks else []
+        if base is None or not messages:
+            break
+        done = publish_fitting(store, base, messages)
+        result = result + done.result
+        if done.error is None:
+            break
+        if not left and result.snapshot_id is None:
+            raise done.error
+        only = done.lost
+        result = replace(result, skipped=() if left else tuple(map(partial(place_name, store), sorted(only))))
+    return replace(result, seconds=time.monotonic() - started)
 
 
 def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:

@@ -9,7 +9,7 @@ sequence numbers of moved rows are above those of the bucket. The result is one 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import live_files_in, select_partitions
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import PartitionSpec, check_compactable, with_schema_of
+from lakewright.compact.task import CompactTask, Partitions, check_compactable, with_schema_of
 from lakewright.datafiles.file_plan import FilePlan
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.merge import MergeSpec, merge_order
@@ -49,8 +49,11 @@ class PostponedRows:
     next_numbers: Mapping[int, int]  # the first free sequence number of each bucket that has files
 
 
-def distribute(store: TableStore, *, partitions: Sequence[PartitionSpec] | None = None) -> CompactResult:
-    """Move the rows of the postpone bucket into real buckets."""
+def distribute(store: TableStore, *, partitions: Partitions | Callable[[Snapshot], Partitions] = None) -> CompactResult:
+    """Move the rows of the postpone bucket into real buckets, in the partitions that agree with a spec.
+
+    A function chooses the partitions of the snapshot whose rows are moved.
+    """
     check_compactable(store)
     if store.schema.bucket_mode is not BucketMode.POSTPONE:
         raise InvalidInputError(
@@ -60,11 +63,23 @@ def distribute(store: TableStore, *, partitions: Sequence[PartitionSpec] | None 
         )
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
-        jobs = postponed_rows(store, live_files_in(store, snapshot, select_partitions(store, partitions)))
+        chosen = partitions(snapshot) if callable(partitions) else partitions
+        jobs = postponed_rows(store, live_files_in(store, snapshot, select_partitions(store, chosen)))
         with missing_files_explained(store, snapshot.id):
             return side_by_side(store, jobs, lambda job, memory: _Distribution(store, job, memory).run())
 
     return in_rounds(store, produce, lambda messages, _: Committer(store, sole=True).commit(messages))
+
+
+def postponed_tasks(store: TableStore, snapshot: Snapshot, partitions: Partitions) -> list[CompactTask]:
+    """Return the files that wait in the postpone bucket as tasks, for an estimate alone."""
+    jobs = postponed_rows(store, live_files_in(store, snapshot, select_partitions(store, partitions)))
+    return [
+        CompactTask(
+            job.partition, POSTPONE, job.buckets, snapshot.id, tuple(f for some in job.writers for f in some), ()
+        )
+        for job in jobs
+    ]
 
 
 def postponed_rows(store: TableStore, entries: Iterable[ManifestEntry]) -> list[PostponedRows]:

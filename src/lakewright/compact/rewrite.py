@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakewright.commit.message.message import CommitMessage
 from lakewright.compact.append_rewrite import rewrite_append
 from lakewright.compact.lookup import lookup_runs, with_place
+from lakewright.compact.order.sort import sort_append
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.steps import Merge, Move, RewriteOptions, plan_steps
 from lakewright.compact.task import CompactTask, check_compactable, with_schema_of
@@ -50,6 +51,8 @@ def run_task(
     output = BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid)
     try:
         with missing_files_explained(store, task.snapshot_id):
+            if task.order_by:
+                return sort_append(store, task, output, memory)
             if not store.schema.primary_keys:
                 return rewrite_append(store, task, output)
             return _Rewrite(store, task, memory, output).run()

@@ -2,7 +2,7 @@
 
 Two functions in, one makes messages from the newest snapshot and the other publishes them; a result out. A commit that
 conflicts has published nothing, so its new files are removed before the next round. If the outcome of a commit is
-unknown, nothing is deleted.
+unknown, nothing is deleted. What came of it is a `CompactResult`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 
 ROUNDS_MAX = 10  # after so many rounds that were overtaken, the error is raised
-_OVERTAKEN = (CommitConflictError, CommitContentionError)
+OVERTAKEN = (CommitConflictError, CommitContentionError)
 T = TypeVar("T")
 
 Produce: TypeAlias = Callable[[Snapshot], list[CommitMessage]]
@@ -31,9 +31,9 @@ Publish: TypeAlias = Callable[[Sequence[CommitMessage], Snapshot], Snapshot | No
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """What a compaction did to the table."""
+    """What a compaction did to the table, or what it would do (`dry_run`: then files, rows and bytes are estimates)."""
 
-    snapshot_id: int | None  # None: there was nothing to do
+    snapshot_id: int | None  # None: nothing was published
     buckets: int = 0
     files_before: int = 0
     files_after: int = 0
@@ -41,11 +41,14 @@ class CompactResult:
     bytes: int = 0
     changelog_rows: int = 0
     seconds: float = 0.0
+    partitions: int = 0
+    dry_run: bool = False
+    skipped: tuple[str, ...] = ()  # buckets that other writers changed again and again meanwhile: they stay as they are
 
     @property
     def is_empty(self) -> bool:
         """Say whether there was nothing to do."""
-        return self.snapshot_id is None
+        return self.snapshot_id is None and not (self.dry_run and self.files_before)
 
     def __add__(self, later: CompactResult) -> CompactResult:
         return CompactResult(
@@ -57,6 +60,9 @@ class CompactResult:
             self.bytes + later.bytes,
             self.changelog_rows + later.changelog_rows,
             self.seconds + later.seconds,
+            self.partitions + later.partitions,
+            self.dry_run or later.dry_run,
+            (*self.skipped, *later.skipped),
         )
 
 
@@ -70,14 +76,14 @@ def in_rounds(store: TableStore, produce: Produce, publish: Publish) -> CompactR
     def publish_or_delete(messages: Sequence[CommitMessage], base: Snapshot | None) -> Snapshot | None:
         try:
             return None if base is None or not messages else publish(messages, base)
-        except _OVERTAKEN:
+        except OVERTAKEN:
             # Nothing was published, so no snapshot names these files.
             delete_written(store, files_of(store, messages))
             raise
 
-    attempt = publish_on_newest(store, work, publish_or_delete, Retries(_OVERTAKEN, ROUNDS_MAX - 1))
+    attempt = publish_on_newest(store, work, publish_or_delete, Retries(OVERTAKEN, ROUNDS_MAX - 1))
     snapshot_id = None if attempt.published is None else attempt.published.id
-    return replace(_counts(attempt.made), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
+    return replace(result_of(attempt.made), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
 
 
 def side_by_side(
@@ -107,7 +113,8 @@ def _finished(futures: Iterable[Future[Iterable[CommitMessage]]]) -> list[Commit
     return [message for future in succeeded for message in future.result()]
 
 
-def _counts(messages: Sequence[CommitMessage]) -> CompactResult:
+def result_of(messages: Sequence[CommitMessage]) -> CompactResult:
+    """Return what messages do, before they are published."""
     after = [file for message in messages for file in (*message.compact_after, *message.new_files)]
     return CompactResult(
         snapshot_id=None,
@@ -117,4 +124,5 @@ def _counts(messages: Sequence[CommitMessage]) -> CompactResult:
         rows=sum(file.row_count for file in after),
         bytes=sum(file.file_size for file in after),
         changelog_rows=sum(file.row_count for message in messages for file in message.compact_changelog_files),
+        partitions=len({message.partition_bytes for message in messages}),
     )

@@ -17,6 +17,8 @@ from lakewright.commit.message.body import (
     INDEX_FILE,
     NATURAL,
     NATURAL_INT,
+    TEXT,
+    TEXTS,
     Codec,
     from_bytes,
     integer,
@@ -40,6 +42,7 @@ from lakewright.spec.snapshot import Snapshot
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 PartitionSpec: TypeAlias = Mapping[str, object]
+Partitions: TypeAlias = Sequence[PartitionSpec] | PartitionSelection | None  # None is the whole table
 Bounds: TypeAlias = tuple[Key, Key]  # the least and the greatest key of a file
 
 
@@ -53,12 +56,15 @@ class CompactTask:
     snapshot_id: int  # what it was planned on
     files: tuple[DataFile, ...]  # to be compacted; of an append table in the order of their rows
     vectors: tuple[IndexFile, ...]  # the deletion vectors of these files, in a primary-key table those of the bucket
-    # All else is for primary-key tables.
+    # For primary-key tables.
     deeper: tuple[DataFile, ...] = ()  # below the output level, where keys of level 0 are looked up
     output_level: int = 0
     deepest: int = 0  # the deepest level of the bucket
     drops_deletes: bool = False  # no deeper level has an older row of any key
     rewrites_all: bool = False  # also files that could stay as they are
+    # For append tables whose rows are sorted.
+    order_by: tuple[str, ...] = ()
+    strategy: str = ""
 
     def serialize(self) -> bytes:
         """Return the task as bytes that `deserialize` checks."""
@@ -82,6 +88,8 @@ _CODEC = record(
             "snapshot_id": NATURAL,
             "files": tuple_of(DATA_FILE),
             "vectors": tuple_of(INDEX_FILE),
+            "order_by": TEXTS,
+            "strategy": TEXT,
             "deeper": tuple_of(DATA_FILE),
             "output_level": NATURAL_INT,
             "deepest": NATURAL_INT,
@@ -112,7 +120,7 @@ def plan_compaction(
     snapshot: Snapshot,
     *,
     full: bool | Callable[[Place], bool] = False,
-    partitions: Sequence[PartitionSpec] | None = None,
+    partitions: Partitions = None,
     only: Collection[Place] | None = None,
     now_ms: int | None = None,
 ) -> list[CompactTask]:
@@ -152,7 +160,7 @@ def live_buckets(
     store: TableStore,
     snapshot: Snapshot,
     *,
-    partitions: Sequence[PartitionSpec] | None = None,
+    partitions: Partitions = None,
     only: Collection[Place] | None = None,
 ) -> list[Bucket]:
     """Return the buckets of a snapshot that hold files, in the order of their partitions."""

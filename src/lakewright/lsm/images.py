@@ -108,13 +108,13 @@ def column_parts(
     head: list[Part] = [] if nulls is None else [number_part(np.logical_not(nulls).view(np.uint8))]
     if dtype.root in TEXT_ROOTS or dtype.root in BYTES_ROOTS:
         return [*head, *_text_parts(plain, nulls, descending=descending)]
-    values = _raw_values(plain, dtype, name)
+    values = raw_values(plain, dtype, name)
     if nulls is not None:
         values = [np.where(nulls, np.zeros(1, v.dtype), v) for v in values]
     return [*head, *(number_part(v, descending=descending) for v in values)]
 
 
-def _raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[_Values]:
+def raw_values(column: pa.Array, dtype: AtomicType, name: str) -> list[_Values]:
     """Return a column of fixed width as integers, high ones first, that order as its values do."""
     root = dtype.root
     if root == "BOOLEAN":
@@ -263,7 +263,7 @@ class _TextRank:
 
 def _text_parts(column: pa.Array, nulls: Flags | None, *, descending: bool) -> list[Part]:
     texts = _Texts.of(column, nulls)
-    begin = _shared_prefix(column) if len(column) >= _PREFIX_ROWS_MIN else 0
+    begin = shared_prefix(column) if len(column) >= _PREFIX_ROWS_MIN else 0
     end = min(texts.longest, begin + _TEXT_WORDS * WORD_BYTES)
     parts: list[Part] = [
         _TextWord(texts, skip, min(WORD_BYTES, end - skip), descending) for skip in range(begin, end, WORD_BYTES)
@@ -274,12 +274,17 @@ def _text_parts(column: pa.Array, nulls: Flags | None, *, descending: bool) -> l
     return [*parts, number_part(texts.lengths, descending=descending)]
 
 
+def text_words(column: pa.Array, skip: int) -> Words:
+    """Return eight bytes of each text from a position on; those behind its end, and those of nulls, are zeros."""
+    return _Texts.of(column, null_mask(column)).words(skip, None)
+
+
 def _binary(column: pa.Array) -> pa.Array:
     """Return texts as bytes, which is what orders them."""
     return column.cast({pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(column.type, column.type))
 
 
-def _shared_prefix(column: pa.Array) -> int:
+def shared_prefix(column: pa.Array) -> int:
     """Return how many bytes all texts have in common at their beginning, which therefore order nothing."""
     column = _binary(column)
     at = np.linspace(0, len(column) - 1, min(_SAMPLES, len(column))).astype(np.int64)

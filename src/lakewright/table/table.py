@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
-from lakewright.compact.job import compact_table
+from lakewright.compact.job import compact_chosen
+from lakewright.compact.request.choice import CompactRequest, Strategy
 from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import NotFoundError, naming
@@ -23,7 +24,7 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Moment
+from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.option_changes import check_option_change
@@ -370,13 +371,30 @@ class FileStoreTable(TableHistory):
 
     # Keeping it healthy.
 
-    def compact(self, *, full: bool = False, partitions: Partitions | None = None) -> CompactResult:
+    def compact(  # noqa: PLR0913 - each argument is one choice of the caller
+        self,
+        *,
+        full: bool = False,
+        partitions: Partitions | None = None,
+        where: Filter | None = None,
+        order_by: str | Sequence[str] | None = None,
+        strategy: Strategy | None = None,
+        idle: Age | None = None,
+        dry_run: bool = False,
+    ) -> CompactResult:
         """Merge files where it is worth it; with `full`, all that can be.
 
         Of a primary-key table `full` brings all of each bucket to one level; of an append table it merges small files
-        even if they are few and rewrites every file with deleted rows. `partitions` are specs such as
-        `{"dt": "2026-01-01"}`, which may leave columns out. Rows that wait in the postpone bucket are given their
-        buckets first.
+        even if they are few and rewrites every file with deleted rows. Rows that wait in the postpone bucket are given
+        their buckets first.
+
+        `partitions` are specs such as `{"dt": "2026-01-01"}`, which may leave columns out; `where` is a condition on
+        the partition columns; `idle` leaves out partitions with a file that is younger (text such as `1 day`, a
+        `timedelta`, or milliseconds). With `dry_run` nothing is written, and the result is an estimate.
+
+        `order_by` sorts all rows of an append table without buckets, partition by partition, so that the statistics of
+        its files rule files out: by the columns in their order (`strategy="order"`, the default), or along a curve that
+        keeps rows together that are near in all columns (`"zorder"`, `"hilbert"`).
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -393,9 +411,9 @@ class FileStoreTable(TableHistory):
         >>> table.compact(full=True).is_empty
         True
         """
-        with naming(self.name):
-            specs = arguments.optional(arguments.specs, "partitions", partitions)
-            return compact_table(self.refreshed().store, full=arguments.flag("full", full), partitions=specs)
+        request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
+        store = self.refreshed().store
+        return compact_chosen(store, request.checked(store))
 
     def rescale(self, buckets: int, *, partitions: Partitions | None = None) -> CompactResult:
         """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.

@@ -26,9 +26,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakewright.datafiles.rolling import FinishedFile, Piece, RollingFile
+from lakewright.datafiles.spill import Spill
 from lakewright.errors import LakewrightError
 from lakewright.write.buckets.routing import Group
-from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
 ROW_GROUP_BYTES = 24 << 20  # a bucket with so many bytes of rows in memory is written at once

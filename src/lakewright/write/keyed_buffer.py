@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.datafiles.rolling import FinishedFile, RollingFile
+from lakewright.datafiles.spill import Spill
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.write.buckets.routing import Group
 from lakewright.write.buffer import BufferLimits, FinishedFiles, name_file
-from lakewright.write.spill import Spill
 from lakewright.write.task import Place
 
 RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another

@@ -1,0 +1,253 @@
+"""Order compaction: the rows stay, the files are sorted, the statistics rule files out, memory is bounded."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.compact.order import curve
+from lakewright.compact.order.key import OrderKey
+from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.types import AtomicType, DataField
+
+SMALL = {"target-file-size": "6 kb", "file.block-size": "4 kb"}
+STRATEGIES = ["order", "zorder", "hilbert"]
+
+
+def made(root: Path, columns: pa.Schema, options: dict[str, str], **more: object) -> lw.FileStoreTable:
+    catalog = lw.CatalogFactory.create({"warehouse": str(root)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=options, **more))  # type: ignore[arg-type]
+    return catalog.get_table("d.t")
+
+
+def points(root: Path, options: dict[str, str], *, commits: int = 6, rows: int = 4000) -> lw.FileStoreTable:
+    """Return a table of points in no order."""
+    table = made(root, pa.schema({"x": pa.int64(), "y": pa.float64(), "id": pa.int64()}), options)
+    rng = np.random.default_rng(1)
+    for number in range(commits):
+        ids = np.arange(rows) + number * rows
+        columns = {"x": rng.integers(0, 1000, rows), "y": rng.random(rows), "id": ids}
+        lw.write_table(pa.table(columns), table)
+    return table
+
+
+def contents(table: lw.FileStoreTable) -> list[tuple[object, ...]]:
+    return sorted(tuple(row.values()) for row in lw.read_table(table).to_pylist())
+
+
+def opened(table: lw.FileStoreTable, where: str) -> tuple[int, int]:
+    """Return how many files a query opens, and how many there are."""
+    reader = table.new_read_builder()
+    found = reader.with_filter(where).new_scan().plan().splits()
+    return sum(len(split.files) for split in found), sum(
+        len(split.files) for split in table.new_read_builder().new_scan().plan().splits()
+    )
+
+
+@pytest.mark.parametrize("memory", ["256 mb", "100 kb"], ids=["in memory", "spilled"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_rows_stay_and_point_queries_open_few_files(tmp_path: Path, strategy: str, memory: str) -> None:
+    table = points(tmp_path, {**SMALL, "lakewright.merge-memory": memory})
+    before = contents(table)
+    result = table.compact(order_by=["x", "y"], strategy=strategy)  # type: ignore[arg-type]
+    assert (result.rows, result.partitions) == (24000, 1)
+    assert contents(table) == before
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.commit_kind.value == "COMPACT"
+    found, total = opened(table, "x = 300 AND y > 0.3 AND y < 0.31")
+    assert total >= 30
+    assert found <= total * 0.2
+
+
+@pytest.mark.parametrize("memory", ["256 mb", "100 kb"], ids=["in memory", "spilled"])
+def test_order_is_exact(tmp_path: Path, memory: str) -> None:
+    table = points(tmp_path, {**SMALL, "lakewright.merge-memory": memory})
+    table.compact(order_by=["x", "y"])
+    rows = lw.read_table(table, columns=["x", "y"]).to_pylist()
+    keys = [(row["x"], row["y"]) for row in rows]
+    assert keys == sorted(keys)
+
+
+def test_curves_serve_both_columns_where_order_serves_one(tmp_path: Path) -> None:
+    table = points(tmp_path, SMALL)
+    table.compact(order_by=["x", "y"])
+    by_order = opened(table, "y > 0.3 AND y < 0.31")
+    table.compact(order_by=["x", "y"], strategy="zorder")
+    by_zorder = opened(table, "y > 0.3 AND y < 0.31")
+    table.compact(order_by=["x", "y"], strategy="hilbert")
+    by_hilbert = opened(table, "y > 0.3 AND y < 0.31")
+    assert by_order[0] > by_order[1] * 0.9
+    assert by_zorder[0] < by_zorder[1] * 0.6
+    assert by_hilbert[0] < by_hilbert[1] * 0.6
+
+
+def test_deleted_rows_go_and_row_ids_stay(tmp_path: Path) -> None:
+    options = {**SMALL, "row-tracking.enabled": "true", "deletion-vectors.enabled": "true"}
+    table = points(tmp_path, options, commits=3, rows=500)
+    table.delete("id >= 100 AND id < 700")
+    columns = ["_ROW_ID", "_SEQUENCE_NUMBER", "x", "y", "id"]
+    before = sorted(lw.read_table(table, columns=columns).to_pylist(), key=lambda row: row["_ROW_ID"])
+    table.compact(order_by="x", strategy="zorder")
+    after = sorted(lw.read_table(table, columns=columns).to_pylist(), key=lambda row: row["_ROW_ID"])
+    assert after == before
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    assert snapshot.index_manifest is None or table.store.manifests.read_index(snapshot.index_manifest) == []
+
+
+def test_partitions_are_sorted_one_by_one(tmp_path: Path) -> None:
+    columns = pa.schema({"p": pa.string(), "x": pa.int64()})
+    table = made(tmp_path, columns, SMALL, partition_keys=["p"])
+    for number in range(3):
+        lw.write_table(pa.table({"p": ["a", "b"] * 50, "x": [(7 * n + number) % 101 for n in range(100)]}), table)
+    result = table.compact(order_by=["x"], where="p = 'a'")
+    assert (result.partitions, result.files_before, result.files_after) == (1, 3, 1)
+    xs = lw.read_table(table, filter="p = 'a'")["x"].to_pylist()
+    assert xs == sorted(xs)
+
+
+# What an order can be over: every type, with nulls, not-a-numbers and zeros of both signs.
+VALUES: dict[str, list[object]] = {
+    "TINYINT": [None, -128, -1, 0, 1, 127],
+    "BIGINT": [None, -(2**63), -1, 0, 1, 2**63 - 1],
+    "BOOLEAN": [None, False, True],
+    "FLOAT": [None, float("-inf"), -1.5, -0.0, 0.0, 1.5, float("inf"), float("nan")],
+    "DOUBLE": [None, float("-inf"), -1e300, -0.0, 0.0, 1e-300, float("inf"), float("nan")],
+    "DECIMAL(10, 2)": [None, Decimal("-5.25"), Decimal("0.00"), Decimal("7.10")],
+    "DECIMAL(38, 2)": [None, Decimal("-1e30"), Decimal("0.00"), Decimal("7.10"), Decimal("1e33")],
+    "DATE": [None, date(1, 1, 1), date(1969, 12, 31), date(2026, 1, 1)],
+    "TIMESTAMP(6)": [None, datetime(1900, 1, 1), datetime(1970, 1, 1), datetime(2026, 1, 1)],  # noqa: DTZ001
+    "STRING": [None, "", "a", "a\x00", "ab", "b", "é", "日"],
+    "BYTES": [None, b"", b"\x00", b"\x01", b"\xff"],
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_every_type_has_its_order(text: str) -> None:
+    field = DataField(0, "v", lw.AtomicType(text))
+    values = VALUES[text]
+    sample = pa.table({"v": pa.array(values, to_arrow_type(field.type))})
+    key = OrderKey.of_sample("order", [field], sample)
+    shuffled = np.random.default_rng(3).permutation(len(values))
+    rows = sample.take(pa.array(shuffled))
+    assert shuffled[key.order(rows)].tolist() == list(range(len(values)))
+    words = key.columns[0].words(sample.column("v"))
+    assert all(one <= other for one, other in pairwise(words.tolist()))
+    if key.columns[0].is_exact:
+        assert len(set(words.tolist())) == len(values)
+    number = DataField(1, "n", AtomicType("INT"))
+    both = sample.append_column("n", pa.array(range(len(values)), pa.int32()))
+    for strategy in STRATEGIES:
+        ranged = OrderKey.of_sample(strategy, [field, number], both, 4)
+        numbers = ranged.range_of(both)
+        in_order = numbers[ranged.order(both)].tolist()
+        assert in_order == sorted(in_order)
+
+
+def test_texts_with_a_common_beginning_are_told_apart() -> None:
+    field = DataField(0, "v", AtomicType("STRING"))
+    texts = [f"https://example.org/customers/{number:06}" for number in range(5000)]
+    key = OrderKey.of_sample("order", [field], pa.table({"v": texts}), 8)
+    assert key.ranges == 8
+    rows = pa.table({"v": ["a", *texts[::100], "z"]})
+    assert key.range_of(rows).tolist() == sorted(key.range_of(rows).tolist())
+    assert len(set(key.range_of(rows).tolist())) == 8
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_neighbours_on_a_hilbert_curve_touch(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve, "RANK_BITS", 4)
+    grids = np.meshgrid(*[np.arange(16, dtype=np.uint16)] * columns, indexing="ij")
+    ranks = [grid.ravel() for grid in grids]
+    for mix in (curve.zorder, curve.hilbert):
+        assert sorted(mix(ranks).tolist()) == list(range(16**columns))
+    walk = np.stack(ranks, 1)[np.argsort(curve.hilbert(ranks))].astype(int)
+    assert set(np.abs(np.diff(walk, axis=0)).sum(1).tolist()) == {1}
+
+
+def test_many_columns_fit_one_number() -> None:
+    ranks = [np.array([0, 4095], np.uint16)] * 32
+    for mix in (curve.zorder, curve.hilbert):
+        assert mix(ranks)[0] == 0
+    assert curve.zorder(ranks)[1] == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"order_by": ["nope"]}, "'nope', which is no column"),
+        ({"strategy": "zorder"}, "name them in order_by"),
+        ({"order_by": [], "strategy": "order"}, "name them in order_by"),
+        ({"order_by": ["x"], "strategy": "spiral"}, "'order', 'zorder', 'hilbert'"),
+        ({"order_by": ["x", "x"]}, "each once"),
+        ({"idle": "1 day"}, "no partitions that could be idle"),
+        ({"where": "x = 1"}, "no partitions that a condition could choose"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_named(tmp_path: Path, arguments: dict[str, object], message: str) -> None:
+    table = points(tmp_path, {}, commits=1, rows=3)
+    with pytest.raises(lw.InvalidInputError, match=message):
+        table.compact(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "message"),
+    [
+        (["x"], {"bucket": "1"}, "has a primary key"),
+        ([], {"bucket": "2", "bucket-key": "x"}, "has bucket=2"),
+        ([], {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}, "data-evolution.enabled"),
+    ],
+)
+def test_other_tables_are_refused(tmp_path: Path, keys: list[str], options: dict[str, str], message: str) -> None:
+    table = made(tmp_path, pa.schema({"x": pa.int64()}), options, primary_keys=keys)
+    with pytest.raises(lw.UnsupportedError, match=message):
+        table.compact(order_by=["x"])
+
+
+# ---- which partitions, and what would be done ----------------------------------------------------------------------
+
+
+def days(root: Path) -> lw.FileStoreTable:
+    table = made(root, pa.schema({"dt": pa.string(), "x": pa.int64()}), {}, partition_keys=["dt"])
+    for number in range(2):
+        lw.write_table(pa.table({"dt": ["2026-01-01", "2026-01-02"], "x": [number, number]}), table)
+    return table
+
+
+def test_a_condition_chooses_partitions(tmp_path: Path) -> None:
+    table = days(tmp_path)
+    with pytest.raises(lw.InvalidInputError, match=r"only use the partition columns dt.*it uses x"):
+        table.compact(full=True, where="dt = '2026-01-01' AND x = 1")
+    result = table.compact(full=True, where="dt > '2026-01-01'")
+    assert (result.partitions, result.files_before, result.files_after, result.rows) == (1, 2, 1, 2)
+    assert table.compact(full=True, where="dt > '2026-01-01'").is_empty
+    assert table.compact(full=True, partitions={"dt": "2026-01-02"}, where="dt < '2026-01-02'").is_empty
+
+
+def test_only_idle_partitions(tmp_path: Path) -> None:
+    table = days(tmp_path)
+    assert table.compact(full=True, idle=timedelta(hours=1)).is_empty
+    assert table.compact(full=True, idle="1 ms").partitions == 2
+
+
+def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
+    table = days(tmp_path)
+    before = table.snapshot()
+    plan = table.compact(full=True, dry_run=True)
+    assert (plan.dry_run, plan.is_empty, plan.snapshot_id) == (True, False, None)
+    assert (plan.partitions, plan.buckets, plan.files_before, plan.files_after, plan.rows) == (2, 2, 4, 2, 4)
+    assert plan.bytes > 0
+    assert table.compact(order_by=["x"], dry_run=True).files_before == 4
+    assert table.snapshot() == before
+    table.compact(full=True)
+    assert table.compact(full=True, dry_run=True).is_empty

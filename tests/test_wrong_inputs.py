@@ -164,8 +164,9 @@ RETURNED = frozenset(
     " IngestResult ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
     " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
-    " DeletionFile ExpireResult IngestPlan LiteralValue OrphanResult PruningStat Row SimpleStats SourceReport"
-    " SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType WriteResult".split()
+    " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
+    " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
+    " WriteResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.
@@ -309,6 +310,12 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "StreamTableUpdate.update_by_arrow_with_row_id.table": lambda _: pa.table({"_ROW_ID": [0], "n": [7]}),
     "StreamTableUpdate.upsert_by_arrow_with_key.table": lambda lake: lake.rows(),
     "ingest.source": lambda lake: lake.source(),
+    "migrate.catalog": lambda lake: lake.catalog,
+    "migrate.identifier": lambda _: "d.moved",
+    "migrate.source": lambda lake: lake.source(),
+    "migrate.format": lambda _: "parquet",
+    "migrate.partition_types": lambda _: {},
+    "migrate.options": lambda _: {},
     "source_col.name": lambda _: "n",
     "target_col.name": lambda _: "n",
 }

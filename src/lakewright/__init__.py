@@ -61,6 +61,7 @@ from lakewright.errors import (
 )
 from lakewright.ingestion.columns import ColumnChange
 from lakewright.ingestion.local import ingest
+from lakewright.ingestion.move.migrate import MigrateResult, migrate
 from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
 from lakewright.maintenance.expire import ExpireResult
 from lakewright.maintenance.orphans import OrphanResult
@@ -167,6 +168,7 @@ __all__ = [
     "MapType",
     "MergeBuilder",
     "MergeEngine",
+    "MigrateResult",
     "Moment",
     "Move",
     "MultisetType",
@@ -230,6 +232,7 @@ __all__ = [
     "__version__",
     "ingest",
     "lit",
+    "migrate",
     "open_table",
     "read_table",
     "source_col",

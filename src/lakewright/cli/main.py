@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from lakewright.cli.command import common
 from lakewright.cli.ingest import INGEST
+from lakewright.cli.move import MIGRATE
 from lakewright.cli.output import Output, fail
 from lakewright.cli.sql import SQL
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
@@ -26,7 +27,7 @@ from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
-COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS)
+COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS, MIGRATE)
 
 OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143
 

@@ -109,3 +109,12 @@ class Storage(Protocol):
 
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory. The target must not exist. Atomic on local disks only."""
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, durably and without copying it; UnsupportedError where that is impossible.
+
+        A target that exists is a FileExistsError. The file lives on until both names are deleted.
+        """
+
+    def identity(self, path: str) -> str | None:
+        """Return what all names of one file have in common, None where there is no file or files have one name."""

@@ -188,6 +188,31 @@ class LocalStorage:
             for parent in {os.path.dirname(old), os.path.dirname(new)}:
                 _sync_directory(parent)
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, a hard link; UnsupportedError across file systems and where there are none."""
+        old, new = _plain(source), _plain(target)
+        self.make_directory(os.path.dirname(new))
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if error.errno != errno.EXDEV and error.errno not in _NO_HARD_LINKS:
+                raise
+            raise UnsupportedError(
+                f"{source} cannot get the second name {target} without being copied: {error.strerror}", path=source
+            ) from error
+        if self.durable:
+            _sync_directory(os.path.dirname(new))
+
+    def identity(self, path: str) -> str | None:
+        """Return the device and the inode of a regular file, None where there is none."""
+        try:
+            status = os.lstat(_plain(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return f"{status.st_dev}:{status.st_ino}" if stat.S_ISREG(status.st_mode) else None
+
     def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
         """Write a file beside the target and return its name."""
         directory, name = os.path.split(target)

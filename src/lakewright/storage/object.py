@@ -164,6 +164,16 @@ class ObjectStorage:
             raise
         self.delete_directory(source)
 
+    def link(self, source: str, target: str) -> None:
+        """Raise UnsupportedError: an object has one name."""
+        raise UnsupportedError(
+            f"{source} cannot get the second name {target}: object stores must copy an object to move it", path=source
+        )
+
+    def identity(self, path: str) -> str | None:  # noqa: ARG002 - the protocol's signature
+        """Return None: an object has one name."""
+        return None
+
     @property
     def _client(self) -> ObjectClient:
         if self.renewing is None:

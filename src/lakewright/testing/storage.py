@@ -2,8 +2,7 @@
 
 The files of a `MemoryStorage` are in the memory of this process, and all storages of one name share them. For each file
 it keeps the bytes that readers see and the bytes that a power cut would leave. A `FaultyStorage` counts the calls that
-pass through it and fails those in its plan, so that a run can be repeated with every call failing once. Plans and seeds
-are values: the same ones give the same run.
+pass through it and fails those in its plan; the same plan and the same seed give the same run.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output, Storage
 from lakewright.storage.open import register_scheme
 
@@ -127,10 +126,9 @@ class MemoryStorage:
     def create(self, path: str, data: bytes) -> bool:
         """Put a whole file only where none exists. False means somebody else was first."""
         with self._disk.lock:
-            if self.exists(path):
-                return False
-            self._disk.put(self._checked(path), bytes(data), synced=self.durable)
-            return True
+            if is_new := not self.exists(path):
+                self._disk.put(self._checked(path), bytes(data), synced=self.durable)
+            return is_new
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Put a whole file, whatever was there."""
@@ -149,8 +147,7 @@ class MemoryStorage:
 
     def list(self, directory: str) -> Iterator[FileInfo]:
         """Yield the files directly inside a directory, by name."""
-        prefix = _prefix(directory)
-        return (info for info in self.walk(directory) if "/" not in info.path[len(prefix) :])
+        return (info for info in self.walk(directory) if "/" not in info.path[len(_prefix(directory)) :])
 
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory, by name."""
@@ -214,6 +211,22 @@ class MemoryStorage:
             self._disk.directories -= made
             self._disk.directories |= {(new + _prefix(path)[len(old) :]).rstrip("/") for path in made}
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name for the same object of bytes; UnsupportedError without `renames`."""
+        if not self.renames:
+            raise UnsupportedError(f"{source} cannot get the second name {target}", path=source)
+        with self._disk.lock:
+            self.read(source)
+            if self.exists(target):
+                raise FileExistsError(errno.EEXIST, "the file exists", target)
+            file = self._disk.files[source]
+            self._disk.put(target, file.data or b"", synced=False).kept = file.kept if self.durable else None
+
+    def identity(self, path: str) -> str | None:
+        """Return the number of the object that holds the bytes of a file."""
+        file = self._disk.files.get(path)
+        return None if file is None or file.data is None or not self.renames else str(id(file.data))
+
     def crash(self, seed: int) -> None:
         """Simulate a power cut: synced bytes stay; the seed decides which others stay, are cut short or are lost."""
         dice = random.Random(seed)  # noqa: S311 - a seed replays the run
@@ -228,8 +241,7 @@ class MemoryStorage:
 
     def unsynced(self) -> tuple[str, ...]:
         """Return the paths that a power cut could change now."""
-        with self._disk.lock:
-            return tuple(path for path, file in sorted(self._disk.files.items()) if file.data != file.kept)
+        return tuple(path for path, file in sorted(self._disk.files.items()) if file.data != file.kept)
 
     def image(self) -> MemoryImage:
         """Return all visible files, to be restored later."""
@@ -389,7 +401,7 @@ class Call:
     path: str
 
 
-_WRITES = frozenset("create replace open_output write close make_directory rename_directory".split())
+_WRITES = frozenset("create replace open_output write close make_directory rename_directory link".split())
 _LISTINGS = frozenset("list list_directories walk".split())
 _ERRNO = {FaultKind.SHORT_WRITE: errno.ENOSPC, FaultKind.DISK_FULL: errno.ENOSPC, FaultKind.UNAVAILABLE: errno.EAGAIN}
 
@@ -472,6 +484,14 @@ class FaultyStorage:
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory."""
         self.run("rename_directory", source, lambda: self.inner.rename_directory(source, target))
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name."""
+        self.run("link", target, lambda: self.inner.link(source, target))
+
+    def identity(self, path: str) -> str | None:
+        """Return what all names of a file have in common."""
+        return self.run("identity", path, lambda: self.inner.identity(path))
 
     def run(self, verb: str, path: str, effect: Callable[[], T], half: Callable[[], object] | None = None) -> T:
         """Count one call and make it, unless the plan has a fault for it; `half` is the effect of a short write."""
@@ -559,10 +579,8 @@ class _FaultyOutput:
 
     def write(self, data: bytes, /) -> int:
         """Append bytes."""
-        half = memoryview(data).cast("B")[: memoryview(data).nbytes // 2]
-        return self._storage.run(
-            "write", self._path, lambda: self._inner.write(data), half=lambda: self._inner.write(bytes(half))
-        )
+        half = bytes(memoryview(data).cast("B")[: memoryview(data).nbytes // 2])
+        return self._storage.run("write", self._path, lambda: self._inner.write(data), lambda: self._inner.write(half))
 
     def tell(self) -> int:
         """Return how many bytes were written."""

@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import Storage
 
 
@@ -230,6 +230,23 @@ class StorageContract:
         assert storage.read(f"{root}/moved/a") == b"t/a"
         assert storage.read(f"{root}/moved/x/b") == b"t/x/b"
         assert list(storage.list_directories(root)) == [f"{root}/hollow", f"{root}/moved", f"{root}/taken"]
+
+    def test_a_second_name_keeps_a_file_or_is_refused(self, storage: Storage, root: str) -> None:
+        """A file lives until its last name is deleted; a name that is taken, and a file that is absent, are errors."""
+        storage.create(f"{root}/a", b"1")
+        storage.create(f"{root}/taken", b"2")
+        try:
+            storage.link(f"{root}/a", f"{root}/x/b")
+        except UnsupportedError:
+            assert storage.identity(f"{root}/a") is None
+            return
+        _refuses(FileExistsError, lambda: storage.link(f"{root}/a", f"{root}/taken"))
+        _refuses(FileNotFoundError, lambda: storage.link(f"{root}/absent", f"{root}/c"))
+        same = storage.identity(f"{root}/a")
+        assert same == storage.identity(f"{root}/x/b") != storage.identity(f"{root}/taken")
+        storage.delete(f"{root}/a")
+        assert storage.read(f"{root}/x/b") == b"1"
+        assert storage.identity(f"{root}/a") is None
 
     def test_names_come_back_as_they_went(self, storage: Storage, root: str) -> None:
         """Spaces, escapes, other scripts and the special characters of URLs may be in a name."""

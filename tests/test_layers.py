@@ -66,6 +66,7 @@ DOORS = {
     ("read.builder", "spark.read.frame"),
     ("read.builder", "ray.read"),
     ("read.builder", "torch"),
+    ("commit.committer", "maintenance.after_commit"),
     ("write.input.frames", "spark"),
     ("write.input.frames", "ray"),
     ("table.write_builder", "spark.write.frame"),

@@ -65,6 +65,8 @@ from lakewright.ingestion.move.migrate import MigrateResult, migrate
 from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
 from lakewright.maintenance.expire import ExpireResult
 from lakewright.maintenance.orphans import OrphanResult
+from lakewright.maintenance.partitions import PartitionExpireResult
+from lakewright.maintenance.purge import PurgeResult
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
@@ -177,6 +179,7 @@ __all__ = [
     "OrphanResult",
     "PagedList",
     "Partition",
+    "PartitionExpireResult",
     "Plan",
     "Position",
     "PostponeFixedBucketBatchTableWrite",
@@ -186,6 +189,7 @@ __all__ = [
     "Progress",
     "ProgressCallback",
     "PruningStat",
+    "PurgeResult",
     "ReadBuilder",
     "ReadableTable",
     "Row",

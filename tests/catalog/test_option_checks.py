@@ -146,15 +146,10 @@ def test_an_option_of_readers_does_not_stop_writers(catalog: lw.Catalog) -> None
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tag.automatic-creation": "process-time"}, "'tag.automatic-creation' = 'process-time'.*table.create_tag"),
+        ({"partition.end-input-to-done": "true"}, "'partition.end-input-to-done' = 'true'.*mark_partition_done"),
         ({"metadata.iceberg.storage": "table-location"}, "Iceberg.*read it as a Paimon table"),
-        ({"partition.expiration-time": "7 d"}, "call catalog.drop_partitions"),
         ({"commit.callbacks": "com.x.Y", "commit.callback.com.x.Y.param": "z"}, "add_commit_callback"),
         ({"metastore.partitioned-table": "true"}, "repair the table there"),
-        (
-            {"snapshot.num-retained.max": "2", "snapshot.time-retained": "1 s"},
-            r"'snapshot.num-retained.max' = '2', 'snapshot.time-retained' = '1 s': .*table.expire_snapshots\(\)",
-        ),
     ],
 )
 def test_what_a_commit_does_not_do_is_said_once(catalog: lw.Catalog, options: dict[str, str], said: str) -> None:

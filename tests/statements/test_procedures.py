@@ -13,7 +13,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, SQLSyntaxError, UnsupportedError
-from lakewright.maintenance.expire import expire_tags
+from lakewright.maintenance.tags import expire_tags
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import snapshot_from_json, to_json
 from lakewright.statements.model import Command
@@ -150,8 +150,11 @@ def test_tags_that_are_due(session: LocalSession, table: FileStoreTable) -> None
     assert session.sql("CALL sys.trigger_tag_automatic_creation('d.t')") == [(True,)]
     options = {"tag.automatic-creation": "process-time"}
     session.catalog.create_table("d.x", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()}), options=options))
-    with pytest.raises(UnsupportedError, match="= 'process-time' are not built yet"):
-        session.sql("CALL sys.trigger_tag_automatic_creation('d.x')")
+    due = session.catalog.get_table("d.x")
+    lw.write_table(pa.table({"n": [1]}), due.copy({"write-only": "true"}))
+    assert due.list_tags() == []
+    assert session.sql("CALL sys.trigger_tag_automatic_creation('d.x')") == [(True,)]
+    assert due.list_tags() == [f"{datetime.now() - timedelta(days=1):%Y-%m-%d}"]  # noqa: DTZ005
     assert table.list_tags() == []
 
 
@@ -300,8 +303,10 @@ def test_snapshots_expire(session: LocalSession, table: FileStoreTable) -> None:
 def test_partitions_expire(session: LocalSession, days: FileStoreTable) -> None:
     with pytest.raises(InvalidInputError, match="give expiration_time"):
         session.sql("CALL sys.expire_partitions('d.days')")
-    with pytest.raises(UnsupportedError, match="by the time of their last change is not built"):
-        session.sql("CALL sys.expire_partitions(table => 'd.days', expire_strategy => 'update-time')")
+    by_update = "CALL sys.expire_partitions(table => 'd.days', expiration_time => '1 h', expire_strategy => '{}')"
+    assert session.sql(by_update.format("update-time")) == [("No expired partitions.",)]
+    with pytest.raises(InvalidInputError, match="expire_strategy"):
+        session.sql(by_update.format("by-hand"))
     expire = "CALL sys.expire_partitions(table => 'd.days', expiration_time => '2 d', timestamp_formatter => '{}')"
     assert session.sql(expire.format("yyyyMMdd")) == [("No expired partitions.",)]
     assert session.sql(expire.format("yyyy-MM-dd")) == [("day=2020-01-01",)]

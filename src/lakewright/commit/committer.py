@@ -69,6 +69,12 @@ P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]
 # What a commit raises when it published nothing, unless the error names a snapshot (`published_id`).
 NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError, TableNotExistException, *REFUSALS)
+# A table with one of these options asks for upkeep after each commit; others are never touched by it.
+UPKEEP = frozenset(
+    "snapshot.num-retained.min snapshot.num-retained.max snapshot.time-retained snapshot.expire.limit "
+    "changelog.num-retained.min changelog.num-retained.max changelog.time-retained consumer.expiration-time "
+    "partition.expiration-time tag.automatic-creation tag.default-time-retained".split()
+)
 
 
 def _now_millis() -> int:
@@ -114,6 +120,8 @@ class Committer:
 
     `sole`: nobody else has the messages and nobody commits them again, so that after a failure their files are deleted
     if they are surely not published.
+
+    `upkeep`: expiry and tags that the options of the table ask for follow each commit, on a thread of their own.
     """
 
     store: TableStore
@@ -127,6 +135,7 @@ class Committer:
     once_since: int | None = None
     sole: bool = False
     keeps_files: bool = False  # a caller that is alone with the messages deletes their files itself
+    upkeep: bool = True
     reroutes: bool = False  # after a conflict over buckets the caller reads the files again, and deletes them itself
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
 
@@ -215,9 +224,23 @@ class Committer:
             raise InvalidInputError(
                 f"{self.store.name}: name at least one partition to truncate", table=self.store.name
             )
-        details = SnapshotDetails(operation="TRUNCATE")
-        intent = self._intent((), identifier, Change(), kind=CommitKind.OVERWRITE, details=details, replaced=replaced)
-        return self._publish(intent, ())
+        return self._publish(self._removal(replaced, identifier), ())
+
+    def drop_partitions(self, partitions: Iterable[bytes], *, if_unchanged_since: int | None = None) -> Snapshot:
+        """Remove all rows of partitions, given by their rows of bytes.
+
+        With `if_unchanged_since` the call raises CommitConflictError if one of them changed after that snapshot.
+        """
+        self._check(())
+        intent = self._removal(PartitionSelection(partitions=frozenset(partitions)), MAX_LONG)
+        return self._publish(replace(intent, unchanged_since=if_unchanged_since), ())
+
+    def wait_for_upkeep(self) -> None:
+        """Wait, for a bounded time, until the upkeep after the commits of this process to the table is done."""
+        if not UPKEEP.isdisjoint(self.store.options.values):
+            from lakewright.maintenance.after_commit import wait  # noqa: PLC0415 - a door
+
+            wait(self.store)
 
     def filter_committed(self, identifiers: Iterable[int]) -> list[int]:
         """Return, in order, the identifiers that this user has not committed yet."""
@@ -407,10 +430,19 @@ class Committer:
         known_before = self._begun.intersection(files)
         self._begun.update(files)
         try:
-            return self._run(intent, files).publish()
+            snapshot = self._run(intent, files).publish()
         except NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise
+        if not UPKEEP.isdisjoint(self.store.options.values) and self.upkeep:
+            from lakewright.maintenance.after_commit import schedule  # noqa: PLC0415 - a door
+
+            schedule(self.store, intent.identifier)
+        return snapshot
+
+    def _removal(self, replaced: PartitionSelection, identifier: int) -> Intent:
+        details = SnapshotDetails(operation="TRUNCATE")
+        return self._intent((), identifier, Change(), kind=CommitKind.OVERWRITE, details=details, replaced=replaced)
 
     def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> CommitRun:
         publisher = self.publisher or publisher_of(self.store)

@@ -1,8 +1,8 @@
 """The commit objects that users hold: messages in, one snapshot and a small result out.
 
 A batch commit is for messages that are committed once. A stream commit belongs to one commit user, who commits again
-and again under growing identifiers. What follows a published commit (a compaction, callbacks) may warn, but it never
-raises: a published commit does not look like a failed one.
+and again under growing identifiers. What follows a published commit (a compaction, callbacks, expiry and tags that the
+table's options ask for) may warn, but it never raises: a published commit does not look like a failed one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
-from lakewright.commit.committer import Committer, PartitionSpec
+from lakewright.commit.committer import UPKEEP, Committer, PartitionSpec
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
@@ -112,10 +112,15 @@ class TableCommit:
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """Close the callbacks, and let further calls of `commit` raise InvalidInputError."""
+        """Close the callbacks, and let further calls of `commit` raise InvalidInputError.
+
+        Where the options of the table ask for upkeep after commits, wait until it is done, for a bounded time.
+        """
         if self._closed:
             return
         self._closed = True
+        if not UPKEEP.isdisjoint(self._store.options.values):
+            self._committer.wait_for_upkeep()
         for callback in self._callbacks:
             close = getattr(callback, "close", None)
             if callable(close):

@@ -77,14 +77,15 @@ def _commit(
     after = partial(after_commit, store, run=compact) if store.schema.primary_keys else None
     identifier, replaced = publication.identifier, publication.replaced
     if identifier is None or publication.user is None:
-        batch = BatchTableCommit(
-            store, overwrite=replaced, committer=committer, after_commit=after, reroute=rerouting(store)
-        )
-        return batch.commit(messages)
-    stream = StreamTableCommit(store, commit_user=publication.user, committer=committer, after_commit=after)
-    if replaced is not None:
-        return stream.overwrite(messages, identifier, replaced)
-    return stream.commit(messages, identifier)
+        reroute = rerouting(store)
+        with BatchTableCommit(
+            store, overwrite=replaced, committer=committer, after_commit=after, reroute=reroute
+        ) as batch:
+            return batch.commit(messages)
+    with StreamTableCommit(store, commit_user=publication.user, committer=committer, after_commit=after) as stream:
+        if replaced is not None:
+            return stream.overwrite(messages, identifier, replaced)
+        return stream.commit(messages, identifier)
 
 
 def _overtaken(job: WriteJob, committed: CommitResult) -> Snapshot | None:

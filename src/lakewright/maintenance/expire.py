@@ -8,7 +8,7 @@ table's options does not. Tags, other branches and consumers keep what they need
 Always holds: if anything that stays cannot be read, nothing is deleted. The snapshot files are deleted first, oldest
 first, so a reader of an expiring snapshot finds that it expired, and never a snapshot without some of its files; an
 interrupted expiry leaves files that the removal of orphans finds. Paths are built from names, lie in the table, and are
-reached without a link. Expiry runs only when it is called: a commit never does this, whatever the options say.
+reached without a link. `after_commit` lets expiry follow commits where the options of a table ask for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cache
 
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, counted
@@ -61,8 +60,9 @@ class Retention:
         count_min = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MIN) if retain_min is None else retain_min
         count_max = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MAX) if retain_max is None else retain_max
         limited = CoreOptions.SNAPSHOT_EXPIRE_LIMIT.key() in options.values
-        if retain_min is None and retain_max is not None:
-            count_min = min(count_min, retain_max)
+        stored_min = CoreOptions.SNAPSHOT_NUM_RETAINED_MIN.key() in options.values
+        if retain_min is None and (retain_max is not None or not stored_min):
+            count_min = min(count_min, count_max)
         if count_min < 1 or count_max < count_min or (max_deletes is not None and max_deletes < 0):
             raise InvalidInputError(
                 f"snapshots cannot expire down to at least {count_min} and at most {count_max}, {max_deletes} at once; "
@@ -153,22 +153,19 @@ def expire_snapshots(
     return result
 
 
-def expire_tags(store: TableStore, *, older_than_millis: int | None = None, now: datetime | None = None) -> list[str]:
-    """Delete the tags whose time is over, and those created before a time (epoch milliseconds); return their names.
-
-    A tag that records no time of its creation stays.
-    """
-    today = datetime.now() if now is None else now  # noqa: DTZ005 - the format records the wall clock
-    past = 0 if older_than_millis is None else older_than_millis
-    limit = datetime.fromtimestamp(past / 1000)  # noqa: DTZ006
-    expired = []
+def expire_changelogs(store: TableStore, retention: Retention, *, dry_run: bool = False) -> ExpireResult:
+    """Remove the changelogs of expired snapshots that are beyond a retention, and the files that only they name."""
     store.check_same_table()
-    for tag in store.tags.all():
-        made, kept = tag.create_time, tag.time_retained
-        if made is not None and ((kept is not None and made + kept < today) or made < limit):
-            store.tags.delete(tag.name)
-            expired.append(tag.name)
-    return expired
+    latest_id = store.snapshots.latest_id()
+    files = _FilesToDelete(store)
+    expiring = [] if latest_id is None else _old_changelogs(store, retention, (), latest_id)
+    files.add_changelogs(expiring)
+    files.keep_referenced()
+    files.check()
+    result = replace(files.counts(), snapshot_ids=tuple(snapshot.id for snapshot in expiring), dry_run=dry_run)
+    if not dry_run:
+        files.delete()
+    return result
 
 
 def _read_all(store: TableStore, ids: Sequence[int]) -> list[Snapshot]:

@@ -1,34 +1,34 @@
-"""Partitions chosen by a condition, by their age or by how long nothing was written; and marks that one is complete.
+"""Partitions chosen by a condition, by how long nothing was written, or by their age; and the expiry of old ones.
 
-A store and a rule in, specs of partitions of the newest snapshot out; nothing is removed here. What always holds: a
-partition whose values say no time is never old.
+A store and a rule in, specs of partitions of the newest snapshot out; an expiry removes all rows of them in one
+snapshot. What always holds: a partition whose values say no time is never old by its values, and one that is written to
+while the expiry runs does not expire by the time of its last change.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from lakewright.commit.committer import Committer
 from lakewright.commit.plan import partition_selector, select_partitions
+from lakewright.commit.retry import Retries, publish_on_newest
+from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.metadata.store import TableStore, spec_name
-from lakewright.spec import arguments
+from lakewright.maintenance.java_time import ReadTime, lenient_time, read_time
+from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.evaluation import matches_values
 from lakewright.spec.predicate.text import parse_predicate
+from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
+from lakewright.storage.layout import legacy_text
 
-_DEFAULT_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
-_LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "SSS": "%f"}  # of Java
-_FORMAT_PART = re.compile(r"([A-Za-z])\1*|'((?:[^']|'')*)'|.", re.DOTALL)
-_SUCCESS_FILE = "success-file"
-_MARK_ACTION = "partition.mark-done-action"
+VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
+STRATEGIES = (VALUES_TIME, UPDATE_TIME)
 
 
 def partitions_where(store: TableStore, where: str) -> list[dict[str, object]]:
@@ -43,7 +43,7 @@ def partitions_where(store: TableStore, where: str) -> list[dict[str, object]]:
             f"the condition may only use the partition columns {', '.join(f.name for f in fields)}: {error}"
         ) from None
     names = [field.name for field in fields]
-    rows = {partition: store.partition_values(partition) for partition in _live(store)}
+    rows = {partition: store.partition_values(partition) for partition in live_partitions(store)}
     return [
         {field.name: to_python(value, field.type) for field, value in zip(fields, values, strict=True)}
         for _, values in sorted(rows.items())
@@ -58,29 +58,33 @@ def idle_partitions(
     if not store.schema.partition_keys:
         raise InvalidInputError(f"{store.name} has no partitions that could be idle", table=store.name)
     selects = partition_selector(store, select_partitions(store, specs))
-    entries = [entry for some in _live(store).values() for entry in some if selects(entry.partition)]
+    entries = [entry for some in live_partitions(store).values() for entry in some if selects(entry.partition)]
     counts = store.partition_counts(entries)
     return [dict(one.spec) for one in counts if one.last_file_creation_time < before_millis]
 
 
-def _live(store: TableStore) -> dict[bytes, list[ManifestEntry]]:
-    snapshot = store.snapshots.latest()
+def live_partitions(store: TableStore, snapshot: Snapshot | None = None) -> dict[bytes, list[ManifestEntry]]:
+    """Return the files of each partition of a snapshot, the newest unless one is given."""
+    snapshot = snapshot or store.snapshots.latest()
     grouped: dict[bytes, list[ManifestEntry]] = {}
     for entry in [] if snapshot is None else store.manifests.live(snapshot):
         grouped.setdefault(entry.partition, []).append(entry)
     return grouped
 
 
-# ---- age -------------------------------------------------------------------------------------------------------------
+# ---- expiry ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """Which partitions are old: how long one is kept, and how its values say its time."""
+    """Which partitions are old, and how many of them go."""
 
     kept_millis: int
+    strategy: str = VALUES_TIME
     pattern: str | None = None  # such as `$day $hour:00:00`; None: the first partition column
-    formats: tuple[str, ...] = _DEFAULT_FORMATS  # of strptime
+    read: ReadTime = lenient_time
+    count_max: int | None = None  # how many expire in one call
+    batch_size: int | None = None  # how many expire in one snapshot
 
     @classmethod
     def of_options(
@@ -91,104 +95,148 @@ class ExpiryRule:
         formatter: str | None = None,
         pattern: str | None = None,
         strategy: str | None = None,
+        max_expires: int | None = None,
     ) -> ExpiryRule:
         """Read the table's options; arguments take precedence over them."""
-        own = options.values
-        if (strategy or own.get("partition.expiration-strategy", "values-time")) != "values-time":
+        get = options.get
+        strategy = strategy or get(CoreOptions.PARTITION_EXPIRATION_STRATEGY)
+        if strategy not in STRATEGIES:
             raise UnsupportedError(
-                "expiry of partitions by the time of their last change is not built: the times of files are of "
-                "different zones; use the strategy 'values-time'"
+                f"partitions cannot expire by {strategy!r}: the strategies are {' and '.join(STRATEGIES)}, and classes "
+                "of Java are not called",
+                option=CoreOptions.PARTITION_EXPIRATION_STRATEGY.key(),
             )
-        if kept_millis is None:
-            if "partition.expiration-time" not in own:
-                raise InvalidInputError("give expiration_time: the table has no option 'partition.expiration-time'")
-            kept_millis = arguments.age_millis("partition.expiration-time", own["partition.expiration-time"])
-        formatter = formatter or own.get("partition.timestamp-formatter")
-        formats = _DEFAULT_FORMATS if formatter is None else (_format(formatter),)
-        return cls(kept_millis, pattern or own.get("partition.timestamp-pattern"), formats)
+        kept = get(CoreOptions.PARTITION_EXPIRATION_TIME) if kept_millis is None else kept_millis
+        if kept is None:
+            raise InvalidInputError("give expiration_time: the table has no option 'partition.expiration-time'")
+        return cls(
+            kept,
+            strategy,
+            pattern or get(CoreOptions.PARTITION_TIMESTAMP_PATTERN),
+            read_time(formatter or get(CoreOptions.PARTITION_TIMESTAMP_FORMATTER)),
+            get(CoreOptions.PARTITION_EXPIRATION_MAX_NUM) if max_expires is None else max_expires,
+            get(CoreOptions.PARTITION_EXPIRATION_BATCH_SIZE),
+        )
 
-    def time_of(self, spec: Mapping[str, str]) -> datetime | None:
+    def time_of(self, values: Mapping[str, str | None]) -> datetime | None:
         """Return the time that the values of a partition say; None if they say none.
 
-        >>> ExpiryRule(1, "$day $hour:00:00").time_of({"day": "2026-01-09", "hour": "7"})
+        >>> ExpiryRule(1, pattern="$day $hour:00:00").time_of({"day": "2026-01-09", "hour": "7"})
         datetime.datetime(2026, 1, 9, 7, 0)
         """
-        text = next(iter(spec.values()), "") if self.pattern is None else self.pattern
-        for name in sorted(spec, key=len, reverse=True) if self.pattern is not None else ():
-            text = text.replace(f"${name}", spec[name])
-        for form in self.formats:
-            with suppress(ValueError):
-                return datetime.strptime(text, form)  # noqa: DTZ007 - the values are wall times
-        return None
+        text = next(iter(values.values()), None) if self.pattern is None else self.pattern
+        for name in sorted(values, key=len, reverse=True) if self.pattern is not None else ():
+            value = values[name]
+            text = None if value is None or text is None else text.replace(f"${name}", value)
+        return None if text is None else self.read(text)
 
 
-def old_partitions(store: TableStore, rule: ExpiryRule, now: datetime | None = None) -> list[dict[str, str]]:
-    """Return the partitions whose time lies longer ago than they are kept, the oldest first."""
+@dataclass(frozen=True, slots=True)
+class PartitionExpireResult:
+    """Which partitions expired, or would expire."""
+
+    partitions: tuple[dict[str, str], ...] = ()
+    snapshot_ids: tuple[int, ...] = ()  # the snapshots without them
+    left: int = 0  # old partitions that stay because of a limit: expire again
+    undated: int = 0  # partitions whose values say no time, which never expire by their values
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    partitions: tuple[bytes, ...]  # in the order in which they go
+    undated: int
+
+
+def expire_partitions(
+    store: TableStore, rule: ExpiryRule, *, dry_run: bool = False, now_millis: int | None = None
+) -> PartitionExpireResult:
+    """Remove all rows of the partitions that are old, each batch of them in one snapshot."""
+    _check_rule(store, rule)
+    now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
+    is_old = _by_values(store, rule, now) if rule.strategy == VALUES_TIME else _by_update(rule, now)
+    store.check_same_table()
+    snapshot = store.snapshots.latest()
+    if snapshot is None:
+        return PartitionExpireResult(dry_run=dry_run)
+    old = _old(store, snapshot, is_old)
+    chosen = old.partitions if rule.count_max is None else old.partitions[: rule.count_max]
+    size = rule.batch_size or max(len(chosen), 1)
+    published, gone = [], set[bytes]()
+    for batch in [] if dry_run else [chosen[at : at + size] for at in range(0, len(chosen), size)]:
+        dropped, made = _drop(store, batch, is_old if rule.strategy == UPDATE_TIME else None)
+        gone |= dropped
+        published += [] if made is None else [made.id]
+    return PartitionExpireResult(
+        partitions=tuple(store.partition_spec(one) for one in chosen if dry_run or one in gone),
+        snapshot_ids=tuple(published),
+        left=len(old.partitions) - len(chosen),
+        undated=old.undated,
+        dry_run=dry_run,
+    )
+
+
+def _check_rule(store: TableStore, rule: ExpiryRule) -> None:
     if not store.schema.partition_keys:
         raise InvalidInputError(f"{store.name} has no partitions that could expire", table=store.name)
     if rule.pattern is not None and not any(f"${name}" in rule.pattern for name in store.schema.partition_keys):
         raise InvalidInputError(
             f"{store.name}: the pattern {rule.pattern!r} names no partition column", table=store.name
         )
-    today = datetime.now() if now is None else now  # noqa: DTZ005 - the values are wall times
-    limit = today - timedelta(milliseconds=rule.kept_millis)
-    timed = [(rule.time_of(spec), spec) for spec in map(store.partition_spec, _live(store))]
-    old = [(made, spec) for made, spec in timed if made is not None and made < limit]
-    return [spec for _, spec in sorted(old, key=lambda pair: (pair[0], spec_name(pair[1])))]
 
 
-def _format(formatter: str) -> str:
-    """Return a format of Java's DateTimeFormatter as one of strptime.
-
-    >>> _format("yyyyMMdd'T'HH")
-    '%Y%m%dT%H'
-    """
-    out = []
-    for match in _FORMAT_PART.finditer(formatter):
-        if match[2] is not None:
-            out.append(match[2].replace("''", "'").replace("%", "%%"))
-        elif match[1] is None:
-            out.append(match[0].replace("%", "%%"))
-        elif match[0] in _LETTERS:
-            out.append(_LETTERS[match[0]])
-        else:
-            known = ", ".join(_LETTERS)
-            raise InvalidInputError(f"{match[0]!r} in the format {formatter!r} is not supported; there are {known}")
-    return "".join(out)
+# Whether a partition is old, None: nobody knows its time.
+_IsOld = Callable[[bytes, Sequence[ManifestEntry]], bool | None]
 
 
-# ---- marks -----------------------------------------------------------------------------------------------------------
+def _by_values(store: TableStore, rule: ExpiryRule, now: int) -> _IsOld:
+    limit = datetime.fromtimestamp(now / 1000) - timedelta(milliseconds=rule.kept_millis)  # noqa: DTZ006 - wall times
+
+    def is_old(partition: bytes, _: Sequence[ManifestEntry]) -> bool | None:
+        made = rule.time_of(_texts(store, partition))
+        return None if made is None else made < limit
+
+    return is_old
 
 
-def mark_done(store: TableStore, specs: Sequence[Mapping[str, object]], *, now_millis: int | None = None) -> None:
-    """Write `_SUCCESS` into the directory of each partition that agrees with a spec; each spec must agree with one."""
-    action = store.options.values.get(_MARK_ACTION, _SUCCESS_FILE)
-    if action.strip() != _SUCCESS_FILE:
-        raise UnsupportedError(
-            f"{store.name}: {_MARK_ACTION!r} is {action!r}, and only {_SUCCESS_FILE!r} is built",
-            table=store.name,
-            option=_MARK_ACTION,
-        )
-    if not store.schema.partition_keys or not specs:
-        raise InvalidInputError(f"{store.name}: name at least one partition that is done", table=store.name)
-    live = list(_live(store))
-    chosen: dict[bytes, None] = {}
-    for spec in specs:
-        selects = partition_selector(store, select_partitions(store, [spec]))
-        found = [partition for partition in live if selects(partition)]
-        if not found:
-            shown = spec_name({key: str(value) for key, value in spec.items()})
-            raise NotFoundError(f"{store.name} has no partition {shown}", table=store.name)
-        chosen |= dict.fromkeys(found)
-    now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
-    for partition in chosen:
-        path = f"{store.layout.root}/{store.partition_directory(partition)}/_SUCCESS"
-        times = {"creationTime": _created(store, path, now), "modificationTime": now}
-        store.storage.replace(path, json.dumps(times).encode())
+def _by_update(rule: ExpiryRule, now: int) -> _IsOld:
+    limit = wall_clock_ms() - time.time_ns() // 1_000_000 + now - rule.kept_millis  # files record the wall clock
+
+    def is_old(_: bytes, entries: Sequence[ManifestEntry]) -> bool | None:
+        return max(entry.file.creation_time or 0 for entry in entries) < limit
+
+    return is_old
 
 
-def _created(store: TableStore, path: str, now_millis: int) -> int:
-    """Return when a mark was written first."""
-    with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
-        return int(json.loads(store.storage.read(path))["creationTime"])
-    return now_millis
+def _old(store: TableStore, snapshot: Snapshot, is_old: _IsOld) -> _Old:
+    judged = [(partition, is_old(partition, files)) for partition, files in live_partitions(store, snapshot).items()]
+    old = [partition for partition, verdict in judged if verdict]
+    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+
+    def order(partition: bytes) -> str:
+        return ",".join(default_name if text is None else text for text in _texts(store, partition).values())
+
+    return _Old(tuple(sorted(old, key=order)), sum(verdict is None for _, verdict in judged))
+
+
+def _texts(store: TableStore, partition: bytes) -> dict[str, str | None]:
+    """Return the values of a partition as the others turn them into text: dates are numbers of days."""
+    values = zip(store.schema.partition_fields, store.partition_values(partition), strict=True)
+    return {field.name: None if value is None else legacy_text(value, field.type) for field, value in values}
+
+
+def _drop(store: TableStore, batch: Sequence[bytes], is_old: _IsOld | None) -> tuple[set[bytes], Snapshot | None]:
+    """Remove the rows of partitions in one snapshot; with `is_old` only of those that are old when it is published."""
+    committer = Committer(store, sole=True, upkeep=False)
+    if is_old is None:
+        return set(batch), committer.drop_partitions(batch)
+
+    def choose(base: Snapshot | None) -> list[bytes]:
+        live = live_partitions(store, base) if base is not None else {}
+        return [one for one in batch if one in live and is_old(one, live[one])]
+
+    def publish(chosen: list[bytes], base: Snapshot | None) -> Snapshot | None:
+        return committer.drop_partitions(chosen, if_unchanged_since=base.id) if chosen and base is not None else None
+
+    attempt = publish_on_newest(store, choose, publish, Retries.of(store))
+    return set(attempt.made), attempt.published

@@ -210,6 +210,10 @@ def _one_of(members: type[E]) -> Kind[E]:
     return Kind("one of " + ", ".join(members), _OneOf(members))
 
 
+def _words(*words: str) -> Kind[str]:
+    return Kind("one of " + ", ".join(words), lambda text: words[words.index(text.strip().lower().replace("_", "-"))])
+
+
 _INT = Kind("a whole number", _WholeNumber(-MAX_INT - 1, MAX_INT))
 _COUNT = Kind("a whole number of at least 1", _WholeNumber(1, MAX_INT))
 _LONG_COUNT = Kind("a whole number of at least 1", _WholeNumber(1, MAX_LONG))
@@ -409,6 +413,30 @@ class CoreOptions:
     CHANGELOG_TIME_RETAINED = _unset("changelog.time-retained", _TIME)
     TAG_DEFAULT_TIME_RETAINED = _unset("tag.default-time-retained", _TIME)
     TAG_NUM_RETAINED_MAX = _unset("tag.num-retained-max", _COUNT)
+    TAG_AUTOMATIC_CREATION = ConfigOption(
+        "tag.automatic-creation", _words("none", "process-time", "watermark", "batch"), "none"
+    )
+    TAG_AUTOMATIC_COMPLETION = ConfigOption("tag.automatic-completion", _BOOL, default=False)
+    TAG_CREATION_PERIOD = ConfigOption("tag.creation-period", _words("daily", "hourly", "two-hours"), "daily")
+    TAG_CREATION_PERIOD_DURATION = _unset("tag.creation-period-duration", _TIME)
+    TAG_CREATION_DELAY = ConfigOption("tag.creation-delay", _TIME, 0)
+    TAG_PERIOD_FORMATTER = ConfigOption(
+        "tag.period-formatter", _words("with-dashes", "without-dashes", "without-dashes-and-spaces"), "with-dashes"
+    )
+    TAG_BATCH_CUSTOMIZED_NAME = _unset("tag.batch.customized-name", _TEXT)
+    TAG_CREATE_SUCCESS_FILE = ConfigOption("tag.create-success-file", _BOOL, default=False)
+    TAG_TIME_EXPIRE_ENABLED = ConfigOption("tag.time-expire-enabled", _BOOL, default=True)
+    SINK_PROCESS_TIME_ZONE = _unset("sink.process-time-zone", _ZONE)
+    SINK_WATERMARK_TIME_ZONE = ConfigOption("sink.watermark-time-zone", _ZONE, "UTC")
+    PARTITION_EXPIRATION_TIME = _unset("partition.expiration-time", _TIME)
+    PARTITION_EXPIRATION_CHECK_INTERVAL = ConfigOption("partition.expiration-check-interval", _TIME, 60 * 60 * 1000)
+    PARTITION_EXPIRATION_STRATEGY = ConfigOption("partition.expiration-strategy", _TEXT, "values-time")
+    PARTITION_EXPIRATION_MAX_NUM = ConfigOption("partition.expiration-max-num", _COUNT, 100)
+    PARTITION_EXPIRATION_BATCH_SIZE = _unset("partition.expiration-batch-size", _COUNT)
+    PARTITION_TIMESTAMP_FORMATTER = _unset("partition.timestamp-formatter", _TEXT)
+    PARTITION_TIMESTAMP_PATTERN = _unset("partition.timestamp-pattern", _TEXT)
+    PARTITION_MARK_DONE_ACTION = ConfigOption("partition.mark-done-action", _TEXT, "success-file")
+    END_INPUT_CHECK_PARTITION_EXPIRE = ConfigOption("end-input.check-partition-expire", _BOOL, default=False)
     CONSUMER_ID = _unset("consumer-id", _TEXT)
     CONSUMER_IGNORE_PROGRESS = ConfigOption("consumer.ignore-progress", _BOOL, default=False)
     CONSUMER_EXPIRATION_TIME = _unset("consumer.expiration-time", _TIME)

@@ -394,7 +394,7 @@ def _objection(name: str) -> str | None:
 
 
 def _component(field: DataField, value: Value, *, default_name: str, legacy: bool) -> str:
-    text = default_name if value is None else _legacy_text(value, field.type) if legacy else _text(value, field.type)
+    text = default_name if value is None else legacy_text(value, field.type) if legacy else _text(value, field.type)
     if _BLANK.fullmatch(text):
         text = default_name
     component = f"{escape(field.name)}={escape(text)}"
@@ -412,7 +412,7 @@ def _component(field: DataField, value: Value, *, default_name: str, legacy: boo
     return component
 
 
-def _legacy_text(value: Value, dtype: DataType) -> str:
+def legacy_text(value: Value, dtype: DataType) -> str:
     """Return the default form: dates and times as bare numbers, timestamps in ISO form without needless zeros."""
     root = dtype.root if isinstance(dtype, AtomicType) else ""
     if isinstance(value, int) and root in {"DATE", "TIME"}:

@@ -31,7 +31,7 @@ from lakewright.spec.schema.option_changes import check_option_change
 from lakewright.spec.schema.option_keys import warn_of_unknown
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType
-from lakewright.table.history import TableHistory
+from lakewright.table.lifecycle import TableLifecycle
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.update import row_ids, verbs
 from lakewright.update.merge import merge, upsert
@@ -51,7 +51,7 @@ Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  #
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 
 
-class FileStoreTable(TableHistory):
+class FileStoreTable(TableLifecycle):
     """A table: what it is, and the verbs that read, write, change and maintain it.
 
     `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one.
@@ -450,8 +450,8 @@ class FileStoreTable(TableHistory):
         than the table's `snapshot.time-retained`. With `older_than` (a `datetime`, ISO text, epoch milliseconds, or an
         age such as `7 days` or a `timedelta`) only what is older goes, even if more than `retain_max` stay. All of it
         goes in one call, unless `max_deletes` limits it. Tags, other branches and consumers keep what they need: the
-        result's `held_by` names them, `left` counts what waits for them. Expiry happens only when asked for: commits
-        honour no `snapshot.num-retained.*`.
+        result's `held_by` names them, `left` counts what waits for them. Where the table has options such as
+        `snapshot.num-retained.max`, expiry also follows each commit.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})

@@ -24,6 +24,7 @@ import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.options.Options;
+import org.apache.paimon.partition.actions.PartitionMarkDoneAction;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
@@ -72,6 +73,12 @@ import org.apache.paimon.types.VarCharType;
  * tag WAREHOUSE DB TABLE NAME                 tag the newest snapshot by a call of the catalog
  * forward WAREHOUSE DB TABLE BRANCH           bring the table to the state of a branch
  * rollback WAREHOUSE DB TABLE SNAPSHOT        make a snapshot the newest one
+ * retaintag WAREHOUSE DB TABLE NAME DURATION  tag the newest snapshot for a time such as PT1H
+ * expirepartitions WAREHOUSE DB TABLE         expire partitions as the table's options say
+ * expiretags WAREHOUSE DB TABLE               delete the tags whose time is over
+ * batchtag WAREHOUSE DB TABLE                 make the tag that follows a batch write
+ * markdone WAREHOUSE DB TABLE PARTITION       carry out the actions of a partition that is done, such as p=1/q=2
+ * purge WAREHOUSE DB TABLE                    remove all rows with their history and files
  * </pre>
  *
  * A WAREHOUSE may be options of a catalog: {@code metastore=jdbc|uri=jdbc:sqlite:x|warehouse=y}.
@@ -218,6 +225,35 @@ public class JavaPeer {
                 return true;
             case "rollback":
                 catalog.rollbackTo(identifier, Instant.snapshot(Long.parseLong(words[4])));
+                return true;
+            default:
+                return upkeep((FileStoreTable) catalog.getTable(identifier), words);
+        }
+    }
+
+    /** Carries out a command of upkeep; says whether the command was one. */
+    static boolean upkeep(FileStoreTable table, String[] words) throws Exception {
+        switch (words[0]) {
+            case "retaintag":
+                table.createTag(words[4], java.time.Duration.parse(words[5]));
+                return true;
+            case "expirepartitions":
+                table.store().newPartitionExpire("peer", table).expire(Long.MAX_VALUE);
+                return true;
+            case "expiretags":
+                table.store().newTagAutoManager(table).getTagTimeExpire().expire();
+                return true;
+            case "batchtag":
+                new org.apache.paimon.tag.TagBatchCreation(table).createTag();
+                return true;
+            case "markdone":
+                for (PartitionMarkDoneAction action : PartitionMarkDoneAction.createActions(
+                        JavaPeer.class.getClassLoader(), table, table.coreOptions())) {
+                    action.markDone(words[4]);
+                }
+                return true;
+            case "purge":
+                table.purgeFiles();
                 return true;
             default:
                 return false;

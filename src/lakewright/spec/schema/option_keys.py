@@ -238,44 +238,25 @@ harmless: only together with 'record-level.expire-time'
 
 honoured
     tag.default-time-retained consumer-id consumer.changelog-only consumer.ignore-progress
-    snapshot.num-retained.min changelog.num-retained.min snapshot.expire.limit
+    snapshot.num-retained.min changelog.num-retained.min snapshot.expire.limit snapshot.num-retained.max
+    snapshot.time-retained changelog.num-retained.max changelog.time-retained consumer.expiration-time
+    partition.expiration-time end-input.check-partition-expire partition.expiration-batch-size
+    partition.expiration-check-interval partition.expiration-max-num partition.expiration-strategy
+    partition.timestamp-formatter partition.timestamp-pattern partition.mark-done-action tag.automatic-creation
+    tag.automatic-completion tag.batch.customized-name tag.creation-delay tag.creation-period
+    tag.creation-period-duration tag.num-retained-max tag.period-formatter tag.create-success-file
+    tag.time-expire-enabled sink.process-time-zone sink.watermark-time-zone
 
-warned: no commit of lakewright expires anything: call table.expire_snapshots() from time to time, which honours the
-option
-    snapshot.num-retained.max snapshot.time-retained changelog.num-retained.max changelog.time-retained
-    consumer.expiration-time
-
-harmless: how table.expire_snapshots() works: at once, and without removing empty directories, which nobody reads
+harmless: expiry after a commit runs on a thread of its own, and removes no empty directories, which nobody reads
     snapshot.expire.execution-mode snapshot.clean-empty-directories
 
-warned: no commit of lakewright drops old partitions: call catalog.drop_partitions
-    partition.expiration-time end-input.check-partition-expire=false
+harmless: only for actions of 'partition.mark-done-action' that are refused, for formats that are always strict here,
+and for snapshots that nobody asked for
+    partition.timestamp-format.strict partition.mark-done-action.custom.class partition.mark-done-action.http.params
+    partition.mark-done-action.http.url partition.idle-time-to-report-statistic snapshot.watermark-idle-timeout
 
-harmless: only for the expiry or the marks of partitions, which 'partition.expiration-time' and
-'partition.end-input-to-done' ask for
-    partition.expiration-batch-size partition.expiration-check-interval partition.expiration-max-num
-    partition.expiration-strategy partition.timestamp-format.strict partition.timestamp-formatter
-    partition.timestamp-pattern partition.mark-done-action partition.mark-done-action.custom.class
-    partition.mark-done-action.http.params partition.mark-done-action.http.url
-    partition.idle-time-to-report-statistic
-
-warned: no commit of lakewright marks a partition as done: write the _SUCCESS file, or call the service, after the
-commit
+warned: no commit of lakewright marks a partition as done: call table.mark_partition_done after the commit
     partition.end-input-to-done=false partition.idle-time-to-done
-
-warned: no commit of lakewright creates a tag by itself: call table.create_tag after the commit
-    tag.automatic-creation=none
-
-harmless: only for tags that 'tag.automatic-creation' asks for
-    tag.automatic-completion tag.batch.customized-name tag.creation-delay tag.creation-period
-    tag.creation-period-duration tag.num-retained-max tag.period-formatter sink.process-time-zone
-    sink.watermark-time-zone snapshot.watermark-idle-timeout
-
-harmless: table.expire_snapshots() deletes no tags
-    tag.time-expire-enabled
-
-warned: no file is written beside a tag: write the success file after table.create_tag, if a job waits for it
-    tag.create-success-file=false
 
 warned: classes of Java are not called: do the same after the commit, or with TableCommit.add_commit_callback
     commit.callbacks tag.callbacks

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.maintenance.expire import expire_tags as expire_tags_of
+from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot, Tag
@@ -134,24 +133,17 @@ def delete_tag(given: Given) -> Rows:
 )
 def expire_tags(given: Given) -> Rows:
     """See the declaration."""
-    limit = given.converted("older_than", arguments.moment_millis)
-    expired = expire_tags_of(given.table().store, older_than_millis=limit)
+    expired = given.table().expire_tags(given.converted("older_than", arguments.moment_millis))
     return [(name,) for name in expired] or [("No expired tags.",)]
 
 
 @procedure(
     "trigger_tag_automatic_creation(table STRING) -> result BOOLEAN",
-    "Create the tags that are due by 'tag.automatic-creation'; not built for tables with that option.",
+    "Create the tags that are due by 'tag.automatic-creation'.",
 )
 def trigger_tag_automatic_creation(given: Given) -> Rows:
     """See the declaration."""
-    table = given.table()
-    asked = table.options.values.get("tag.automatic-creation", "none")
-    if asked != "none":
-        message = (
-            f"tags by 'tag.automatic-creation' = {asked!r} are not built yet: call create_tag for the one that is due"
-        )
-        raise given.error("table", message, UnsupportedError)
+    given.table().create_due_tags()
     return DONE
 
 

@@ -14,7 +14,6 @@ REFUSED = {
     "compact_manifest": "it is not built yet: every commit merges small manifests as the options manifest.* say",
     "compact_chain_table": _LATER,
     "materialize_deletion_vectors": "it is not built yet: compact rewrites files with deleted rows",
-    "expire_changelogs": "it is not built yet: expire_snapshots removes old changelogs as the options changelog.* say",
     "remove_unexisting_files": "it is not built yet: roll the table back to a snapshot whose files exist",
     "remove_unexisting_manifests": "it is not built yet: roll the table back to a snapshot whose files exist",
     "remove_orphan_blobs": _LATER,

@@ -9,7 +9,6 @@ from lakewright.errors import LakewrightError, LakewrightWarning, UnsupportedErr
 from lakewright.maintenance import partitions as parts
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.units import MAX_INT
 from lakewright.statements.procedures.declare import Given, Rows, procedure
 from lakewright.statements.procedures.history import DONE, pattern
 from lakewright.statements.text import Name
@@ -143,22 +142,32 @@ def expire_snapshots(given: Given) -> Rows:
 def expire_partitions(given: Given) -> Rows:
     """See the declaration."""
     table = _with_options(given)
-    strategy = given.converted("expire_strategy", lambda name, it: _word(name, it, ("values-time", "update-time")))
-    rule = parts.ExpiryRule.of_options(
-        table.options,
-        kept_millis=given.converted("expiration_time", arguments.age_millis),
-        formatter=given.optional_text("timestamp_formatter"),
-        pattern=given.optional_text("timestamp_pattern"),
-        strategy=strategy,
+    expired = table.expire_partitions(
+        given.converted("expiration_time", arguments.age_millis),
+        timestamp_formatter=given.optional_text("timestamp_formatter"),
+        timestamp_pattern=given.optional_text("timestamp_pattern"),
+        strategy=given.converted("expire_strategy", lambda name, it: _word(name, it, parts.STRATEGIES)),
+        max_expires=given.number("max_expires"),
     )
-    old = parts.old_partitions(table.refreshed().store, rule)
-    limit = given.number("max_expires")
-    chosen = old if limit is None else old[: max(limit, 0)]
-    if chosen:
-        with table.new_batch_write_builder().new_commit() as commit:
-            commit.truncate_partitions(chosen)
-    shown = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in chosen]
+    shown = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in expired.partitions]
     return shown or [("No expired partitions.",)]
+
+
+@procedure(
+    "expire_changelogs(table STRING, retain_max? INT, retain_min? INT, older_than? STRING, max_deletes? INT, "
+    "delete_all? BOOLEAN) -> deleted_changelogs_count INT NOT NULL",
+    "Remove old changelogs of expired snapshots, or all of them.",
+)
+def expire_changelogs(given: Given) -> Rows:
+    """See the declaration."""
+    expired = given.table().expire_changelogs(
+        given.number("retain_max"),
+        given.number("retain_min"),
+        given.converted("older_than", _past),
+        given.number("max_deletes"),
+        delete_all=given.flag("delete_all"),
+    )
+    return [(len(expired.snapshot_ids),)]
 
 
 @procedure(
@@ -166,21 +175,8 @@ def expire_partitions(given: Given) -> Rows:
     "Remove all rows with their history: tags, branches, consumers and all snapshots but an empty one.",
 )
 def purge_files(given: Given) -> Rows:
-    """See the declaration.
-
-    The steps are in an order that leaves a whole table behind if one of them fails.
-    """
-    table = given.table()
-    if table.snapshot() is not None:
-        with table.new_batch_write_builder().new_commit() as commit:
-            commit.truncate_table()
-        for tag in table.list_tags():
-            table.delete_tag(tag)
-        for branch in table.list_branches():
-            table.drop_branch(branch)
-        for consumer in table.store.consumers.list():
-            table.store.consumers.delete(consumer)
-        table.expire_snapshots(1, 1, max_deletes=MAX_INT)
+    """See the declaration."""
+    given.table().purge_files()
     return [("Success",)]
 
 
@@ -217,7 +213,7 @@ def _tables(given: Given) -> list[FileStoreTable]:
 )
 def mark_partition_done(given: Given) -> Rows:
     """See the declaration."""
-    parts.mark_done(given.table().refreshed().store, given.partitions() or [], now_millis=_now())
+    given.table().mark_partition_done(given.partitions() or [])
     return DONE
 
 
@@ -235,6 +231,7 @@ PROCEDURES = (
     rescale,
     expire_snapshots,
     expire_partitions,
+    expire_changelogs,
     purge_files,
     remove_orphan_files,
     mark_partition_done,

@@ -21,13 +21,14 @@ from lakewright.cli.command import common
 from lakewright.cli.ingest import INGEST
 from lakewright.cli.move import MIGRATE
 from lakewright.cli.output import Output, fail
+from lakewright.cli.report import REPORT
 from lakewright.cli.sql import SQL
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
 from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
-COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS, MIGRATE)
+COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS, MIGRATE, REPORT)
 
 OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143
 

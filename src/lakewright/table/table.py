@@ -23,8 +23,11 @@ from lakewright.read.branches import other_branch
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.scan import travels, with_travelled_schema
+from lakewright.report.card import card
+from lakewright.report.gather import gather
+from lakewright.report.page import write_report
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Age, Moment
+from lakewright.spec.arguments import Age, Moment, Path
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.option_changes import check_option_change
@@ -116,6 +119,10 @@ class FileStoreTable(TableLifecycle):
     def row_type(self) -> RowType:
         """Return the columns as one ROW type."""
         return RowType(False, self.schema.fields)  # noqa: FBT003 - a table's row is never null
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook: its columns and the size of its newest snapshot. `report` shows much more."""
+        return card(self.store)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema.fields)
@@ -499,3 +506,23 @@ class FileStoreTable(TableLifecycle):
         return remove_orphans(
             self.refreshed().store, older_than_millis=limit, dry_run=arguments.flag("dry_run", dry_run)
         )
+
+    def report(self, path: Path | None = None, *, orphans: bool = False) -> str:
+        """Return a page about the table in HTML: its history, partitions, buckets and files, and what to do about them.
+
+        With a `path` the page is written there too, in place of a file of that name. It needs no network, no script
+        and no data file: metadata alone is read. With `orphans` it also counts the files that nothing names, for which
+        the whole table is listed.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
+        >>> page = catalog.get_table("d.t").report()
+        >>> page.splitlines()[0], "nothing was written yet" in page
+        ('<!DOCTYPE html>', True)
+        """
+        with naming(self.name):
+            target = arguments.optional(arguments.path, "path", path)
+            counts_orphans = arguments.flag("orphans", orphans)
+            return write_report(gather(self.refreshed().store, orphans=counts_orphans), target)

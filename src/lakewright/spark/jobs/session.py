@@ -23,6 +23,7 @@ from lakewright.spark.jobs.capabilities import Feature, has
 from lakewright.spark.jobs.classes import PySparkLogger
 from lakewright.spark.jobs.java import java_home
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.option_keys import SECRET_KEYS
 from lakewright.table.table import FileStoreTable
 
 LOOPBACK = "127.0.0.1"
@@ -35,9 +36,6 @@ _MEGABYTE = 1 << 20
 _MEMORY_MIN, _MEMORY_MAX = 1024, 4096  # megabytes, where the caller gives none
 _MEMORY_SHARE = 4  # one part in four: the Python workers and the files' cache live beside the JVM
 _UNSET_PYTHON = "python3"  # what Spark starts workers with where none is set
-
-# Options whose values Spark leaves out of plans and event logs: its own words, and those of more stores.
-_SECRET_OPTIONS = "(?i)secret|password|token|access[.-]?key|account[._-]key|sas[._-]"  # noqa: S105
 
 
 def local_session(
@@ -86,7 +84,7 @@ def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.redaction.regex": _SECRET_OPTIONS,
+        "spark.redaction.regex": SECRET_KEYS,  # in plans and event logs
         "spark.sql.timeType.enabled": "true",  # columns of type TIME can be compared and grouped
         **asked,
     }

@@ -17,6 +17,19 @@ from functools import lru_cache
 from lakewright.errors import LakewrightWarning, UnsupportedError
 from lakewright.spec.options import KNOWN_OPTIONS
 
+# Options whose values are not shown, as a regular expression that Python and Java read alike.
+SECRET_KEYS = "(?i)secret|password|token|access[.-]?key|account[._-]key|sas[._-]"  # noqa: S105
+_USER_OF_URI = re.compile(r"(?<=://)[^/@\s]*(?=@)")
+
+
+def without_secrets(key: str, value: str) -> str:
+    """Return the value of an option as it may be shown: secrets, and users of a URI, are replaced by stars.
+
+    >>> without_secrets("s3.secret-key", "abc"), without_secrets("uri", "jdbc:mysql://me:pw@host/db")
+    ('***', 'jdbc:mysql://***@host/db')
+    """
+    return "***" if re.search(SECRET_KEYS, key) else _USER_OF_URI.sub("***", value)
+
 
 class Handling(StrEnum):
     """What lakewright does about an option."""

@@ -215,6 +215,10 @@ class TableRead:
         """How many rows there may be."""
         return self._limit
 
+    def unfiltered(self) -> TableRead:
+        """Return a read of the same columns that keeps every row of its splits."""
+        return TableRead(self._store, self._projection, TRUE, self._limit, self._scan)
+
     def by_branch(self, splits: Sequence[DataSplit]) -> list[tuple[TableRead, list[DataSplit]]]:
         """Return a read for each branch that splits are of, with these splits; it needs to know no other branch."""
         splits = arguments.instances("splits", splits, DataSplit, "splits of a plan")

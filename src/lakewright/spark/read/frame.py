@@ -66,13 +66,19 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     return frame_of(spark, builder)
 
 
-def frame_of(spark: SparkSession, builder: ReadBuilder | SystemReadBuilder) -> DataFrame:
-    """Return what a builder reads as a frame."""
+def frame_of(
+    spark: SparkSession, builder: ReadBuilder | SystemReadBuilder, *, filters_again: bool = False
+) -> DataFrame:
+    """Return what a builder reads as a frame.
+
+    If somebody `filters_again`, the frame may hold rows that the filter of the builder leaves out: Spark hands its own
+    filter to its scan, and two of them take more time than one.
+    """
     if isinstance(builder, SystemReadBuilder):
         rows = builder.new_read().to_arrow()
         known = {field.name: field for field in builder.source.fields}
         return local_frame(spark, rows, [known[name] for name in rows.column_names])
-    return to_spark(builder.new_read(), spark=spark)
+    return _framed(spark, builder.new_read(), None, filters_again=filters_again)
 
 
 def to_spark(
@@ -89,23 +95,34 @@ def to_spark(
     session = _session(spark)
     if override_num_partitions is not None and override_num_partitions < 1:
         raise InvalidInputError(f"a frame has at least 1 partition, not {override_num_partitions}")
-    heal_workers(session)
+    return _framed(session, read, splits, override_num_partitions)
+
+
+def _framed(
+    spark: SparkSession,
+    read: TableRead,
+    splits: Sequence[DataSplit] | None,
+    partitions: int | None = None,
+    *,
+    filters_again: bool = False,
+) -> DataFrame:
+    """Return the rows of splits, or of a fresh plan, as a frame."""
+    heal_workers(spark)
     planned = read.new_plan().splits() if splits is None else list(splits)
-    frames = [_frame(session, one, some, override_num_partitions) for one, some in read.by_branch(planned)]
+    frames = []
+    for one, some in read.by_branch(planned):
+        scanned = one.unfiltered() if filters_again else one
+        divided = _divided(spark, scanned, some)
+        if not divided.by_bits:
+            frames.append(merged_scan(spark, one, divided.merged, partitions=partitions))
+            continue
+        frame = native_scan(spark, scanned, divided.by_bits, divided.outdated)
+        frame = frame.union(merged_scan(spark, one, divided.merged)) if divided.merged else frame
+        frames.append(frame if partitions is None else frame.repartition(partitions))
     frame = union_all(frames)
-    if len(frames) > 1 and override_num_partitions is not None:
-        frame = frame.repartition(override_num_partitions)
+    if len(frames) > 1 and partitions is not None:
+        frame = frame.repartition(partitions)
     return frame if read.limit is None else frame.limit(read.limit)
-
-
-def _frame(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit], partitions: int | None) -> DataFrame:
-    """Return the rows of splits of one branch as a frame."""
-    divided = _divided(spark, read, splits)
-    if not divided.by_bits:
-        return merged_scan(spark, read, divided.merged, partitions=partitions)
-    frame = native_scan(spark, read, divided.by_bits, divided.outdated)
-    frame = frame.union(merged_scan(spark, read, divided.merged)) if divided.merged else frame
-    return frame if partitions is None else frame.repartition(partitions)
 
 
 def _divided(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:

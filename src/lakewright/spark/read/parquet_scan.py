@@ -264,6 +264,9 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     if marked:
         frame = frame.select("*", *file_columns(marked))
     places = dict(zip((f.id for f in plan.read_fields), plan.places, strict=True))
+    condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
+    if not marked and not keys and stored == tuple(projection.read_fields) and _are_outputs(projection):
+        return frame if condition is None else frame.where(condition)
     columns = []
     for needed in projection.read_fields:
         place = places.get(needed.id)
@@ -276,7 +279,6 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
             column = column if stored[place] == needed else column.alias(needed.name)
         columns.append(column)
     frame = frame.select(*columns, *(file_column_names(marked) if marked else []))
-    condition = None if read.predicate == TRUE else to_column(read.predicate, projection.read_fields)
     if condition is not None:
         frame = frame.where(condition)
     if group.left_out:

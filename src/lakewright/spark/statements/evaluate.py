@@ -77,7 +77,7 @@ def evaluated(spark: SparkSession, text: str, args: Args, frames: Mapping[str, D
 
 def frames_of(spark: SparkSession, relations: Sequence[Relation]) -> dict[str, DataFrame]:
     """Return the rows of relations as frames, by the names that `placeholder` gives them."""
-    return {_key(relation): frame_of(spark, relation.builder()) for relation in relations}
+    return {_key(relation): frame_of(spark, relation.builder(), filters_again=True) for relation in relations}
 
 
 def placeholder(relation: Relation) -> str:

@@ -12,7 +12,7 @@ SPARKS := 3.5 4.0 4.1 4.2 4.3
 RAYS := 2.52 2.60
 
 .PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
-.PHONY: interop-delta bench-spark-peers
+.PHONY: interop-delta bench-spark-peers report-browser
 .PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -216,6 +216,12 @@ target/rest-server/%/.made: target/rest-server/%/.fetched tests/interop/rest/Res
 # A real S3 server, built from source.
 target/minio/bin/minio:
 	GOBIN=$(CURDIR)/target/minio/bin go install github.com/minio/minio@latest
+
+# The report of a table in a real browser, and its picture in the docs; Chromium comes from the system's packages.
+report-browser: $(VENV)/.made
+	command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+	$(BIN)/python -m pytest tests/report
+	cd tests && ../$(BIN)/python -m support.report_picture
 
 clean:
 	rm -rf $(VENV) .venvs target dist .mypy_cache .ruff_cache .hypothesis .coverage

@@ -67,8 +67,8 @@ def columns(
     ]
     for at, stack in enumerate(stacks):
         below = float(base)
-        for part in stack:
-            height = max(part.value / highest * _COLUMNS_HEIGHT, 2.0 if part.value > 0 else 0.0)
+        for part in (part for part in stack if part.value > 0):
+            height = max(part.value / highest * _COLUMNS_HEIGHT, 2.0)
             below -= height
             shapes.append(_rect(at * width + width * _GAP / 2, below, width * (1 - _GAP), height, part))
     shapes.append(element("line", x1="0%", x2="100%", y1=base, y2=base, class_="axis"))
@@ -80,9 +80,12 @@ def columns(
     return _svg(title, description, base + 24, shapes)
 
 
-def bars(title: str, description: str, rows: Sequence[Bar]) -> Markup:
-    """Return lying bars, one below the other, each with its texts above it; the longest is as wide as the chart."""
-    longest = max((sum(part.value for part in row.parts) for row in rows), default=0) or 1
+def bars(title: str, description: str, rows: Sequence[Bar], *, whole: float | None = None) -> Markup:
+    """Return lying bars, one below the other, each with its texts above it.
+
+    The chart is as wide as `whole`, or as the longest bar.
+    """
+    longest = whole or max((sum(part.value for part in row.parts) for row in rows), default=0) or 1
     shapes: list[Markup] = []
     for at, row in enumerate(rows):
         top = at * _ROW_HEIGHT

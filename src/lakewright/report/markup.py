@@ -80,7 +80,7 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], mor
 
 
 def _is_number(cell: str) -> bool:
-    return not isinstance(cell, Markup) and (cell[:1].isdigit() or cell[:1] in "<-")
+    return not isinstance(cell, Markup) and (cell[:1].isdigit() or cell[:1] in ("<", "-"))
 
 
 def and_more(left_out: int, what: str) -> str:

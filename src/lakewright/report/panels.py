@@ -200,7 +200,7 @@ def deleted_panel(facts: TableFacts) -> Markup:
             for one in worst.shown[:5]
         ]
         described = f"The share of deleted rows in {counted(worst.total, 'bucket')}, the highest first"
-        children.append(figure(bars("Buckets with most deleted rows", described, as_bars), "Where they lie"))
+        children.append(figure(bars("Buckets with most deleted rows", described, as_bars, whole=1.0), "Where they lie"))
     cells = (
         (*_named(one), f"{one.rows:,}", f"{one.deleted_rows:,}", f"{one.delete_rows:,}", in_share(one.deleted_share))
         for one in worst.shown

@@ -132,7 +132,8 @@ padding:14px 18px;margin:0 0 16px;overflow-wrap:anywhere}
 .cards>div{min-width:0}
 footer{color:var(--soft);font-size:13px;padding-top:10px;padding-bottom:40px}
 @media (max-width:900px){.two{columns:1}.tiles{grid-template-columns:repeat(3,1fr)}}
-@media (max-width:520px){main,header.top,footer{padding-left:12px;padding-right:12px}header.top{padding-top:22px}
+@media (max-width:520px){table{min-width:420px}
+main,header.top,footer{padding-left:12px;padding-right:12px}header.top{padding-top:22px}
 h1{font-size:24px}.panel{padding:16px 14px}.tiles{grid-template-columns:1fr 1fr;gap:8px}.tiles dd{font-size:19px}
 .calls{grid-template-columns:minmax(0,1fr)}.calls dd{margin-bottom:6px}}
 @media print{body{background:#fff;font-size:12px}.panel,.tiles div{break-inside:avoid}

@@ -166,7 +166,7 @@ RETURNED = frozenset(
     " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
-    " PartitionExpireResult PurgeResult WriteResult".split()
+    " PartitionExpireResult PurgeResult WriteResult Finding VerifyResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.

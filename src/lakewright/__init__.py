@@ -105,6 +105,7 @@ from lakewright.table.write_builder import (
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.values import ColumnRef, LiteralValue, lit, source_col, target_col
+from lakewright.verify.findings import Finding, VerifyResult
 from lakewright.version import __version__
 from lakewright.write.input.frames import ArrowData
 
@@ -157,6 +158,7 @@ __all__ = [
     "FileStoreTable",
     "FileSystemCatalog",
     "Filter",
+    "Finding",
     "Identifier",
     "IncrementalMode",
     "IngestPlan",
@@ -229,6 +231,7 @@ __all__ = [
     "UnsupportedError",
     "UpdateResult",
     "VectorType",
+    "VerifyResult",
     "WhenMatched",
     "WhenNotMatched",
     "WriteMode",

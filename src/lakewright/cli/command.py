@@ -30,7 +30,7 @@ class Command:
     name: str
     help: str
     arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace, Output], None]
+    run: Callable[[argparse.Namespace, Output], int | None]  # the exit code; None stands for 0
     description: str | None = None
 
 

@@ -1,7 +1,8 @@
 """`lakewright`: arguments in, one command run, an exit code out.
 
-0: done, now or by an earlier run. 1: failed; nothing was changed unless the message says so. 2: wrong arguments.
-130 and 143: stopped by Ctrl-C and by SIGTERM. A new command is one more entry in `COMMANDS`.
+0: done, now or by an earlier run. 1: failed; nothing was changed unless the message says so. 1 of `verify` means that
+the table is damaged. 2: wrong arguments. 130 and 143: stopped by Ctrl-C and by SIGTERM. A new command is one more entry
+in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from lakewright.cli.report import REPORT
 from lakewright.cli.sql import SQL
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
 from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
+from lakewright.cli.verify import VERIFY
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
-COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS, MIGRATE, REPORT)
+COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS, MIGRATE, REPORT, VERIFY)
 
 OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143
 
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(), _ended_by_signal():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         try:
-            args.command.run(args, output)
+            return int(args.command.run(args, output) or OK)
         except BrokenPipeError:
             # The reader of the output, such as `head`, has closed it; without this Python reports it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -161,6 +161,10 @@ class FileReader(Protocol):
     def row_count(self) -> int:
         """The number of rows in the file."""
 
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The names of all columns that the file holds, in its order, whichever are read."""
+
     def batches(
         self, *, skip: Predicate | None = None, batch_rows: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -61,7 +61,7 @@ def remove_orphans(
         )
     store.check_same_table()
     # List first and read the snapshots afterwards, so that files of a commit in between are seen as used.
-    candidates = [info for info in _candidates(store) if info.modified_millis < limit]
+    candidates = [info for info in orphan_candidates(store) if info.modified_millis < limit]
     used = _used_names(store) if candidates else frozenset()
     orphans = [info for info in candidates if _name(info.path) not in used]
     for info in orphans:
@@ -75,7 +75,7 @@ def remove_orphans(
     return OrphanResult(tuple(info.path for info in orphans), sum(info.size for info in orphans), dry_run)
 
 
-def _candidates(store: TableStore) -> Iterator[FileInfo]:
+def orphan_candidates(store: TableStore) -> Iterator[FileInfo]:
     """Yield every file that may be an orphan: metadata, index and data files, and strays among the snapshots."""
     layout = store.layout
     for directory in (layout.manifest_directory, layout.index_directory, layout.statistics_directory):

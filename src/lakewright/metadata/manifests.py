@@ -375,6 +375,7 @@ def _check_counts(manifest: ManifestFile, counts: Sequence[int], path: str) -> N
             f"{path} adds {added} files and deletes {deleted}, but its manifest list says {manifest.num_added_files} "
             f"and {manifest.num_deleted_files}; restore it from a copy",
             path=path,
+            counts=(added, deleted),
         )
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from lakewright.compact.job import compact_chosen
 from lakewright.compact.request.choice import CompactRequest, Strategy
@@ -42,6 +42,9 @@ from lakewright.update.merge.clauses import On
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
+from lakewright.verify.arguments import check_depth
+from lakewright.verify.findings import VerifyResult
+from lakewright.verify.run import verify_table
 from lakewright.write.input.frames import ArrowData, engine_verb
 from lakewright.write.job_run import JobRun
 
@@ -526,3 +529,31 @@ class FileStoreTable(TableLifecycle):
             target = arguments.optional(arguments.path, "path", path)
             counts_orphans = arguments.flag("orphans", orphans)
             return write_report(gather(self.refreshed().store, orphans=counts_orphans), target)
+
+    def verify(
+        self,
+        full: bool = False,  # noqa: FBT001, FBT002 - read as verify(True) or verify(full=True)
+        snapshots: Literal["latest", "all"] = "latest",
+        *,
+        fast: bool = False,
+    ) -> VerifyResult:
+        """Prove that the files of the table hold what its metadata says; damage is a finding and raises nothing.
+
+        Without `full`, data files are opened and their rows counted; with `full`, all rows are read, and statistics,
+        keys, sequence numbers, buckets and checksums proven; with `fast`, no data file is opened. `snapshots` is
+        `latest`, the newest snapshot of this branch, or `all`: every snapshot, tag, changelog and branch, and files
+        that nothing names. `result.is_sound` says whether no finding is an error.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
+        >>> table = catalog.get_table("d.t")
+        >>> _ = lw.write_table(pa.table({"n": [1, 2]}), table)
+        >>> result = table.verify(full=True, snapshots="all")
+        >>> result.is_sound, result.rows, result.findings
+        (True, 2, ())
+        """
+        with naming(self.store.name):
+            depth, states = check_depth(full, fast=fast, snapshots=snapshots)
+            return verify_table(self.refreshed().store, depth=depth, states=states)

@@ -71,6 +71,11 @@ class AvroFileReader:
         """The number of rows in the file."""
         return self._row_count
 
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The names of all columns that the file holds, in its order, whichever are read."""
+        return tuple(self._types)
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()

@@ -68,6 +68,11 @@ class OrcFileReader:
         """The number of rows in the file."""
         return int(self._file.nrows)
 
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The names of all columns that the file holds, in its order, whichever are read."""
+        return tuple(self._file.schema.names)
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()

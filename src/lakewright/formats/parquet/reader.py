@@ -87,6 +87,11 @@ class ParquetFileReader:
         """The number of rows in the file."""
         return int(self._metadata.num_rows)
 
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The names of all columns that the file holds, in its order, whichever are read."""
+        return tuple(self._file.schema_arrow.names)
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()

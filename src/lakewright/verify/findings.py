@@ -1,0 +1,156 @@
+"""Findings: what is wrong with a table, how bad it is, in which file, and what to do about it.
+
+What always holds: a finding names one file or directory of the table; the same fact about the same file is reported
+once; a table is sound if no finding is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakewright.errors import LakewrightError, NotFoundError
+
+ERROR: Final = "error"  # rows are lost or wrong, or an operation that the table needs fails
+WARNING: Final = "warning"  # nothing is lost, but something is left over, or wider than it should be
+INFO: Final = "info"  # worth knowing; nothing to do
+SEVERITIES: Final = (ERROR, WARNING, INFO)
+
+_RESTORE = "restore the file from a copy, or roll back to a snapshot that does not need it (table.rollback_to)"
+_FILE_GONE = f"{_RESTORE}, or give up the rows of missing data files with table.remove_unexisting_files()"
+_METADATA = "roll back to the newest snapshot that is sound (table.rollback_to), or restore the file from a copy"
+_REWRITE = "rewrite the rows: overwrite the partition, or roll back to a sound snapshot (table.rollback_to)"
+
+# The severity and the remedy of every kind of finding.
+KINDS: Final[dict[str, tuple[str, str]]] = {
+    "hint": (INFO, "nothing: readers look again, and the next commit or table.repair() writes it"),
+    "snapshot-gap": (ERROR, "restore the missing snapshot files, or roll back to the one before the gap"),
+    "schema-gap": (WARNING, "restore the missing schema file from a copy; nothing that was checked needs it"),
+    "missing-schema": (ERROR, "restore the schema file from a copy, or roll back to a snapshot that does not need it"),
+    "missing-file": (ERROR, _FILE_GONE),
+    "wrong-size": (ERROR, _RESTORE),
+    "damaged-file": (ERROR, _RESTORE),
+    "damaged-metadata": (ERROR, _METADATA),
+    "missing-metadata": (ERROR, _METADATA),
+    "outside-table": (ERROR, "remove the entry by a rollback, or let 'data-file.external-paths' name the directory"),
+    "manifest-counts": (ERROR, _METADATA),
+    "manifest-bounds": (ERROR, _METADATA),
+    "snapshot-totals": (ERROR, _METADATA),
+    "double-add": (ERROR, _METADATA),
+    "deleted-unknown": (ERROR, _METADATA),
+    "lost-entries": (ERROR, _METADATA),
+    "statistics": (ERROR, "write the statistics anew with ANALYZE, or roll back to a sound snapshot"),
+    "row-count": (ERROR, _RESTORE),
+    "missing-column": (ERROR, _RESTORE),
+    "column-statistics": (ERROR, f"queries may leave out rows: {_REWRITE}"),
+    "wide-statistics": (WARNING, "no row is left out, but less is skipped; compaction writes exact bounds"),
+    "key-range": (ERROR, f"merges may miss rows: {_REWRITE}"),
+    "key-order": (ERROR, f"merges may miss rows: {_REWRITE}"),
+    "key-copies": (ERROR, _RESTORE),
+    "sequence-range": (ERROR, f"old rows may win: {_REWRITE}"),
+    "delete-count": (ERROR, f"deleted rows may come back: {_REWRITE}"),
+    "row-kinds": (ERROR, _RESTORE),
+    "overlapping-levels": (ERROR, f"merges may miss rows: {_REWRITE}"),
+    "wrong-bucket": (ERROR, f"point queries miss rows of other buckets: {_REWRITE}"),
+    "wrong-partition": (ERROR, _REWRITE),
+    "row-ids": (ERROR, f"changes by row id would hit other rows: {_METADATA}"),
+    "deletion-vector": (ERROR, "deleted rows may come back, or others be hidden: restore the index file, or roll back"),
+    "dangling-vector": (WARNING, "nothing reads it; compaction of the partition, or overwriting it, removes the entry"),
+    "hash-index": (ERROR, "one key may get into two buckets: restore the index file, or overwrite the partition"),
+    "index-entries": (ERROR, _METADATA),
+    "damaged-tag": (ERROR, "delete the tag (table.delete_tag), or restore its file from a copy"),
+    "damaged-branch": (ERROR, "drop the branch (table.drop_branch), or restore its files from a copy"),
+    "damaged-consumer": (ERROR, "delete the consumer's file, or let the consumer record its position anew"),
+    "consumer": (INFO, "nothing, if the reader begins anew; else reset its position"),
+    "orphan": (WARNING, "remove it with table.remove_orphan_files(), once no writer needs it"),
+    "orphans-unknown": (INFO, "repair what is named as an error, then verify again"),
+    "not-opened": (INFO, "nothing: its existence and size were checked; verify the rest with a program that reads it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or worth knowing, about one file of a table."""
+
+    kind: str  # one of KINDS
+    severity: str  # "error", "warning" or "info"
+    path: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What a verification found, the worst first, and how much it looked at."""
+
+    findings: tuple[Finding, ...]
+    snapshots: int  # snapshots, tags and changelogs
+    manifests: int  # manifests, manifest lists and index manifests
+    data_files: int  # data, changelog and index files, each once however many snapshots name it
+    rows: int  # in the files whose rows were counted
+    bytes: int  # of the data files
+    seconds: float
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no finding is an error."""
+        return all(finding.severity != ERROR for finding in self.findings)
+
+
+def finding(kind: str, path: str, message: str) -> Finding:
+    """Return a finding with the severity and the remedy of its kind."""
+    severity, remedy = KINDS[kind]
+    return Finding(kind, severity, path, message, remedy)
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects findings, each once, with the files of the states (snapshots, tags) that they were found in."""
+
+    _found: dict[Finding, str | None] = field(default_factory=dict)
+    # Set once a file that names others could not be read: nobody can say then which files are in use.
+    incomplete: bool = False
+
+    def add(self, kind: str, path: str, message: str, *, state: str | None = None) -> None:
+        """Add a finding; `state` is the file of the snapshot, tag or changelog that it was found in."""
+        self._found.setdefault(finding(kind, path, message), state)
+
+    def extend(self, findings: Iterable[Finding], *, state: str | None = None) -> None:
+        """Add findings that were made elsewhere."""
+        for one in findings:
+            self._found.setdefault(one, state)
+
+    @contextmanager
+    def noting(self, kind: str, path: str, *, state: str | None = None, missing: str | None = None) -> Iterator[None]:
+        """Turn an error that damage raises into a finding about a file; errors of the storage pass.
+
+        `missing` is the kind of a file that is gone, if it is another one.
+        """
+        try:
+            yield
+        except LakewrightError as error:
+            gone = isinstance(error, NotFoundError) or isinstance(error.__cause__, FileNotFoundError)
+            self.incomplete = True
+            self.add((missing if gone else None) or kind, path, error.message, state=state)
+        except OSError as error:
+            if not is_damage(error):
+                raise
+            self.incomplete = True
+            self.add(missing or kind, path, f"{path} cannot be read: {error}", state=state)
+
+    def states(self) -> set[str]:
+        """Return the files of the states in which something was found."""
+        return {state for state in self._found.values() if state is not None}
+
+    def sorted(self, *, without: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+        """Return the findings, the worst first, except those of some states."""
+        kept = (one for one, state in self._found.items() if state not in without)
+        return tuple(sorted(kept, key=lambda f: (SEVERITIES.index(f.severity), f.path, f.kind, f.message)))
+
+
+def is_damage(error: OSError) -> bool:
+    """Say whether an error of the storage is about one file, which is gone or broken, and not about the storage."""
+    return isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError) or error.errno == errno.EIO

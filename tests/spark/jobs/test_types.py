@@ -249,3 +249,10 @@ def test_a_task_may_see_what_no_table_can_hold() -> None:
     schema = sql.StructType([sql.StructField("d", sql.DayTimeIntervalType()), sql.StructField("n", sql.NullType())])
     assert arrow_schema_of(schema).types == [pa.duration("us"), pa.null()]
     assert spark_type(AtomicType("STRING")) == sql.StringType()
+
+
+def test_empty_arrays_and_maps_without_a_type_have_nulls() -> None:
+    void = sql.NullType()
+    schema = sql.StructType([sql.StructField("a", sql.ArrayType(void, containsNull=False))])
+    schema.add("m", sql.MapType(void, void, valueContainsNull=False))
+    assert arrow_schema_of(schema).types == [pa.list_(pa.field("element", pa.null())), pa.null()]

@@ -22,6 +22,14 @@ from typing import Any
 
 HERE = Path(__file__).parent
 FAMILIES = ("ddl", "alter", "changes", "merge", "copy", "queries", "versions", "show", "procedures")
+_COUNTS = "COPY INTO shows the counts of a change, not its files"
+# Cases that answer otherwise than Java's connector, and why.
+OTHERWISE = {
+    "insert_types": "a CHAR is not filled with blanks, so that it equals the text that was written",
+    "audit_log_incremental": "a row that SQL deletes has its key only",
+    **dict.fromkeys(("copy_csv", "copy_to_csv", "copy_query_to_csv", "copy_to_json", "copy_to_parquet"), _COUNTS),
+    "copy_aggregate_to_parquet": _COUNTS,
+}
 
 
 @dataclass(frozen=True)

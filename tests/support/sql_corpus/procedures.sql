@@ -504,7 +504,7 @@ CALL sys.drop_function(`function` => '{db}.area')
 -- case: call_expire_changelogs
 -- java: newer than 0.9.0
 -- from: log
--- error: yes
+-- rows: [[0]]
 CALL sys.expire_changelogs(table => 't', retain_max => 1)
 
 -- case: call_repair_earliest_snapshot

@@ -180,11 +180,15 @@ def _arrow_type(dtype: sql.DataType, time_zone: str, column: str) -> pa.DataType
             return pa.decimal128(dtype.precision, dtype.scale)
         case sql.ArrayType():
             element = _arrow_type(dtype.elementType, time_zone, f"{column}.element")
-            return pa.list_(pa.field("element", element, nullable=dtype.containsNull))
+            return pa.list_(pa.field("element", element, nullable=dtype.containsNull or pa.types.is_null(element)))
         case sql.MapType():
-            key = pa.field("key", _arrow_type(dtype.keyType, time_zone, f"{column}.key"), nullable=False)
+            key = _arrow_type(dtype.keyType, time_zone, f"{column}.key")
             value = _arrow_type(dtype.valueType, time_zone, f"{column}.value")
-            return pa.map_(key, pa.field("value", value, nullable=dtype.valueContainsNull))
+            if pa.types.is_null(key):  # of `map()`; Arrow has no such keys
+                return key
+            return pa.map_(
+                pa.field("key", key, nullable=False), pa.field("value", value, nullable=dtype.valueContainsNull)
+            )
         case sql.StructType():
             return pa.struct([_arrow_field(field, time_zone, f"{column}.{field.name}") for field in dtype.fields])
         case sql.UserDefinedType():

@@ -95,10 +95,12 @@ class Storing:
 
     def value(self, expression: str, given: pa.DataType, field: DataField, place: Fragment | None) -> str:
         """Return SQL text that gives an expression the type of a column, or raise an error that shows the place."""
-        own = None if pa.types.is_null(given) else _known(given)
-        reason = (
-            self._misfit(own, field.type) if own is not None or pa.types.is_null(given) else "there is no such type"
-        )
+        own = None if _is_void(given) else _known(given)
+        if _is_void(given):
+            fits = pa.types.is_null(given) or isinstance(field.type, ArrayType)
+            reason = None if fits else "their structure differs"
+        else:
+            reason = "there is no such type" if own is None else self._misfit(own, field.type)
         if reason is not None:
             shown = str(given) if own is None else str(_nullable(own))
             message = f"{self.table}: the column {field.name!r} ({field.type}) cannot take a value of type {shown}"
@@ -155,6 +157,11 @@ class Storing:
             if reason is not None:
                 return f"its field {field.name!r} is {source.type}: {reason}"
         return None
+
+
+def _is_void(given: pa.DataType) -> bool:
+    """Return whether a type is that of NULL (on Spark also of an empty map), or of `array()`."""
+    return bool(pa.types.is_null(given.value_type if pa.types.is_list(given) else given))
 
 
 def _known(given: pa.DataType) -> DataType | None:

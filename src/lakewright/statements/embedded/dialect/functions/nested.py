@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.statements.embedded.dialect.functions.templates import named
 from lakewright.statements.embedded.dialect.types import BOOLEAN, INT, LONG, STRING, common_type, quoted, spark_type
 from lakewright.statements.embedded.dialect.values import Binder, Function, Value
@@ -32,6 +32,8 @@ def _array(binder: Binder, values: list[Value]) -> Value:
 
 
 def _make_map(binder: Binder, values: list[Value]) -> Value:
+    if not values:
+        raise UnsupportedError("an empty map() has no types of keys and values here; write NULL, or insert Arrow data")
     keys, items = binder.common(values[::2]), binder.common(values[1::2])
     if not keys or len(keys) != len(items):
         raise InvalidInputError("map takes keys and values by turns")

@@ -221,7 +221,8 @@ def changes(spark: SparkSession, race: Race, rows: int, works: Sequence[str]) ->
         views = [_merged(spark, rows, repeat) for repeat in range(WARM_UPS + race.repeats)]
         race.run(f"merge {rows // MERGED_SHARE:,} rows", lambda engine, repeat: engine.merge(views[repeat]))
     if "read" in works:
-        race.run("read after the changes", lambda engine, _: noop(engine.read()))
+        # Delta Lake cannot write rows of a table with deletion vectors to the sink `noop`, so they are summed up.
+        race.run("sum up after the changes", lambda engine, _: _digest(engine.read()))
     found = {engine.name: _digest(engine.read()) for engine in race.engines}
     if len(set(found.values())) > 1:
         raise SystemExit(f"the tables do not hold the same rows: {found}")

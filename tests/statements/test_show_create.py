@@ -34,7 +34,7 @@ ATOMS = st.sampled_from(
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5).filter(
     lambda name: name.strip() and not name.startswith("_") and name != "rowkind"
 )
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 DEFAULTS = TEXTS.filter(lambda text: not (text.startswith("'") and text.endswith("'")))
 KEYS = ("file.format", "snapshot.num-retained.min", "write-buffer-size", "own.key")
 

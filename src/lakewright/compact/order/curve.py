@@ -36,7 +36,7 @@ class Quantiles:
 
         >>> quantiles = Quantiles.of(np.array([5] * 50 + [9] * 50, np.uint64))
         >>> quantiles.rank(np.array([5, 9], np.uint64)).tolist()
-        [1024, 3072]
+        [1024, 3071]
         """
         count = 1 << RANK_BITS
         ordered = np.sort(sample)

@@ -25,12 +25,28 @@ from lakewright.cli.output import Output, fail
 from lakewright.cli.report import REPORT
 from lakewright.cli.sql import SQL
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
-from lakewright.cli.upkeep import COMPACT, EXPIRE, ORPHANS
+from lakewright.cli.upkeep import COMPACT, EXPIRE, EXPIRE_PARTITIONS, EXPIRE_TAGS, MARK_DONE, ORPHANS, PURGE
 from lakewright.cli.verify import VERIFY
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
-COMMANDS = (INGEST, SQL, TABLES, DESCRIBE, SNAPSHOTS, COMPACT, EXPIRE, ORPHANS, MIGRATE, REPORT, VERIFY)
+COMMANDS = (
+    INGEST,
+    SQL,
+    TABLES,
+    DESCRIBE,
+    SNAPSHOTS,
+    COMPACT,
+    EXPIRE,
+    ORPHANS,
+    MIGRATE,
+    REPORT,
+    VERIFY,
+    EXPIRE_PARTITIONS,
+    EXPIRE_TAGS,
+    MARK_DONE,
+    PURGE,
+)
 
 OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143
 

@@ -1,4 +1,4 @@
-"""Commands of upkeep: compaction, expiry of snapshots, removal of orphans. No engine is needed."""
+"""Commands of upkeep: compaction, expiry, removal of orphans, marks of partitions, a purge. No engine is needed."""
 
 from __future__ import annotations
 
@@ -109,6 +109,84 @@ def _orphans(args: argparse.Namespace, output: Output) -> None:
     )
 
 
+def _dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, say what would go")
+
+
+def _expire_partitions_arguments(parser: argparse.ArgumentParser) -> None:
+    one_table(parser)
+    parser.add_argument("--expiration-time", metavar="AGE", help="how long a partition is kept: 7d, '12 hours'")
+    parser.add_argument("--timestamp-formatter", metavar="F", help="how values say a time, in Java: yyyyMMdd")
+    parser.add_argument("--timestamp-pattern", metavar="P", help="how the values are put together: '$day $hour'")
+    parser.add_argument("--strategy", choices=("values-time", "update-time"), help="what says the age of a partition")
+    parser.add_argument("--max-expires", type=int, metavar="N", help="at most so many go")
+    _dry_run(parser)
+
+
+def _expire_partitions(args: argparse.Namespace, output: Output) -> None:
+    expired = table_of(args).expire_partitions(
+        args.expiration_time,
+        timestamp_formatter=args.timestamp_formatter,
+        timestamp_pattern=args.timestamp_pattern,
+        strategy=args.strategy,
+        max_expires=args.max_expires,
+        dry_run=args.dry_run,
+    )
+    for spec in expired.partitions:
+        output.say("/".join(f"{key}={value}" for key, value in spec.items()))
+    if expired.undated:
+        output.say(f"{counted(expired.undated, 'partition')} with values that say no time never expire by them")
+    left = f"; {counted(expired.left, 'more partition')} could go" if expired.left else ""
+    verb = "would remove" if expired.dry_run else "removed"
+    output.result(asdict(expired), f"{verb} {counted(len(expired.partitions), 'partition')}{left}")
+
+
+def _expire_tags_arguments(parser: argparse.ArgumentParser) -> None:
+    one_table(parser)
+    parser.add_argument(
+        "--older-than", type=_time, metavar="AGE", help="also tags that were created before: 7d, or an ISO time (UTC)"
+    )
+    _dry_run(parser)
+
+
+def _expire_tags(args: argparse.Namespace, output: Output) -> None:
+    names = table_of(args).expire_tags(args.older_than, dry_run=args.dry_run)
+    for name in names:
+        output.say(name)
+    verb = "would delete" if args.dry_run else "deleted"
+    output.result({"tags": names, "dry_run": args.dry_run}, f"{verb} {counted(len(names), 'tag')}")
+
+
+def _mark_done_arguments(parser: argparse.ArgumentParser) -> None:
+    one_table(parser)
+    parser.add_argument(
+        "--partition-spec", type=pair, action="append", required=True, metavar="K=V", help="the partition that is done"
+    )
+
+
+def _mark_done(args: argparse.Namespace, output: Output) -> None:
+    marked = table_of(args).mark_partition_done([dict(args.partition_spec)])
+    output.result({"partitions": marked}, f"marked {counted(len(marked), 'partition')} as done")
+
+
+def _purge_arguments(parser: argparse.ArgumentParser) -> None:
+    one_table(parser)
+    _dry_run(parser)
+
+
+def _purge(args: argparse.Namespace, output: Output) -> None:
+    gone = table_of(args).purge_files(dry_run=args.dry_run)
+    verb = "would remove all rows with" if gone.dry_run else "removed all rows with"
+    history = f"{counted(gone.snapshots, 'snapshot')}, {counted(len(gone.tags), 'tag')}, {len(gone.branches)} branches"
+    output.result(asdict(gone), f"{verb} {history}, {counted(gone.files, 'file')}")
+
+
 COMPACT = Command("compact", "merge small files, and drop deleted rows", _compact_arguments, _compact)
 EXPIRE = Command("expire", "remove old snapshots and the files that only they name", _expire_arguments, _expire)
 ORPHANS = Command("remove-orphans", "find files that nothing names; remove them if asked", _orphans_arguments, _orphans)
+EXPIRE_PARTITIONS = Command(
+    "expire-partitions", "remove the rows of old partitions", _expire_partitions_arguments, _expire_partitions
+)
+EXPIRE_TAGS = Command("expire-tags", "delete the tags whose time is over", _expire_tags_arguments, _expire_tags)
+MARK_DONE = Command("mark-done", "mark a partition as complete", _mark_done_arguments, _mark_done)
+PURGE = Command("purge", "remove all rows of a table with their history and files", _purge_arguments, _purge)

@@ -6,6 +6,7 @@ message is committed, and a task that fails deletes its files.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -18,12 +19,13 @@ from lakewright.compact.lookup import lookup_runs, with_place
 from lakewright.compact.order.sort import sort_append
 from lakewright.compact.output import BucketOutput
 from lakewright.compact.steps import Merge, Move, RewriteOptions, plan_steps
-from lakewright.compact.task import CompactTask, check_compactable, with_schema_of
+from lakewright.compact.task import CompactTask, check_compactable, files_with_old_rows, with_schema_of
 from lakewright.compact.vectors import BucketVectors, deletions_of
 from lakewright.compact.window import POSITION_BITS, FoldedWindow, Longs, WindowRules, fold_window
 from lakewright.datafiles.file_plan import FilePlan
 from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.lsm.merge import MergeSpec, drop_retracts
+from lakewright.lsm.record_expiry import RecordExpiry
 from lakewright.lsm.windows import merge_runs, windows
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
@@ -72,6 +74,7 @@ class _Rewrite:
         self._memory = memory_bytes
         self._spec = MergeSpec.of_schema(schema, table=store.name)
         self._options = RewriteOptions.of(self._spec, task.output_level)
+        self._expiry = RecordExpiry.of(schema, time.time_ns() // 1_000_000)
         self._vectors = BucketVectors(store, task)
         place = (task.partition, task.bucket)
         deletions = deletions_of(store, place, task.vectors)
@@ -85,7 +88,8 @@ class _Rewrite:
         task = self._task
         before: list[DataFile] = []
         moved: list[DataFile] = []
-        for step in plan_steps(task, self._options, self._spec.key, self._vectors.masked):
+        masked = self._vectors.masked | files_with_old_rows(self._store, task.files)
+        for step in plan_steps(task, self._options, self._spec.key, masked):
             match step:
                 case Move(file):
                     self._data.finish()  # otherwise one file could have keys before and after those of the moved file
@@ -114,9 +118,14 @@ class _Rewrite:
         if self._needs_lookup(files):
             self._merge_with_lookup(runs, keeps_files=False)
             return
-        sources = [self._files.read_run(run, level=self._spec.needs_lookup) for run in runs]
+        sources = [self._read_run(run, level=self._spec.needs_lookup) for run in runs]
         for rows in merge_runs(sources, self._spec, memory_bytes=self._memory):
             self._data.write(drop_retracts(rows) if self._task.drops_deletes else rows)
+
+    def _read_run(self, run: Sequence[DataFile], *, level: bool) -> Iterator[pa.Table]:
+        """Yield the rows of a run that are not too old."""
+        rows = self._files.read_run(run, level=level)
+        return rows if self._expiry is None else map(self._expiry.kept, rows)
 
     def _merge_with_lookup(self, runs: Sequence[Sequence[DataFile]], *, keeps_files: bool) -> None:
         """Merge with rows of deeper levels, for the changelog and deletion vectors; kept files are only read."""
@@ -128,7 +137,7 @@ class _Rewrite:
         numbered: list[DataFile] = []
         if fresh and self._options.needs_deeper():
             deeper, numbered = lookup_runs(self._files, self._task.deeper, fresh, self._spec.key, narrow=narrow)
-        sources = [map(with_place, self._files.read_run(run, level=True)) for run in runs]
+        sources = [map(with_place, self._read_run(run, level=True)) for run in runs]
         rules = self._rules(changelog=changelog, narrow=narrow)
         for rows in windows([*sources, *deeper], self._spec, memory_bytes=self._memory):
             folded = fold_window(rows, self._spec, rules)

@@ -6,8 +6,10 @@ or on another machine. It holds for the snapshot it was planned on: the commit r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias, cast
 
 from lakewright.commit.message.body import (
@@ -28,9 +30,10 @@ from lakewright.commit.message.body import (
 )
 from lakewright.commit.overwrite import PartitionSelection
 from lakewright.commit.plan import live_files_in, select_partitions
-from lakewright.errors import UnsupportedError, naming
+from lakewright.errors import naming
 from lakewright.lsm.keys import Key, KeyOrder
 from lakewright.lsm.pick import Unit, pick, pick_full
+from lakewright.lsm.record_expiry import RecordExpiry
 from lakewright.lsm.runs import max_level, runs_of
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, IndexFile
@@ -39,6 +42,8 @@ from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.stats import field_stats
+from lakewright.spec.types import DataField
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
 PartitionSpec: TypeAlias = Mapping[str, object]
@@ -132,7 +137,8 @@ def plan_compaction(
     is_full = full if callable(full) else lambda _place: full
     tasks = []
     for bucket in live_buckets(store, snapshot, partitions=partitions, only=only):
-        unit = unit_of(store.options, bucket, full=is_full(bucket.place), now_ms=now_ms)
+        old = files_with_old_rows(store, bucket.files)
+        unit = unit_of(store.options, bucket, full=is_full(bucket.place), now_ms=now_ms, old=old)
         if unit is not None:
             rewrites_all = is_full(bucket.place) and store.options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
             tasks.append(_task(store, snapshot.id, bucket, unit, rewrites_all=rewrites_all))
@@ -144,16 +150,9 @@ def check_compactable(store: TableStore) -> None:
     with naming(store.name):
         check_supported_for_write(store.schema)
     store.check_changeable()
-    options = store.options
-    if not store.schema.primary_keys:
-        return
-    if options.get(CoreOptions.RECORD_LEVEL_EXPIRE_TIME) is not None:
-        raise UnsupportedError(
-            f"{store.name}: compaction does not expire records ('record-level.expire-time'); compact the table with "
-            "another engine, or remove the option",
-            table=store.name,
-            option=CoreOptions.RECORD_LEVEL_EXPIRE_TIME.key(),
-        )
+    if store.schema.primary_keys:
+        with naming(store.name):
+            RecordExpiry.of(store.schema, 0)
 
 
 def live_buckets(
@@ -238,14 +237,35 @@ def with_schema_of(store: TableStore, files: Iterable[DataFile]) -> TableStore:
     return store.with_newest(store.schemas.latest() or store.schemas.get(needed))
 
 
-def unit_of(options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None) -> Unit | None:
-    """Return what is worth compacting in a bucket of a primary-key table; with `full`, all that can be."""
+def files_with_old_rows(store: TableStore, files: Iterable[DataFile]) -> frozenset[str]:
+    """Return the names of the files whose statistics say that they hold rows which are too old."""
+    expiry = RecordExpiry.of(store.schema, time.time_ns() // 1_000_000)
+    if expiry is None:
+        return frozenset()
+    fields_of = cache(lambda schema_id: store.schemas.get(schema_id).fields)
+
+    def is_old(file: DataFile) -> bool:
+        fields: Sequence[DataField] = fields_of(file.schema_id)
+        name = next((field.name for field in fields if field.id == expiry.field.id), None)
+        stats = None if name is None else field_stats(file, name, fields)
+        return stats is not None and expiry.is_old(stats.min)
+
+    return frozenset(file.file_name for file in files if is_old(file))
+
+
+def unit_of(
+    options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None, old: frozenset[str] = frozenset()
+) -> Unit | None:
+    """Return what is worth compacting in a bucket of a primary-key table; with `full`, all that can be.
+
+    `old` are the names of files with rows that are too old.
+    """
     runs = runs_of(bucket.files)
     deepest = max_level(options, bucket.files)
     if not full:
         return pick(runs, options, max_level=deepest, now_ms=now_ms)
     rewrite_all = options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
-    return pick_full(runs, max_level=deepest, masked=bucket.deleted_rows, rewrite_all=rewrite_all)
+    return pick_full(runs, max_level=deepest, masked=old.union(bucket.deleted_rows), rewrite_all=rewrite_all)
 
 
 def _task(store: TableStore, snapshot_id: int, bucket: Bucket, unit: Unit, *, rewrites_all: bool) -> CompactTask:

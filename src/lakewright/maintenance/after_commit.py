@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from lakewright.errors import LakewrightWarning
@@ -60,7 +61,9 @@ def run_upkeep(store: TableStore, *, batch: bool = True, partitions: bool = True
 def _expire_snapshots(store: TableStore) -> None:
     now = time.time_ns() // 1_000_000
     limit = store.options.get(CoreOptions.SNAPSHOT_EXPIRE_LIMIT)
-    expire_snapshots(store, Retention.of_options(store.options, now, max_deletes=limit), now_millis=now)
+    retention = Retention.of_options(store.options, now, max_deletes=limit)
+    # After a commit the others look at the age of a snapshot itself, and tables are left as they leave them.
+    expire_snapshots(store, replace(retention, by_successor=0), now_millis=now)
 
 
 class _Runs:

@@ -43,6 +43,7 @@ class Retention:
     count_max: int
     old_millis: int  # a snapshot is old if its successor was published before this time (epoch milliseconds)
     limit: int = MAX_INT  # how many expire in one run
+    by_successor: int = 1  # 0: a snapshot is old if it was published itself before that time
 
     @classmethod
     def of_options(
@@ -204,7 +205,7 @@ def _first_kept(
     end = min(
         latest - retention.count_min + 1, earliest + retention.limit, latest if consumer_next is None else consumer_next
     )
-    end = next((i for i in range(first, end) if retention.old_millis <= time_of(i + 1)), end)
+    end = next((i for i in range(first, end) if retention.old_millis <= time_of(i + retention.by_successor)), end)
     return ids[min(bisect_left(ids, end), len(ids) - 1)]
 
 

@@ -24,7 +24,7 @@ CODE = "\n".join(path.read_text() for path in FILES)
 METHODS = re.findall(r"    def (\w+)\(self.*?(?=\n    def |\n\n\n)", DEFINITIONS.read_text(), re.DOTALL)
 BODIES = re.findall(r"    def \w+\(self.*?(?=\n    def |\n\n\n)", DEFINITIONS.read_text(), re.DOTALL)
 # Options that are done about in part: the reason of each says which part.
-IN_PART = {"record-level.time-field"}
+IN_PART: set[str] = set()
 # Options that are read as text, because they are not of tables or not of one value.
 BY_TEXT = {"metastore", "warehouse", "parquet.enable.dictionary"}
 # Options that are about other options.

@@ -242,15 +242,9 @@ warned: neither a write nor table.compact() sorts rows by these columns; reads r
 files until another engine sorts them
     clustering.columns clustering.incremental=false
 
-warned: no compaction of lakewright expires records, so that it refuses to compact the table: set 'write-only' = true
-and compact with another engine
-    record-level.expire-time
-
-harmless: only together with 'record-level.expire-time'
-    record-level.time-field
-
 honoured
-    tag.default-time-retained consumer-id consumer.changelog-only consumer.ignore-progress
+    record-level.expire-time record-level.time-field tag.default-time-retained consumer-id consumer.changelog-only
+    consumer.ignore-progress
     snapshot.num-retained.min changelog.num-retained.min snapshot.expire.limit snapshot.num-retained.max
     snapshot.time-retained changelog.num-retained.max changelog.time-retained consumer.expiration-time
     partition.expiration-time end-input.check-partition-expire partition.expiration-batch-size

@@ -1,0 +1,181 @@
+"""What follows a commit where the options of a table ask for it, and the verbs about data that grows old."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.cli.main import main
+from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.maintenance import after_commit
+from lakewright.maintenance.java_time import read_time
+from lakewright.storage.local import LocalStorage
+from lakewright.table.table import FileStoreTable
+
+COLUMNS = pa.schema({"day": pa.string(), "n": pa.int64()})
+
+
+def make(tmp_path: Path, options: Mapping[str, str] | None = None) -> FileStoreTable:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d", ignore_if_exists=True)
+    schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["day"], options=dict(options or {}))
+    catalog.create_table("d.t", schema, ignore_if_exists=False)
+    table = catalog.get_table("d.t")
+    assert isinstance(table, FileStoreTable)
+    return table
+
+
+def append(table: FileStoreTable, day: str = "2020-01-01", n: int = 1) -> None:
+    lw.write_table(pa.table({"day": [day], "n": [n]}), table)
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({}, 6),
+        ({"snapshot.num-retained.max": "2"}, 2),
+        ({"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "4"}, 4),
+        ({"snapshot.num-retained.max": "2", "write-only": "true"}, 6),
+    ],
+)
+def test_snapshots_expire_after_commits_that_ask_for_it(tmp_path: Path, options: dict[str, str], left: int) -> None:
+    table = make(tmp_path, options)
+    for number in range(6):
+        append(table, n=number)
+    assert len(table.store.snapshots.ids()) == left
+    assert sorted(lw.read_table(table)["n"].to_pylist()) == list(range(6))
+
+
+def test_a_stream_does_not_wait_for_the_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, may_go = make(tmp_path, {"snapshot.num-retained.max": "1"}), threading.Event()
+    delete = LocalStorage.delete
+
+    def late(self: LocalStorage, path: str) -> None:
+        if "/snapshot/snapshot-" in path:
+            may_go.wait(30)
+        delete(self, path)
+
+    monkeypatch.setattr(LocalStorage, "delete", late)
+    builder = table.new_stream_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        for number in range(1, 4):
+            write.write_arrow(pa.table({"day": ["a"], "n": [number]}))
+            commit.commit(write.prepare_commit(number), number)
+        assert table.store.snapshots.ids() == [1, 2, 3]  # all are acknowledged, though none could be deleted
+        assert after_commit.wait(table.store, 0.01) is False
+        may_go.set()
+    assert table.store.snapshots.ids() == [3]
+
+
+def test_a_failure_after_a_commit_is_a_warning_that_names_the_table(tmp_path: Path) -> None:
+    table = make(tmp_path, {"partition.expiration-time": "1 d", "partition.expiration-check-interval": "0 ms"})
+    broken = table.copy({"partition.timestamp-formatter": "QQ"})
+    with pytest.warns(LakewrightWarning, match="d.t: the commit is published, but the expiry of partitions .*'QQ'"):
+        append(broken)
+    assert lw.read_table(table)["n"].to_pylist() == [1]
+
+
+def test_partitions_expire_after_commits(tmp_path: Path) -> None:
+    table = make(tmp_path, {"partition.expiration-time": "1 d"})
+    append(table, "2020-01-01")
+    assert lw.read_table(table)["n"].to_pylist() == [1]  # the first look is an hour away
+    append(table.copy({"end-input.check-partition-expire": "true"}), "2999-01-01", 2)
+    assert lw.read_table(table)["n"].to_pylist() == [2]
+
+
+def test_a_partition_that_is_written_to_does_not_expire_by_its_last_change(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    for day in ("a", "b"):
+        append(table, day)
+    time.sleep(0.05)
+    append(table, "b", 2)
+    looked = table.expire_partitions(40, strategy="update-time", dry_run=True)
+    expired = table.expire_partitions(40, strategy="update-time")
+    assert {"day": "a"} in looked.partitions
+    assert looked.snapshot_ids == ()
+    assert {"day": "a"} in expired.partitions
+    if {"day": "b"} not in expired.partitions:  # the machine was fast enough
+        assert sorted(lw.read_table(table)["n"].to_pylist()) == [1, 2]
+
+
+def test_limits_and_partitions_without_a_time(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    for day in ("2020-01-03", "2020-01-01", "today", "2020-01-02"):
+        append(table, day)
+    expired = table.expire_partitions("1 d", max_expires=2)
+    assert expired.partitions == ({"day": "2020-01-01"}, {"day": "2020-01-02"})
+    assert (expired.left, expired.undated, len(expired.snapshot_ids)) == (1, 1, 1)
+    assert table.expire_partitions("1 d", max_expires=0).partitions == ()
+
+
+@pytest.mark.parametrize("pattern", ["QQ", "yyyyMMM", "yyyy-MM", "yyyyMd", "yyyy-MM-dd[", "yyyy-MM-dd'", "yyyy{MM}dd"])
+def test_formats_that_are_refused_by_name(pattern: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"in the format|says no date"):
+        read_time(pattern)
+
+
+def test_marks_are_refused_by_their_action(tmp_path: Path) -> None:
+    table = make(tmp_path, {"partition.mark-done-action": "success-file,http-report"})
+    append(table)
+    with pytest.raises(UnsupportedError, match=r"'http-report'.*nothing is sent"):
+        table.mark_partition_done({"day": "2020-01-01"})
+    assert not list(Path(table.table_path).rglob("_SUCCESS"))
+
+
+def test_old_rows_go_when_a_table_is_compacted(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    columns = pa.schema({"k": pa.int64(), "at": pa.int64()})
+    options = {"bucket": "1", "record-level.expire-time": "1 d", "record-level.time-field": "at"}
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["k"], options=options))
+    table, now = catalog.get_table("d.t"), int(time.time())
+    assert isinstance(table, FileStoreTable)
+    lw.write_table(pa.table({"k": [1, 2, 3, 4], "at": [now, now - 99_999, None, (now - 99_999) * 1000]}), table)
+    assert len(lw.read_table(table)) == 4
+    table.compact(full=True)
+    assert lw.read_table(table)["k"].to_pylist() == [1, 3]
+    assert table.compact(full=True).is_empty
+
+
+def test_purge_leaves_one_empty_snapshot(tmp_path: Path) -> None:
+    table = make(tmp_path, {"changelog.num-retained.max": "9", "snapshot.num-retained.max": "2"})
+    for number in range(4):
+        append(table, n=number)
+    table.create_tag("v")
+    assert table.purge_files(dry_run=True).tags == ("v",)
+    assert lw.read_table(table).num_rows == 4
+    purged = table.purge_files()
+    assert table.store.snapshots.ids() == [purged.snapshot_id]
+    assert (table.store.changelogs.ids(), table.list_tags()) == ([], [])
+    assert not list(Path(table.table_path).rglob("data-*"))
+    append(table, n=7)
+    assert lw.read_table(table)["n"].to_pylist() == [7]
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = make(tmp_path)
+    append(table)
+    table.create_tag("short", time_retained=1)
+    time.sleep(0.005)
+    place = ["--warehouse", str(tmp_path)]
+    assert main(["mark-done", "d.t", *place, "--partition-spec", "day=2020-01-01"]) == 0
+    assert main(["expire-partitions", "d.t", *place, "--expiration-time", "1 d", "--dry-run"]) == 0
+    assert main(["expire-tags", "d.t", *place, "--json"]) == 0
+    assert main(["expire-partitions", "d.t", *place, "--expiration-time", "1 d"]) == 0
+    assert main(["purge", "d.t", *place, "--dry-run"]) == 0
+    assert main(["purge", "d.t", *place]) == 0
+    said = capsys.readouterr().out
+    for words in (
+        "marked 1 partition",
+        "would remove 1 partition",
+        '"short"',
+        "removed 1 partition",
+        "removed all rows",
+    ):
+        assert words in said

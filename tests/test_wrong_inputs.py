@@ -166,7 +166,8 @@ RETURNED = frozenset(
     " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
-    " PartitionExpireResult PurgeResult WriteResult Finding VerifyResult".split()
+    " PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"
+    " CopyResult RepairResult RepairStep UnexistingResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.
@@ -310,6 +311,10 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "StreamTableUpdate.update_by_arrow_with_row_id.table": lambda _: pa.table({"_ROW_ID": [0], "n": [7]}),
     "StreamTableUpdate.upsert_by_arrow_with_key.table": lambda lake: lake.rows(),
     "ingest.source": lambda lake: lake.source(),
+    "copy_table.source_table": lambda lake: lake.table(),
+    "copy_table.target_catalog": lambda lake: lake.catalog,
+    "copy_table.identifier": lambda _: "d.copied",
+    "copy_table.where": lambda _: "day = 'a'",
     "migrate.catalog": lambda lake: lake.catalog,
     "migrate.identifier": lambda _: "d.moved",
     "migrate.source": lambda lake: lake.source(),

@@ -61,12 +61,15 @@ from lakewright.errors import (
 )
 from lakewright.ingestion.columns import ColumnChange
 from lakewright.ingestion.local import ingest
+from lakewright.ingestion.move.copy import CopyResult, copy_table
 from lakewright.ingestion.move.migrate import MigrateResult, migrate
 from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
 from lakewright.maintenance.expire import ExpireResult
 from lakewright.maintenance.orphans import OrphanResult
 from lakewright.maintenance.partitions import PartitionExpireResult
 from lakewright.maintenance.purge import PurgeResult
+from lakewright.maintenance.repair import RepairResult, RepairStep
+from lakewright.maintenance.unexisting import UnexistingResult
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
@@ -139,6 +142,7 @@ __all__ = [
     "CommitUnknownError",
     "CompactResult",
     "ConfigOption",
+    "CopyResult",
     "CoreOptions",
     "CorruptTableError",
     "CredentialsError",
@@ -194,6 +198,8 @@ __all__ = [
     "PurgeResult",
     "ReadBuilder",
     "ReadableTable",
+    "RepairResult",
+    "RepairStep",
     "Row",
     "RowType",
     "Schema",
@@ -228,6 +234,7 @@ __all__ = [
     "Tag",
     "TagAlreadyExistException",
     "TagNotExistException",
+    "UnexistingResult",
     "UnsupportedError",
     "UpdateResult",
     "VectorType",
@@ -237,6 +244,7 @@ __all__ = [
     "WriteMode",
     "WriteResult",
     "__version__",
+    "copy_table",
     "ingest",
     "lit",
     "migrate",

@@ -1,4 +1,4 @@
-"""pypaimon reads tables that files of other writers were moved into."""
+"""pypaimon reads tables that files of other writers were moved into, and copies of tables."""
 
 from __future__ import annotations
 
@@ -20,3 +20,7 @@ def test_pypaimon_reads_moved_files(catalog: lw.Catalog, tmp_path: Path, peers: 
     assert theirs is not None
     ours = lw.read_table(catalog.get_table("d.moved"))
     assert theirs.sort_by("id").to_pylist() == ours.sort_by("id").to_pylist()
+    lw.copy_table(catalog.get_table("d.moved"), catalog, "d.copied")
+    copied = peers.read("pypaimon", Path(catalog.warehouse), "d.copied")
+    assert copied is not None
+    assert copied.sort_by("id").to_pylist() == ours.sort_by("id").to_pylist()

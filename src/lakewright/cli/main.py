@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from lakewright.cli.command import common
 from lakewright.cli.ingest import INGEST
-from lakewright.cli.move import MIGRATE
+from lakewright.cli.move import COPY, MIGRATE, REPAIR, UNEXISTING
 from lakewright.cli.output import Output, fail
 from lakewright.cli.report import REPORT
 from lakewright.cli.sql import SQL
@@ -40,6 +40,9 @@ COMMANDS = (
     EXPIRE,
     ORPHANS,
     MIGRATE,
+    COPY,
+    REPAIR,
+    UNEXISTING,
     REPORT,
     VERIFY,
     EXPIRE_PARTITIONS,

@@ -316,6 +316,11 @@ def _is_whole(store: TableStore, branch: Layout) -> bool:
     return bool(ids) and ids[0] == min(Schemas(store.storage, store.layout).ids(), default=ids[0])
 
 
+def is_cut_short(store: TableStore, branch: Layout) -> bool:
+    """Say whether a branch lacks its lowest schema: its creation or its drop, on an object store, was cut short."""
+    return not _is_whole(store, branch)
+
+
 def _names(store: TableStore) -> list[str]:
     return store.branches()
 

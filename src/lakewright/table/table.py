@@ -34,7 +34,7 @@ from lakewright.spec.schema.option_changes import check_option_change
 from lakewright.spec.schema.option_keys import warn_of_unknown
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType
-from lakewright.table.lifecycle import TableLifecycle
+from lakewright.table.repairs import TableRepairs
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.update import row_ids, verbs
 from lakewright.update.merge import merge, upsert
@@ -57,7 +57,7 @@ Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  #
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 
 
-class FileStoreTable(TableLifecycle):
+class FileStoreTable(TableRepairs):
     """A table: what it is, and the verbs that read, write, change and maintain it.
 
     `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one.

@@ -1,4 +1,4 @@
-"""Java reads tables that files of other writers were moved into."""
+"""Java reads tables that files of other writers were moved into, and copies of tables."""
 
 from __future__ import annotations
 
@@ -47,3 +47,14 @@ def test_java_reads_moved_files(java: Java, catalog: lw.Catalog, tmp_path: Path,
     assert java.find(warehouse, "d.moved", "note", "n") == [wanted[1]]
     ours = [[row["id"], row["note"], str(row["day"]), row["city"]] for row in lw.read_table(table).to_pylist()]
     assert sorted(ours, key=str) == wanted
+
+
+def test_java_reads_a_copy_with_deletion_vectors(java: Java, catalog: lw.Catalog) -> None:
+    options = {"deletion-vectors.enabled": "true"}
+    columns = pa.schema({"k": pa.int64(), "s": pa.string()})
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, options=options))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"k": range(5), "s": list("abcde")}), table)
+    table.delete("k = 2")
+    lw.copy_table(table, catalog, "d.copied")
+    assert sorted(java.read(Path(catalog.warehouse), "d.copied")) == [[0, "a"], [1, "b"], [3, "d"], [4, "e"]]

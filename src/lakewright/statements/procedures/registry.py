@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lakewright.statements.procedures import history, upkeep
+from lakewright.statements.procedures import history, repairs, upkeep
 from lakewright.statements.procedures.declare import Procedure
 
 PROCEDURES: dict[str, Procedure] = {
-    one.name: one for one in sorted((*history.PROCEDURES, *upkeep.PROCEDURES), key=lambda one: one.name)
+    one.name: one
+    for one in sorted((*history.PROCEDURES, *upkeep.PROCEDURES, *repairs.PROCEDURES), key=lambda one: one.name)
 }
 
 

@@ -1,0 +1,98 @@
+"""Copies of tables: the same rows, vectors, indexes and schemas in another table, whatever was cut short before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakewright as lw
+from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
+from support.effort import some
+
+COLUMNS = pa.schema({"k": pa.int64(), "p": pa.string()})
+KINDS = tuple(some(SIX_FAULTS, 1, 3, 5))
+CASES: dict[str, tuple[list[str], dict[str, str]]] = {
+    "append": ([], {"deletion-vectors.enabled": "true"}),
+    "keyed": (["p", "k"], {"bucket": "2"}),
+    "dynamic": (["p", "k"], {"bucket": "-1"}),
+    "tracked": ([], {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}),
+}
+
+
+def catalog_at(place: Path) -> lw.Catalog:
+    made = lw.CatalogFactory.create({"warehouse": str(place)})
+    made.create_database("d")
+    return made
+
+
+def filled(catalog: lw.Catalog, kind: str) -> lw.FileStoreTable:
+    keys, options = CASES[kind]
+    schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"], primary_keys=keys, options=options)
+    catalog.create_table("d.t", schema)
+    for low in (0, 5):
+        lw.write_table(pa.table({"k": range(low, low + 10), "p": ["a", "b"] * 5}), catalog.get_table("d.t"))
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("new", "INT")])
+    table = catalog.get_table("d.t")
+    rows = pa.table({"k": [3], "p": ["b"], "new": pa.array([7], pa.int32())})
+    lw.write_table(rows, table)
+    if kind == "tracked":
+        table.update_by_row_id(pa.table({"_ROW_ID": [1], "k": [100]}))
+    else:
+        table.delete("k = 4")
+    return table
+
+
+def rows(table: lw.FileStoreTable) -> list[str]:
+    return sorted(map(str, lw.read_table(table).to_pylist()))
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_copy_has_the_same_rows_and_goes_on(tmp_path: Path, kind: str) -> None:
+    table, there = filled(catalog_at(tmp_path / "here"), kind), catalog_at(tmp_path / "there")
+    planned = lw.copy_table(table, there, "d.c", dry_run=True)
+    assert there.list_tables("d") == []
+    done = lw.copy_table(table, there, "d.c")
+    assert (done.files, done.rows, done.snapshot_id) == (planned.files, planned.rows, 1)
+    copied = there.get_table("d.c")
+    assert rows(copied) == rows(table)
+    assert copied.schema.options == table.schema.options
+    for one in (table, copied):
+        lw.write_table(pa.table({"k": [4, 900], "p": ["a", "b"], "new": pa.array([1, 2], pa.int32())}), one)
+        one.compact(full=True)
+    assert rows(copied) == rows(table)
+    with pytest.raises(lw.TableAlreadyExistException):
+        lw.copy_table(table, there, "d.c")
+
+
+def test_a_tag_a_snapshot_and_some_partitions_can_be_copied(tmp_path: Path) -> None:
+    catalog = catalog_at(tmp_path)
+    table = filled(catalog, "append")
+    table.create_tag("first", 1)
+    assert lw.copy_table(table, catalog, "d.tagged", tag="first").rows == 10
+    assert lw.copy_table(table, catalog, "d.second", snapshot_id=2, where="p = 'a'").rows == 10
+    assert set(lw.read_table(catalog.get_table("d.second"))["p"].to_pylist()) == {"a"}
+    with pytest.raises(lw.InvalidInputError):
+        lw.copy_table(table, catalog, "d.third", where="k = 1")
+    with pytest.raises(lw.DatabaseNotExistException):
+        lw.copy_table(table, catalog, "absent.t")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("renames", [True, False])
+def test_every_fault_leaves_a_whole_copy_or_none(*, renames: bool) -> None:
+    def prepare(catalog: lw.Catalog) -> None:
+        catalog.create_database("d")
+        catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))
+        lw.write_table(pa.table({"k": [1, 2], "p": ["a", "b"]}), catalog.get_table("d.t"))
+
+    def run(catalog: lw.Catalog) -> None:
+        lw.copy_table(catalog.get_table("d.t"), catalog, "d.c")
+
+    def observe(catalog: lw.Catalog) -> list[str]:
+        return rows(catalog.get_table("d.c")) if "c" in catalog.list_tables("d") else []
+
+    report = enumerate_faults(Operation("copy", prepare, run), observe, KINDS, renames=renames)
+    assert report.calls > 10
+    assert report.failures == ()

@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -121,9 +121,16 @@ KEYED = ("keyed", "keyed-partitioned", "vectors", "dynamic")
 
 
 def _flip(path: Path, dice: random.Random) -> None:
-    """Flip a bit; in JSON one of a name or value, as other bytes, and the name of the checksum, may change nothing."""
+    """Flip a bit that somebody reads.
+
+    In JSON that is one of a name or value, but the name of the checksum. In parquet it is one of the footer: no reader
+    of ours uses the first magic, the index of pages and some members of page headers, and no checksum covers them.
+    """
     data = bytearray(path.read_bytes())
-    places = [n for n in range(data.find(b'"checksum"')) if data[n : n + 1].isalnum()] or range(len(data))
+    places: Sequence[int] = [n for n in range(data.find(b'"checksum"')) if data[n : n + 1].isalnum()]
+    places = places or range(len(data))
+    if path.suffix == ".parquet":
+        places = range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data))
     bit = dice.choice(places) * 8 + dice.randrange(8)
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)

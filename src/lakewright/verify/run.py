@@ -160,7 +160,9 @@ def _check_id_runs(walk: BranchWalk, runs: dict[str, tuple[IdRun, ...]], finding
         file = entry.file
         if is_side_file(file):
             continue
-        path = store.layout.data_file(store.partition_directory(entry.partition), entry.bucket, file)
+        path = walk.path_of(entry, state)
+        if path is None:
+            continue  # reported already: the entry names a file outside the table
         deleted = vectors.get(file.file_name)
         for position, first, count in runs.get(path) or _own_run(file):
             spans += [(low, high, path) for low, high in _left(position, first, count, deleted)]

@@ -173,9 +173,10 @@ class BranchWalk:
     # Registering files.
 
     def _note(self, kind: str, entry: ManifestEntry, text: str, state: State) -> None:
-        self.findings.add(kind, self._path(entry, state) or state.path, text, state=state.path)
+        self.findings.add(kind, self.path_of(entry, state) or state.path, text, state=state.path)
 
-    def _path(self, entry: ManifestEntry, state: State) -> str | None:
+    def path_of(self, entry: ManifestEntry, state: State) -> str | None:
+        """Return the path of a data file; None, and a finding, if it would lie outside the table."""
         store = self.branch.store
         try:
             directory = store.partition_directory(entry.partition)
@@ -185,7 +186,7 @@ class BranchWalk:
             return None
 
     def _need(self, entry: ManifestEntry, state: State, *, is_changelog: bool = False) -> None:
-        file, path = entry.file, self._path(entry, state)
+        file, path = entry.file, self.path_of(entry, state)
         if path is None:
             return
         self.branch.check_schema(file.schema_id, self.findings, by=f"the data file {path}")
@@ -208,7 +209,7 @@ class BranchWalk:
 
     def _needed_by(self, entry: ManifestEntry, state: State) -> None:
         """Note the last state that needs a file, and the index of keys that it has there."""
-        path = self._path(entry, state)
+        path = self.path_of(entry, state)
         known = None if path is None else self.files.data.get((path, replace(entry.file, level=0), False))
         if known is not None:
             known.state = state.path

@@ -10,6 +10,7 @@ from lakewright.spark.datasource.streams import BatchWriter, foreach_batch, read
 from lakewright.spark.datasource.views import attach
 from lakewright.spark.ingestion.run import ingest
 from lakewright.spark.jobs.session import local_session
+from lakewright.spark.jobs.verification import verify
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
@@ -32,6 +33,7 @@ __all__ = [
     "update",
     "update_by_row_id",
     "upsert",
+    "verify",
     "write_stream",
     "write_table",
 ]

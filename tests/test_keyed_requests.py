@@ -432,14 +432,6 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
         lambda t: t.compact(partitions=[{"week": "1"}]),
         Refusal(("'week'",), keys=("id", "day"), parts=("day",)),
     ),
-    "compacting rows that should expire": (
-        lambda t: t.compact(full=True),
-        Refusal(
-            ("'record-level.expire-time'", "another engine"),
-            lw.UnsupportedError,
-            options={**FIXED, "record-level.expire-time": "1 h", "record-level.time-field": "n", "write-only": "true"},
-        ),
-    ),
     "writing a clustered table": (
         with_options(write(rows({})), pk_clustering_override="true"),
         Refusal(("'pk-clustering-override'",), lw.UnsupportedError),

@@ -332,10 +332,10 @@ def test_an_upsert_never_takes_away_columns_that_the_dataset_lacks(tmp_path: Pat
 def test_options_that_cannot_be_ignored_are_refused_or_said_once(tmp_path: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
-    options = {"tag.automatic-creation": "process-time"}
+    options = {"partition.end-input-to-done": "true"}
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"id": pa.int64()}), options=options))
     table, rows = catalog.get_table("d.t"), ray.data.from_arrow(pa.table({"id": [1]}))
-    with pytest.warns(LakewrightWarning, match="a commit does nothing about 'tag.automatic-creation'"):
+    with pytest.warns(LakewrightWarning, match="a commit does nothing about 'partition.end-input-to-done'"):
         write_table(rows, table)
     write_table(rows, table)
     schema = table.schema.with_options({"query-auth.enabled": "true"})

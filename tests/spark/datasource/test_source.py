@@ -451,9 +451,9 @@ def test_options_are_checked_like_those_of_copy(catalog: lw.Catalog, *, by_name:
 
 
 def test_spark_hears_of_options_that_cannot_be_ignored(spark: SparkSession, catalog: lw.Catalog) -> None:
-    table = _pairs(catalog, **{"tag.automatic-creation": "process-time"})
+    table = _pairs(catalog, **{"partition.end-input-to-done": "true"})
     frame = spark.createDataFrame([(1, 2)], "id long, n long")
-    with pytest.warns(LakewrightWarning, match="'tag.automatic-creation' = 'process-time'"):
+    with pytest.warns(LakewrightWarning, match="'partition.end-input-to-done' = 'true'"):
         lw.write_table(frame, table)
     lw.write_table(frame, table)
     with pytest.raises(PySparkException, match=r"'query-auth.enabled' = 'true' is not supported"):

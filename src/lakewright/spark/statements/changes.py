@@ -3,9 +3,10 @@
     rows of the table with their places, the source --change query of Spark--> rows that change, with their new values
            --shuffle by group--> tasks apply them with the core's own code --> one commit
 
-Spark evaluates every expression of the user. The statement is prepared anew for each attempt at the commit, and reads
-the table at the snapshot of the attempt, also in subqueries. What always holds: nothing of the rows comes to the driver
-but the bounds of the keys of a source; a statement that fails leaves no file behind.
+Spark evaluates every expression of the user, except in simple statements that the verbs of the library do exactly alike
+(`statements.change.scope`): those need no query. Any other statement is prepared anew for each attempt at the commit,
+and reads the table at the snapshot of the attempt, also in subqueries. What always holds: nothing of the rows comes to
+the driver but the bounds of the keys of a source; a statement that fails leaves no file behind.
 """
 
 from __future__ import annotations

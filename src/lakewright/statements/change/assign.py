@@ -95,8 +95,9 @@ class Storing:
 
     def value(self, expression: str, given: pa.DataType, field: DataField, place: Fragment | None) -> str:
         """Return SQL text that gives an expression the type of a column, or raise an error that shows the place."""
-        own = None if _is_void(given) else _known(given)
-        if _is_void(given):
+        is_void = _is_void(given)
+        own = None if is_void else _known(given)
+        if is_void:
             fits = pa.types.is_null(given) or isinstance(field.type, ArrayType)
             reason = None if fits else "their structure differs"
         else:

@@ -12,8 +12,8 @@ SPARKS := 3.5 4.0 4.1 4.2 4.3
 RAYS := 2.52 2.60
 
 .PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
-.PHONY: interop-delta bench-spark-peers report-browser
-.PHONY: bench bench-rows bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
+.PHONY: interop-delta bench-spark-peers report-browser upkeep-mix
+.PHONY: bench bench-rows bench-compaction bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
 demo: $(VENV)/.made
@@ -71,6 +71,10 @@ bench-spark-peers: .venvs/spark-$(PEERS_SPARK)/.made target/delta/.made target/i
 soak: $(VENV)/.made $(PEERS)/.made
 	$(BIN)/python -m pytest -n auto --hypothesis-profile=soak
 	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
+
+# Tables under 2,000 random operations with kills; LAKEWRIGHT_MIX_SEED and LAKEWRIGHT_MIX_OPERATIONS choose others.
+upkeep-mix: $(VENV)/.made
+	$(BIN)/python -m pytest -s tests/soak/test_upkeep_mix.py
 
 # Two workers on loopback that get the library from the driver; some are killed. Then two whose tokens expire as they work.
 spark-cluster: $(VENV)/.made
@@ -137,6 +141,10 @@ bench: $(VENV)/.made $(PEERS)/.made
 bench-rows: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	$(BIN)/python bench/rows.py
+
+bench-compaction: $(VENV)/.made $(PEERS)/.made
+	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
+	$(BIN)/python -m bench.compaction
 
 bench-spark: $(VENV)/.made
 	$(BIN)/python bench/spark.py

@@ -3,7 +3,8 @@
 `changes` appends 5 million rows to a table of each, reads them, deletes and updates 2 in 100 of them, and merges
 200,000 rows of which half have a key that the table has. Ours runs twice, by SQL and by the verbs of `lakewright`.
 All tables go through the same changes, one after the other, and must hold the same rows in the end. `queries` runs 22
-queries of the shape of TPC-H by SQL on our tables, and by Spark on views over the same files. Run by
+queries of the shape of TPC-H by SQL on our tables, and by Spark on views over the same files. `compaction` joins 1,000
+small files with 10 million rows, and sorts them along a z-order curve, in ours and in Delta Lake. Run by
 `make bench-spark-peers`.
 """
 
@@ -38,6 +39,8 @@ ROOT = Path(__file__).parents[1]
 WARM_UPS = 1
 OF_A_THOUSAND = 20  # how many of a thousand rows one delete or one update takes
 MERGED_SHARE = 25  # one row in so many is merged
+SMALL_FILES = 1_000
+COMPACTED_BYTES = 16 << 20  # of the files that a compaction writes
 
 
 class Engine(Protocol):
@@ -141,10 +144,8 @@ class OursByVerbs:
         self._catalog = catalog
 
     def create(self) -> None:
-        types = [("k", "BIGINT"), ("s", "STRING"), ("d", "DOUBLE"), ("i", "INT"), ("dt", "DATE")]
-        fields = [lw.DataField(at, name, lw.AtomicType(dtype)) for at, (name, dtype) in enumerate(types)]
         self._catalog.drop_table("d.by_verbs", ignore_if_not_exists=True)
-        schema = lw.Schema(fields, options={"deletion-vectors.enabled": "true"})
+        schema = lw.Schema(_fields(), options={"deletion-vectors.enabled": "true"})
         self._catalog.create_table("d.by_verbs", schema, ignore_if_exists=False)
 
     def append(self, frame: DataFrame) -> None:
@@ -275,6 +276,65 @@ def queries(spark: SparkSession, catalog: lw.Catalog, scale: float, repeats: int
     return results
 
 
+def compaction(spark: SparkSession, root: Path, rows: int, repeats: int) -> dict[str, dict[str, dict[str, Any]]]:
+    """Compare compactions of a table of 1,000 files; every repeat works on a copy of the same files."""
+    spark.conf.set("spark.databricks.delta.optimize.maxFileSize", COMPACTED_BYTES)
+    spark.conf.set("spark.databricks.delta.optimize.minFileSize", COMPACTED_BYTES)
+    places = {"lakewright": root / "small.db" / "ours", "Delta Lake": root / "small-delta"}
+    small = rows_of(spark, rows).repartition(SMALL_FILES, F.rand(7))
+    small.write.format("delta").save(str(places["Delta Lake"]))
+    catalog = lw.CatalogFactory.create({"warehouse": str(root)})
+    catalog.create_database("small")
+    options = {"target-file-size": f"{COMPACTED_BYTES} b"}
+    catalog.create_table("small.ours", lw.Schema(_fields(), options=options))
+    lws.write_table(small, catalog.get_table("small.ours"), progress=False)
+    works: dict[str, dict[str, Callable[[str], object]]] = {
+        f"compact {SMALL_FILES:,} files": {
+            "lakewright": lambda path: lws.compact(spark, path, full=True),
+            "Delta Lake": lambda path: spark.sql(f"OPTIMIZE delta.`{path}`").collect(),
+        },
+        "z-order by k and i": {
+            "lakewright": lambda path: lws.compact(spark, path, order_by=["k", "i"], strategy="zorder"),
+            "Delta Lake": lambda path: spark.sql(f"OPTIMIZE delta.`{path}` ZORDER BY (k, i)").collect(),
+        },
+    }
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for title, by_engine in works.items():
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in by_engine}
+        for repeat in range(WARM_UPS + repeats):
+            for name in by_engine if repeat % 2 else reversed(list(by_engine)):
+                copy = root / "copy.db" / f"{name.split()[0]}-{repeat}"
+                shutil.copytree(places[name], copy)
+                seconds = timed(functools.partial(by_engine[name], str(copy)))
+                if repeat >= WARM_UPS:
+                    taken[name].append(seconds)
+                _check_compacted(spark, name, copy, rows)
+                shutil.rmtree(copy)
+        results[title] = {
+            name: {"seconds": statistics.median(wall for wall, _ in seen), "cpu": statistics.median(c for _, c in seen)}
+            for name, seen in taken.items()
+        }
+        sys.stderr.write(f"{title}: {results[title]}\n")
+    return results
+
+
+def _check_compacted(spark: SparkSession, name: str, path: Path, rows: int) -> None:
+    """End the run if a compaction lost rows or left the files as they were."""
+    if name == "lakewright":
+        splits = lw.open_table(str(path)).new_read_builder().new_scan().plan().splits()
+        files, found = sum(len(split.files) for split in splits), sum(split.row_count for split in splits)
+    else:
+        frame = spark.read.format("delta").load(str(path))
+        files, found = len(frame.inputFiles()), frame.count()
+    if found != rows or files > SMALL_FILES // 5:
+        raise SystemExit(f"{name} left {files} files with {found} rows of {rows}")
+
+
+def _fields() -> list[lw.DataField]:
+    types = [("k", "BIGINT"), ("s", "STRING"), ("d", "DOUBLE"), ("i", "INT"), ("dt", "DATE")]
+    return [lw.DataField(at, name, lw.AtomicType(dtype)) for at, (name, dtype) in enumerate(types)]
+
+
 def _answer(run: Callable[[str], DataFrame], text: str) -> object:
     return run(text).collect()
 
@@ -359,7 +419,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", default="8g")
-    parser.add_argument("--only", choices=("changes", "queries"))
+    parser.add_argument("--only", choices=("changes", "queries", "compaction"))
     parser.add_argument("--engines", default="sql,verbs,delta,vectors,iceberg", help="which engines make changes")
     parser.add_argument("--works", default="append,read,delete,update,merge", help="which changes are measured")
     parser.add_argument("--out", default=str(ROOT / "bench" / "results"))
@@ -370,7 +430,10 @@ def main() -> None:
         with session(root, arguments.memory) as spark:
             catalog = lw.CatalogFactory.create({"warehouse": str(root / "warehouse")})
             catalog.create_database("d", ignore_if_exists=True)
-            if arguments.only != "queries":
+            if arguments.only in {None, "compaction"}:
+                rows = int(10_000_000 * arguments.scale)
+                parts["compaction"] = compaction(spark, root / "compaction", rows, arguments.repeats)
+            if arguments.only in {None, "changes"}:
                 every: dict[str, Callable[[], Engine]] = {
                     "sql": lambda: OursBySql(lws.SQLContext(spark, catalog).sql),
                     "verbs": lambda: OursByVerbs(spark, catalog),
@@ -383,11 +446,11 @@ def main() -> None:
                 race = Race(engines, arguments.repeats)
                 parts["changes"] = race.results
                 changes(spark, race, rows, arguments.works.split(","))
-            if arguments.only != "changes":
+            if arguments.only in {None, "queries"}:
                 parts["queries"] = queries(spark, catalog, arguments.scale, arguments.repeats)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    writers = {"changes": markdown_changes, "queries": markdown_queries}
+    writers = {"changes": markdown_changes, "queries": markdown_queries, "compaction": markdown_changes}
     text = "\n".join(writers[name](results) for name, results in parts.items())
     facts = {
         "pyspark": pyspark.__version__,

@@ -134,8 +134,8 @@ class Library:
         """Insert or replace by key, and commit."""
         raise NotImplementedError
 
-    def compact(self, directory: str) -> None:
-        """Merge all files of the table."""
+    def compact(self, directory: str, zorder: list[str], file_bytes: int) -> None:
+        """Merge all files of the table, in z-order of some columns, into files of a size; 0: as the library likes."""
         raise NotImplementedError
 
 
@@ -205,8 +205,11 @@ class Lakewright(Library):
     def upsert(self, directory: str, data: pa.Table, keys: list[str]) -> None:  # noqa: ARG002
         self.lw.write_table(data, self.table(directory), mode="upsert")
 
-    def compact(self, directory: str) -> None:
-        self.table(directory).compact(full=True)
+    def compact(self, directory: str, zorder: list[str], file_bytes: int) -> None:
+        table = self.table(directory)
+        if file_bytes:
+            table = table.copy({"target-file-size": str(file_bytes)})
+        table.compact(full=True, **({"order_by": zorder, "strategy": "zorder"} if zorder else {}))
 
     def read(self, directory: str, where: Where | None) -> int:
         return int(self.lw.read_table(self.table(directory), filter=where and str(where)).num_rows)
@@ -325,6 +328,11 @@ class DeltaLake(Library):
         merge = self.dl.DeltaTable(directory).merge(data, on, source_alias="s", target_alias="t")
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
+    def compact(self, directory: str, zorder: list[str], file_bytes: int) -> None:
+        optimizer = self.dl.DeltaTable(directory).optimize
+        size = file_bytes or None
+        _ = optimizer.z_order(zorder, target_size=size) if zorder else optimizer.compact(target_size=size)
+
     def read(self, directory: str, where: Where | None) -> int:
         dataset = self.dl.DeltaTable(directory).to_pyarrow_dataset()
         return int(dataset.to_table(filter=where and where.to_arrow()).num_rows)
@@ -422,9 +430,11 @@ def run(library: Library, command: dict[str, Any]) -> dict[str, Any]:
         return upsert(library, directory, command)
     if case == "runs":
         return runs(library, directory, command)
+    if case == "small files":
+        return small_files(library, directory, rows, command["files"])
     if case == "compact":
         clock = Clock()
-        library.compact(directory)
+        library.compact(directory, command.get("zorder", []), command.get("file_bytes", 0))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return clock.read() | {"peak_mb": peak}
     if case == "commits":
@@ -463,6 +473,32 @@ def runs(library: Library, directory: str, command: dict[str, Any]) -> dict[str,
             options = {"bucket": str(command.get("buckets", 4)), "write-only": "true"}
             library.create_keyed(directory, data.schema, KEYS["bigint"], options)
         library.upsert(directory, data, KEYS["bigint"])
+    return clock.read()
+
+
+def small_rows(number: int, rows: int) -> pa.Table:
+    """Return the rows of one of many small files: an increasing key; the other columns are in no order."""
+    random = np.random.default_rng(number)
+    words = pa.array([f"word-{n:07d}" for n in range(10_000)])
+    times = 1_700_000_000_000_000 + random.integers(0, 365 * 86_400, rows) * 1_000_000
+    return pa.table(
+        {
+            "k": np.arange(number * rows, (number + 1) * rows),
+            "i": random.integers(0, 1_000_000, rows, dtype=np.int32),
+            "d": random.random(rows),
+            "t": pa.array(times, pa.timestamp("us")),
+            "s": words.take(pa.array(random.integers(0, len(words), rows))),
+        }
+    )
+
+
+def small_files(library: Library, directory: str, rows: int, files: int) -> dict[str, Any]:
+    """Make a table of many small files, each from a commit of its own."""
+    clock = Clock()
+    shutil.rmtree(directory, ignore_errors=True)
+    library.create(directory, small_rows(0, 1).schema, partitioned=False)
+    for number in range(files):
+        library.write(directory, small_rows(number, rows // files))
     return clock.read()
 
 

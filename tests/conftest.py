@@ -15,7 +15,7 @@ _MARKS = {"tests/spark": "spark", "tests/ray": "ray", "tests/interop": "peers"}
 
 # How much of a long proof runs, in per cent of what `make soak` runs (see `support.effort`), for `make quick`,
 # `make test` and `make soak`. A busy machine is no failure: nothing here is judged by how long it takes.
-for _name, _percent in (("quick", 10), ("test", 18), ("soak", 100)):
+for _name, _percent in (("quick", 10), ("test", 12), ("soak", 100)):
     settings.register_profile(_name, deadline=None, max_examples=_percent)
 settings.load_profile("test")  # `--hypothesis-profile` on the command line replaces it
 

@@ -7,6 +7,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.testing.enumerator import Action, Operation, enumerate_faults
+from support.effort import is_thin
 
 pytestmark = pytest.mark.long
 
@@ -64,6 +65,6 @@ OPERATIONS = [
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name.replace(" ", "-"))
 def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
-    report = enumerate_faults(operation, observe)
+    report = enumerate_faults(operation, observe, thin=is_thin())
     assert report.calls > 0
     assert report.failures == ()

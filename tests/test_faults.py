@@ -11,6 +11,7 @@ import pytest
 import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults
 from lakewright.testing.storage import FaultKind
+from support.effort import is_thin
 
 pytestmark = pytest.mark.long
 
@@ -146,7 +147,8 @@ OPERATIONS = [
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name.replace(" ", "-"))
 def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
-    report = enumerate_faults(operation, observe)
+    # The append fails in every way in every build, the others in every way in `make soak`.
+    report = enumerate_faults(operation, observe, thin=is_thin() and operation.name != "append")
     assert report.calls > 0
     assert report.failures == ()
     print(f"{report.operation}: {report.calls} calls, {report.runs} runs")

@@ -9,6 +9,7 @@ import lakewright as lw
 from lakewright.spec.snapshot import CommitKind
 from lakewright.testing.enumerator import SIX_FAULTS, Action, Operation, enumerate_faults
 from lakewright.testing.storage import FaultKind
+from support.effort import is_thin
 
 pytestmark = pytest.mark.long
 
@@ -117,7 +118,9 @@ OPERATIONS = [
 @pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
 def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
     kinds = THREE_FAULTS if "with" in operation.name else SIX_FAULTS
-    report = enumerate_faults(operation, observe, kinds)
+    # An upsert and a compaction fail in every way in every build, the others in every way in `make soak`.
+    thin = is_thin() and operation.name not in ("upsert", "compact")
+    report = enumerate_faults(operation, observe, kinds, thin=thin)
     assert report.calls > 0
     assert report.failures == ()
     print(f"{report.operation}: {report.calls} calls, {report.runs} runs")
@@ -126,6 +129,6 @@ def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
 @pytest.mark.parametrize("run", [expire, rescale], ids=["expire", "rescale"])
 def test_what_keeps_the_rows_keeps_them_whatever_fails(run: Action) -> None:
     """Rescaling stores an option and overwrites the table: between the two nothing can be written, but all be read."""
-    report = enumerate_faults(Operation("keep", written(RUNS), run, run), newest)
+    report = enumerate_faults(Operation("keep", written(RUNS), run, run), newest, thin=is_thin())
     assert report.calls > 0
     assert report.failures == ()

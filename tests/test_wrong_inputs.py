@@ -164,9 +164,10 @@ RETURNED = frozenset(
     " IngestResult ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
     " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
+    " DatabaseCompaction ManifestsResult"
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
-    " PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"
+    " AnalyzeResult ColumnStatistics TableStatistics PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"
     " CopyResult RepairResult RepairStep UnexistingResult".split()
 )
 
@@ -183,6 +184,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "bucket_ids": lambda _: [0],
     "buckets": lambda _: 2,
     "callback": lambda _: lambda _context: None,
+    "catalog": lambda lake: lake.catalog,
     "catalog_options": lambda lake: {"warehouse": str(lake.root)},
     "changes": lambda _: [lw.SchemaChange.update_comment("new")],
     "chunk_size": lambda _: 2,
@@ -274,6 +276,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "upsert_keys": lambda _: ["id", "day"],
     "value": lambda _: 1,
     "value_type": lambda _: INT,
+    "watermark": lambda _: 1,
     "where": lambda _: "id = 1",
     "write_cols": lambda _: ["id", "day"],
     "ArrayType.from_dict.data": lambda _: {"type": "ARRAY", "element": "INT"},
@@ -330,7 +333,9 @@ ENGINES = frozenset({"to_ray", "to_spark", "to_torch", "write_ray", "write_spark
 
 
 # Public for other rooms, not for users: what comes in is checked by those that call them.
-INTERNAL = frozenset({"Predicate.mask_of", "DataSplit.deletion_of", "SystemTable.read_builder"})
+INTERNAL = frozenset(
+    {"Predicate.mask_of", "DataSplit.deletion_of", "SystemTable.read_builder", "AuditLog.builder_of", "AuditLog.shown"}
+)
 # Of tuples of Python, whose own errors they raise.
 OF_TUPLES = frozenset({"Row.count", "Row.get_field", "Row.index"})
 

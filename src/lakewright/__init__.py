@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from lakewright.calls import Progress, ProgressCallback, read_table, write_table
 from lakewright.catalog.base import Catalog, Database
+from lakewright.catalog.compaction import DatabaseCompaction, compact_database
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.listing import PagedList
@@ -28,6 +29,7 @@ from lakewright.commit.table_commit import (
     TableCommit,
     WriteResult,
 )
+from lakewright.compact.manifests import ManifestsResult
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import (
     AlreadyExistsError,
@@ -69,7 +71,10 @@ from lakewright.maintenance.orphans import OrphanResult
 from lakewright.maintenance.partitions import PartitionExpireResult
 from lakewright.maintenance.purge import PurgeResult
 from lakewright.maintenance.repair import RepairResult, RepairStep
+from lakewright.maintenance.rollback import RollbackResult
+from lakewright.maintenance.statistics.analyze import AnalyzeResult
 from lakewright.maintenance.unexisting import UnexistingResult
+from lakewright.metadata.statistics import ColumnStatistics, TableStatistics
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
@@ -115,6 +120,7 @@ from lakewright.write.input.frames import ArrowData
 __all__ = [
     "Age",
     "AlreadyExistsError",
+    "AnalyzeResult",
     "ArrayType",
     "ArrowData",
     "AtomicType",
@@ -133,6 +139,7 @@ __all__ = [
     "ColumnChange",
     "ColumnNotExistException",
     "ColumnRef",
+    "ColumnStatistics",
     "CommitConflictError",
     "CommitContentionError",
     "CommitContext",
@@ -151,6 +158,7 @@ __all__ = [
     "DataSplit",
     "Database",
     "DatabaseAlreadyExistException",
+    "DatabaseCompaction",
     "DatabaseNoPermissionException",
     "DatabaseNotEmptyException",
     "DatabaseNotExistException",
@@ -173,6 +181,7 @@ __all__ = [
     "LakewrightWarning",
     "LiteralValue",
     "ManifestEntry",
+    "ManifestsResult",
     "MapType",
     "MergeBuilder",
     "MergeEngine",
@@ -200,6 +209,7 @@ __all__ = [
     "ReadableTable",
     "RepairResult",
     "RepairStep",
+    "RollbackResult",
     "Row",
     "RowType",
     "Schema",
@@ -229,6 +239,7 @@ __all__ = [
     "TableReplacedError",
     "TableScan",
     "TableSchema",
+    "TableStatistics",
     "TableUpdate",
     "TableWrite",
     "Tag",
@@ -244,6 +255,7 @@ __all__ = [
     "WriteMode",
     "WriteResult",
     "__version__",
+    "compact_database",
     "copy_table",
     "ingest",
     "lit",

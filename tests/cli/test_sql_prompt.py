@@ -138,7 +138,7 @@ def test_when_enter_runs_a_text(text: str, complete: bool) -> None:
         ("CALL sys.rename_tag(table => 'ta", []),
         ("CREATE TABLE t (a INT) TBLPROPERTIES ('merge-e", ["merge-engine"]),
         ("CREATE TABLE t (a INT) TBLPROPERTIES ('bucket'='1', 'merge-e", ["merge-engine"]),
-        ("DESCRIBE PROCEDURE sys.comp", ["sys.compact", "sys.compact_database"]),
+        ("DESCRIBE PROCEDURE sys.comp", ["sys.compact", "sys.compact_database", "sys.compact_manifest"]),
     ],
 )
 def test_what_may_come_next(context: FakeContext, before: str, expected: list[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults
+from support.effort import is_thin
 
 pytestmark = pytest.mark.long
 
@@ -47,6 +48,6 @@ def compact(catalog: lw.Catalog) -> None:
 
 
 def test_every_fault_leaves_the_table_whole() -> None:
-    report = enumerate_faults(Operation("compact an append table", with_groups, compact), observe)
+    report = enumerate_faults(Operation("compact an append table", with_groups, compact), observe, thin=is_thin())
     assert report.calls > 0
     assert report.failures == ()

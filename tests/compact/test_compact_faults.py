@@ -10,6 +10,7 @@ import pytest
 import lakewright as lw
 from lakewright.errors import LakewrightWarning
 from lakewright.testing.enumerator import Operation, enumerate_faults
+from support.effort import is_thin
 
 pytestmark = pytest.mark.long
 
@@ -50,6 +51,6 @@ def compact(catalog: lw.Catalog) -> None:
 
 
 def test_every_fault_leaves_the_table_whole() -> None:
-    report = enumerate_faults(Operation("with vectors and a changelog", with_vectors, compact), observe)
+    report = enumerate_faults(Operation("with vectors and a changelog", with_vectors, compact), observe, thin=is_thin())
     assert report.calls > 0
     assert report.failures == ()

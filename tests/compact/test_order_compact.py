@@ -81,13 +81,62 @@ def test_curves_serve_both_columns_where_order_serves_one(tmp_path: Path) -> Non
     table = points(tmp_path, SMALL)
     table.compact(order_by=["x", "y"])
     by_order = opened(table, "y > 0.3 AND y < 0.31")
-    table.compact(order_by=["x", "y"], strategy="zorder")
-    by_zorder = opened(table, "y > 0.3 AND y < 0.31")
-    table.compact(order_by=["x", "y"], strategy="hilbert")
-    by_hilbert = opened(table, "y > 0.3 AND y < 0.31")
     assert by_order[0] > by_order[1] * 0.9
-    assert by_zorder[0] < by_zorder[1] * 0.6
-    assert by_hilbert[0] < by_hilbert[1] * 0.6
+    for strategy in ("zorder", "hilbert"):
+        table.compact(order_by=["x", "y"], strategy=strategy)
+        for where in ("y > 0.3 AND y < 0.31", "x > 300 AND x < 310"):
+            found, total = opened(table, where)
+            assert found <= total * 0.25, (strategy, where)
+
+
+def _columns(kind: str, rows: int) -> tuple[pa.Array, pa.Array]:
+    """Return two columns of values in no order."""
+    rng = np.random.default_rng(7)
+    one, other = rng.integers(0, 1_000_000, rows), rng.integers(0, 1_000_000, rows)
+    match kind:
+        case "ints":
+            return pa.array(one), pa.array(other.astype(np.int32))
+        case "doubles":
+            return pa.array(rng.random(rows) * 1e9), pa.array(rng.normal(size=rows))
+        case "timestamps":
+            times = pa.array(1_700_000_000_000_000 + one * 31_000_000, pa.timestamp("us"))
+            return times, pa.array(other.astype(np.int32) // 100, pa.date32())
+        case "texts":
+            words = [f"customer-{number:07d}" for number in one.tolist()]
+            return pa.array(words), pa.array([f"{number * 7919 % 1_000_003:x}" for number in other.tolist()])
+        case _:  # few large values, and many rows with the same one
+            return pa.array(np.minimum(rng.zipf(1.3, rows), 10**9)), pa.array(np.exp(rng.normal(size=rows) * 3))
+
+
+@pytest.mark.parametrize("kind", ["ints", "doubles", "timestamps", "texts", "skewed"])
+@pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
+def test_a_point_in_two_columns_is_found_in_few_files(tmp_path: Path, strategy: str, kind: str) -> None:
+    one, other = _columns(kind, 20_000)
+    table = made(tmp_path, pa.schema({"a": one.type, "b": other.type}), {"target-file-row-num": "900"})
+    lw.write_table(pa.table({"a": one, "b": other}), table)
+    table.compact(order_by=["a", "b"], strategy=strategy)  # type: ignore[arg-type]
+    where = lw.PredicateBuilder(table.fields)
+    shares = []
+    for row in range(0, 20_000, 400):
+        point = where.and_predicates([where.equal("a", one[row].as_py()), where.equal("b", other[row].as_py())])
+        reader = table.new_read_builder()
+        files = sum(len(split.files) for split in reader.with_filter(point).new_scan().plan().splits())
+        shares.append(files / sum(len(split.files) for split in table.new_read_builder().new_scan().plan().splits()))
+    assert max(shares) <= 0.2
+    assert np.mean(shares) <= 0.1
+
+
+@pytest.mark.parametrize("strategy", ["zorder", "hilbert"])
+def test_sorted_files_are_not_small(tmp_path: Path, strategy: str) -> None:
+    table = points(tmp_path, {"target-file-row-num": "1000"})
+    table.compact(order_by=["x", "y"], strategy=strategy)  # type: ignore[arg-type]
+    snapshot = table.snapshot()
+    assert snapshot is not None
+    rows = [entry.file.row_count for entry in table.store.manifests.live(snapshot)]
+    assert sum(rows) == 24000
+    assert max(rows) <= 1000
+    assert len(rows) <= 24 / 0.7
+    assert sum(count < 500 for count in rows) <= 1
 
 
 def test_deleted_rows_go_and_row_ids_stay(tmp_path: Path) -> None:
@@ -172,6 +221,30 @@ def test_neighbours_on_a_hilbert_curve_touch(columns: int, monkeypatch: pytest.M
         assert sorted(mix(ranks).tolist()) == list(range(16**columns))
     walk = np.stack(ranks, 1)[np.argsort(curve.hilbert(ranks))].astype(int)
     assert set(np.abs(np.diff(walk, axis=0)).sum(1).tolist()) == {1}
+
+
+@pytest.mark.parametrize("greatest", [1, 5, 300, 10**6, 2**40, 2**63, 2**64 - 2])
+def test_ranks_are_those_of_a_binary_search(greatest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve, "_TABLE_WORDS_MIN", 0)
+    rng = np.random.default_rng(2)
+    sample = rng.integers(0, greatest + 1, 5000, np.uint64)
+    words = np.concatenate([sample, rng.integers(0, 2**64 - 1, 5000, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
+    for some in (sample, sample[:1], sample[:2], np.append(sample, np.uint64(2**64 - 1))):
+        quantiles = curve.Quantiles.of(some)
+        expected = quantiles.ranks[np.searchsorted(quantiles.cuts, words, side="right")]
+        assert (quantiles.rank(words) == expected).all()
+
+
+def test_cuts_of_a_curve_keep_equal_numbers_together() -> None:
+    words = np.sort(np.concatenate([np.full(500, 7), np.arange(1000)]).astype(np.uint64))
+    cuts = curve.aligned_cuts(words, 100)
+    sizes = np.diff([0, *np.searchsorted(words, cuts), len(words)])
+    assert sorted(sizes.tolist())[-2] <= 100
+    assert sizes.max() <= 600
+    assert (np.diff(cuts.astype(np.int64)) > 0).all()
+    assert curve.aligned_cuts(np.arange(3, dtype=np.uint64), 1).tolist() == [1, 2]
+    assert curve.aligned_cuts(np.full(500, 7, np.uint64), 100).tolist() == []
+    assert curve.aligned_cuts(np.zeros(0, np.uint64), 100).tolist() == []
 
 
 def test_many_columns_fit_one_number() -> None:

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
-from support.effort import some
+from lakewright.testing.storage import MemoryStorage
+from support.effort import is_thin, some
+from support.s3 import S3Server
 
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.string()})
 KINDS = tuple(some(SIX_FAULTS, 1, 3, 5))
@@ -79,6 +82,27 @@ def test_a_tag_a_snapshot_and_some_partitions_can_be_copied(tmp_path: Path) -> N
         lw.copy_table(table, catalog, "absent.t")
 
 
+@pytest.mark.s3
+@pytest.mark.parametrize("kind", ["append", "keyed"])
+def test_a_copy_goes_from_storage_to_storage(tmp_path: Path, s3_server: S3Server, kind: str) -> None:
+    """A local table is copied to S3, from there to memory, and back to the disk."""
+    table = filled(catalog_at(tmp_path), kind)
+    wanted, memory = rows(table), MemoryStorage(f"copies-{kind}")
+    bucket = {"warehouse": f"s3://{s3_server.make_bucket()}/w", **s3_server.options}
+    homes: list[lw.Catalog] = [
+        lw.CatalogFactory.create(bucket),
+        FileSystemCatalog(memory, f"{memory.root}/w", {}),
+        lw.CatalogFactory.create({"warehouse": str(tmp_path / "back")}),
+    ]
+    for number, catalog in enumerate(homes):
+        catalog.create_database("d")
+        assert lw.copy_table(table, catalog, "d.c").snapshot_id == 1, number
+        table = catalog.get_table("d.c")
+        assert rows(table) == wanted
+        assert table.verify(full=True).findings == ()
+    memory.clear()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("renames", [True, False])
 def test_every_fault_leaves_a_whole_copy_or_none(*, renames: bool) -> None:
@@ -91,8 +115,12 @@ def test_every_fault_leaves_a_whole_copy_or_none(*, renames: bool) -> None:
         lw.copy_table(catalog.get_table("d.t"), catalog, "d.c")
 
     def observe(catalog: lw.Catalog) -> list[str]:
-        return rows(catalog.get_table("d.c")) if "c" in catalog.list_tables("d") else []
+        if "c" not in catalog.list_tables("d"):
+            return []
+        copied = catalog.get_table("d.c")
+        assert copied.verify(full=True, snapshots="all").is_sound
+        return rows(copied)
 
-    report = enumerate_faults(Operation("copy", prepare, run), observe, KINDS, renames=renames)
+    report = enumerate_faults(Operation("copy", prepare, run), observe, KINDS, renames=renames, thin=is_thin())
     assert report.calls > 10
     assert report.failures == ()

@@ -20,6 +20,7 @@ import lakewright as lw
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.keyed_rows import KIND_NAMES
 from lakewright.spec.types import DataField
+from support.effort import every_second
 from support.engine_cases import (
     AGGREGATION,
     DEDUPLICATE,
@@ -115,7 +116,7 @@ def _readers(case: Case) -> tuple[str, ...]:
     return ALL if case.python else (US, RUST)
 
 
-@pytest.mark.parametrize("case", [*DEDUPLICATE, *PARTIAL_UPDATE, *IN_GROUPS, *AGGREGATION], ids=str)
+@pytest.mark.parametrize("case", every_second([*DEDUPLICATE, *PARTIAL_UPDATE, *IN_GROUPS, *AGGREGATION]), ids=str)
 def test_an_engine_merges_the_same_rows_for_everybody(shared: Make, case: Case) -> None:
     commits = case.commits()
     want = answer(case.schema, commits)

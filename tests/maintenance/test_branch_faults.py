@@ -9,6 +9,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
+from lakewright.testing.storage import MemoryStorage
 from support.effort import some
 
 pytestmark = pytest.mark.long
@@ -54,21 +55,6 @@ def observe(catalog: lw.Catalog) -> State:
     return {"rows": rows(table), **branches}
 
 
-def step_by_step(after: list[int]) -> Callable[[lw.Catalog], State]:
-    """Return an `observe` for a change in several steps: each state between is whole, and counts as the one before."""
-
-    def look(catalog: lw.Catalog) -> State:
-        state = observe(catalog)
-        between = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 20]]
-        table = catalog.get_table("d.t")
-        if state["rows"] == after:
-            return {**state, "tags": sorted(table.list_tags())} if len(table.list_tags()) == 1 else {"before": True}
-        assert state["rows"] in between
-        return {"before": True}
-
-    return look
-
-
 def create(catalog: lw.Catalog) -> None:
     catalog.create_branch("d.t", "new", "v1")
 
@@ -89,7 +75,19 @@ def back(catalog: lw.Catalog) -> None:
     catalog.rollback_to("d.t", 2)
 
 
-@pytest.mark.parametrize("run", [create, drop, rename])
+def back_to_tag(catalog: lw.Catalog) -> None:
+    catalog.rollback_to("d.t", "v1")
+
+
+def create_from_snapshot(catalog: lw.Catalog) -> None:
+    catalog.get_table("d.t").create_branch("new", snapshot_id=3)
+
+
+def restore(catalog: lw.Catalog) -> None:
+    catalog.get_table("d.t").rollback_to_as_latest(2)
+
+
+@pytest.mark.parametrize("run", [create, create_from_snapshot, drop, rename, restore])
 def test_every_fault_of_a_branch_verb_leaves_the_branch_as_it_was_or_will_be(
     run: Callable[[lw.Catalog], None],
 ) -> None:
@@ -98,13 +96,36 @@ def test_every_fault_of_a_branch_verb_leaves_the_branch_as_it_was_or_will_be(
     assert report.failures == ()
 
 
-@pytest.mark.parametrize("renames", [True, False])
-@pytest.mark.parametrize(("run", "after"), [(forward, [1, 20, 30]), (back, [1, 2])])
-def test_every_fault_of_a_forward_or_rollback_leaves_a_whole_table(
-    run: Callable[[lw.Catalog], None], after: list[int], *, renames: bool
+def again(run: Callable[[lw.Catalog], None]) -> Callable[[lw.Catalog], None]:
+    """Return the same operation two hours later, after which the snapshots and tags that it removes are gone."""
+
+    def run_again(catalog: lw.Catalog) -> None:
+        table = catalog.get_table("d.t")
+        memory = table.store.storage
+        assert isinstance(memory, MemoryStorage)
+        memory.age(2 * 60 * 60 * 1000)
+        run(catalog)
+        assert (table.store.snapshots.ids(), table.list_tags()) == REMAINING[run]
+
+    return run_again
+
+
+REMAINING: dict[Callable[[lw.Catalog], None], tuple[list[int], list[str]]] = {
+    forward: ([1, 2, 3], ["v1"]),
+    back: ([1, 2], ["v1"]),
+    back_to_tag: ([1], ["v1"]),
+}
+
+
+WAYS = [(forward, False), (back, True), (back_to_tag, True), (forward, True), (back, False), (back_to_tag, False)]
+
+
+@pytest.mark.parametrize(("run", "renames"), some(WAYS, 0, 1))
+def test_every_fault_of_a_forward_or_rollback_leaves_the_state_before_or_after(
+    run: Callable[[lw.Catalog], None], *, renames: bool
 ) -> None:
-    operation = Operation(run.__name__, prepare, run, run)
-    report = enumerate_faults(operation, step_by_step(after), KINDS, renames=renames)
+    operation = Operation(run.__name__, prepare, run, again(run))
+    report = enumerate_faults(operation, observe, tuple(some(SIX_FAULTS, 3)), renames=renames)
     assert report.calls > 0
     assert report.failures == ()
 

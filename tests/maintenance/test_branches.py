@@ -261,6 +261,39 @@ def test_fast_forward_when_the_common_snapshot_has_expired(catalog: lw.Catalog) 
     assert keys(table) == [1, 4]
 
 
+def test_fast_forward_leaves_one_line_of_history(catalog: lw.Catalog) -> None:
+    """Snapshots of the table that are not the past of the branch go: between them and the branch was something else."""
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    branch = catalog.get_table("d.t$branch_dev")
+    for key in (10, 11, 12):
+        write(branch, key)
+    branch.expire_snapshots(retain_max=1, retain_min=1)
+    assert branch.store.snapshots.ids() == [4]
+    table.fast_forward("dev")
+    assert (keys(table), table.store.snapshots.ids()) == ([1, 10, 11, 12], [4])
+    assert keys(table, tag="v1") == [1]
+    assert table.verify(full=True, snapshots="all").is_sound
+
+
+def test_fast_forward_after_a_rollback_below_the_branch(catalog: lw.Catalog) -> None:
+    table = two_snapshots(catalog)
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("new", lw.AtomicType("INT"))])
+    table = catalog.get_table("d.t")
+    table.create_branch("dev", snapshot_id=2)  # with the first schema
+    table.rollback_to(1)
+    later = pa.table({"k": [5], "v": ["x"], "new": pa.array([5], pa.int32())})
+    lw.write_table(later, table)
+    table.create_tag("later")
+    table.rename_tag("later", "renamed")
+    write(catalog.get_table("d.t$branch_dev"), 3)
+    table.fast_forward("dev")
+    forwarded = catalog.get_table("d.t")
+    assert (keys(forwarded), forwarded.store.snapshots.ids()) == ([1, 2, 3], [2, 3])
+    assert forwarded.list_tags() == ["v1"]
+    assert forwarded.verify(full=True, snapshots="all").is_sound
+
+
 def test_a_stale_handle_makes_no_branch_of_another_table(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")

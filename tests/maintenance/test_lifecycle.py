@@ -12,11 +12,12 @@ import pytest
 
 import lakewright as lw
 from lakewright.cli.main import main
-from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.errors import CatalogServerError, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.maintenance import after_commit
 from lakewright.maintenance.java_time import read_time
 from lakewright.storage.local import LocalStorage
 from lakewright.table.table import FileStoreTable
+from support.scripted_http import Answer, scripted
 
 COLUMNS = pa.schema({"day": pa.string(), "n": pa.int64()})
 
@@ -120,11 +121,76 @@ def test_formats_that_are_refused_by_name(pattern: str) -> None:
         read_time(pattern)
 
 
-def test_marks_are_refused_by_their_action(tmp_path: Path) -> None:
-    table = make(tmp_path, {"partition.mark-done-action": "success-file,http-report"})
+@pytest.mark.parametrize(
+    ("actions", "error", "said"),
+    [
+        ("success-file,custom", UnsupportedError, r"'custom'.*custom="),
+        ("success-file, done-partition", UnsupportedError, r"'done-partition'.*metastore"),
+        ("success-file,dance", UnsupportedError, r"'dance'.*the actions are"),
+        ("success-file,http-report", InvalidInputError, r"set 'partition.mark-done-action.http.url'"),
+    ],
+)
+def test_marks_are_refused_by_their_action(tmp_path: Path, actions: str, error: type[Exception], said: str) -> None:
+    table = make(tmp_path, {"partition.mark-done-action": actions})
     append(table)
-    with pytest.raises(UnsupportedError, match=r"'http-report'.*nothing is sent"):
+    with pytest.raises(error, match=said):
         table.mark_partition_done({"day": "2020-01-01"})
+    assert not list(Path(table.table_path).rglob("_SUCCESS"))
+
+
+def reporting(tmp_path: Path, uri: str) -> FileStoreTable:
+    """Return a table that reports to a server, with two partitions."""
+    options = {
+        "partition.mark-done-action": "http-report, success-file,mark-event",
+        "partition.mark-done-action.http.url": uri,
+        "partition.mark-done-action.http.params": "the word",
+    }
+    table = make(tmp_path, options)
+    for day in ("a", "b"):
+        append(table, day)
+    return table
+
+
+def test_a_server_is_told_about_a_partition_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakewright.maintenance.marks._PAUSE_SECONDS", 0.001)
+    failures = Answer(503), Answer(fault="cut")
+    with scripted() as server:
+        server.will(*failures, Answer(200, {"result": "Success"}), Answer(200, {"result": "SUCCESS"}))
+        table = reporting(tmp_path, f"{server.uri}/done?secret=1")
+        table.mark_partition_done([{"day": "a"}, {"day": "b"}])
+        bodies = [got.body for got in server.requests]
+    said = {"table": "d.t", "path": table.table_path, "params": "the word"}
+    assert bodies == [{"partition": "day=a/", **said}] * 3 + [{"partition": "day=b/", **said}]
+    assert len(list(Path(table.table_path).rglob("_SUCCESS"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(200, {"result": "no"}), "its 'result' is 'no'"),
+        (Answer(200, [1]), "no 'result'"),
+        (Answer(200, b"<html>"), "no 'result'"),
+        (Answer(404), "it answered 404"),
+    ],
+)
+def test_a_server_that_takes_no_report_is_named(tmp_path: Path, answer: Answer, said: str) -> None:
+    with scripted() as server:
+        server.will(answer)
+        table = reporting(tmp_path, f"{server.uri}/done?secret=1")
+        with pytest.raises(CatalogServerError, match=said) as failed:
+            table.mark_partition_done({"day": "b"})
+        assert len(server.requests) == 1
+    assert "day=b/" in str(failed.value)
+    assert "secret" not in str(failed.value)
+    assert not list(Path(table.table_path).rglob("_SUCCESS"))
+
+
+def test_a_function_is_called_with_each_partition_that_is_done(tmp_path: Path) -> None:
+    table, told = make(tmp_path, {"partition.mark-done-action": "custom"}), list[dict[str, str]]()
+    for day in ("a", "b"):
+        append(table, day)
+    table.mark_partition_done([{"day": "a"}, {"day": "b"}], custom=told.append)
+    assert told == [{"day": "a"}, {"day": "b"}]
     assert not list(Path(table.table_path).rglob("_SUCCESS"))
 
 
@@ -169,7 +235,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["expire-tags", "d.t", *place, "--json"]) == 0
     assert main(["expire-partitions", "d.t", *place, "--expiration-time", "1 d"]) == 0
     assert main(["purge", "d.t", *place, "--dry-run"]) == 0
-    assert main(["purge", "d.t", *place]) == 0
+    assert main(["purge", "d.t", *place, "--delete"]) == 0
     said = capsys.readouterr().out
     for words in (
         "marked 1 partition",

@@ -7,7 +7,7 @@ import pytest
 
 from lakewright.errors import CorruptTableError, InvalidInputError, TagAlreadyExistException, TagNotExistException
 from lakewright.metadata.refs import Tags, branches
-from lakewright.spec.snapshot import CommitKind, Snapshot, Tag
+from lakewright.spec.snapshot import CommitKind, Snapshot, Tag, to_json
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
 
@@ -18,7 +18,10 @@ NOON = datetime(2026, 11, 15, 12, 0)  # noqa: DTZ001 - the format wants the wall
 
 @pytest.fixture
 def tags(tmp_path: Path) -> Tags:
-    return Tags(LocalStorage(durable=False), Layout(str(tmp_path)))
+    made = Tags(LocalStorage(durable=False), Layout(str(tmp_path)))
+    for snapshot in (ONE, TWO):
+        made.storage.create(made.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
+    return made
 
 
 def test_tags_are_created_found_listed_and_deleted(tags: Tags) -> None:

@@ -102,9 +102,10 @@ def test_a_missing_snapshot_says_why(table: Table) -> None:
     assert (table.snapshots.exists(3), table.snapshots.exists(5)) == (True, False)
 
 
-def test_walking_back_stops_at_the_first_gap(table: Table) -> None:
-    table.put(1, 3, 4, 5)
-    assert [s.id for s in table.snapshots.walk_back(5)] == [5, 4, 3]
+def test_walking_back_passes_over_ids_that_a_rollback_removed(table: Table) -> None:
+    table.put(2, 4, 5)
+    assert [s.id for s in table.snapshots.walk_back(6)] == [5, 4, 2]
+    assert [s.id for s in table.snapshots.walk_back(1)] == []
 
 
 def test_the_newest_snapshot_of_a_user(table: Table) -> None:

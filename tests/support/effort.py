@@ -27,3 +27,13 @@ def thinned(values: Sequence[T], start: int = 0) -> Sequence[T]:
 def some(values: Sequence[T], *places: int) -> Sequence[T]:
     """Return the values at some places, which are the telling ones, or all for `make soak`."""
     return values if settings().max_examples >= 100 else [values[place] for place in places]
+
+
+def every_second(values: Sequence[T]) -> Sequence[T]:
+    """Return half of the values, or all for `make soak`."""
+    return values[::2] if is_thin() else values
+
+
+def is_thin() -> bool:
+    """Return whether less than everything is tried, as in `make quick` and `make test`."""
+    return settings().max_examples < 100

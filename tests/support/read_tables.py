@@ -18,10 +18,14 @@ from support.golden import WAREHOUSE
 
 
 def new_table(
-    root: Path, schema: pa.Schema, partition_keys: Sequence[str] = (), options: Mapping[str, str] | None = None
+    root: Path,
+    schema: pa.Schema,
+    partition_keys: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    primary_keys: Sequence[str] = (),
 ) -> TableStore:
-    """Make an append table."""
-    wish = Schema.from_pyarrow_schema(schema, partition_keys=partition_keys, options=options or {})
+    """Make a table, of rows that are appended unless it gets primary keys."""
+    wish = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, options or {})
     table_schema = new_table_schema(wish, time_millis=1)
     storage, layout = LocalStorage(durable=False), Layout(str(root))
     storage.make_directory(layout.schema_directory)

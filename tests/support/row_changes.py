@@ -53,11 +53,21 @@ _names = itertools.count()
 
 def new_table(kind: str, root: Path | None = None, /, **options: str) -> lw.FileStoreTable:
     """Make an empty table of a kind, in memory or below a directory."""
-    partition_keys, primary_keys, own = KINDS[kind]
     storage = MemoryStorage(f"changes-{next(_names)}")
     catalog: lw.Catalog = lw.FileSystemCatalog(storage, f"{storage.root}/warehouse", OPTIONS)
     if root is not None:
         catalog = lw.CatalogFactory.create({"warehouse": str(root)})
+    return create_table(catalog, *KINDS[kind], options)
+
+
+def create_table(
+    catalog: lw.Catalog,
+    partition_keys: Sequence[str],
+    primary_keys: Sequence[str],
+    own: Mapping[str, str],
+    options: Mapping[str, str],
+) -> lw.FileStoreTable:
+    """Make the empty table `d.t`."""
     catalog.create_database("d")
     keys = {*primary_keys, *partition_keys}
     fields = [
@@ -66,7 +76,7 @@ def new_table(kind: str, root: Path | None = None, /, **options: str) -> lw.File
             [("id", "INT"), ("p", "INT"), ("n", "BIGINT"), ("name", "STRING"), ("tag", "BIGINT")]
         )
     ]
-    catalog.create_table("d.t", lw.Schema(fields, partition_keys, primary_keys, own | options))
+    catalog.create_table("d.t", lw.Schema(fields, list(partition_keys), list(primary_keys), {**own, **options}))
     return catalog.get_table("d.t")
 
 
@@ -246,7 +256,7 @@ class Model:
 
     def upsert_by_key(self, new: pl.DataFrame) -> None:
         """Upsert by the primary key rows with any of the other columns; with all of them nobody looks what is there."""
-        others = [name for name in SCHEMA.names if name not in self.keys]
+        others = [name for name in self.rows.columns if name not in self.keys]
         given = self.random.sample(others, self.random.randint(0, len(others)))
         new = new.select([*self.keys, *given])
         wanted = upserted(self.rows, new, self.keys)

@@ -124,7 +124,7 @@ class Catalog(ABC):
     def get_table(self, identifier: str | Identifier) -> FileStoreTable:
         """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`.
 
-        System tables (`SystemTable`, `AuditLog`) can be read and described like tables, and not be written.
+        System tables (`SystemTable`, `RowsView`) can be read and described like tables, and not be written.
         """
         name = as_identifier(identifier)
         table = self._table(name)

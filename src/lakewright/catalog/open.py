@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import ReadableTable, RowsView, SystemReadBuilder, SystemTable
 from lakewright.errors import BranchNotExistException, InvalidInputError, TableNotExistException
 from lakewright.metadata.home import FILES, Home
 from lakewright.metadata.refs import branches
@@ -89,7 +89,7 @@ def readable(table: ReadableTable | Path) -> ReadableTable:
     """Return a table to read, given as itself or by its path; it may be a system table."""
     if isinstance(table, str | os.PathLike):
         return open_table(table)
-    return table if isinstance(table, SystemTable | AuditLog) else _table(table)
+    return table if isinstance(table, SystemTable | RowsView) else _table(table)
 
 
 def read_builder(table: ReadableTable | Path, request: ReadRequest) -> ReadBuilder | SystemReadBuilder:

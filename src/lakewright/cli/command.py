@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from lakewright.catalog.base import Catalog
@@ -13,11 +15,13 @@ from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.filesystem import FileSystemCatalog
 from lakewright.catalog.open import open_table
 from lakewright.catalog.system.tables import system_table
-from lakewright.catalog.system.views import AuditLog, SystemTable
+from lakewright.catalog.system.views import RowsView, SystemTable
 from lakewright.cli.output import Output
 from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.units import parse_duration_millis
 from lakewright.table.table import FileStoreTable
 
 WAREHOUSE = "LAKEWRIGHT_WAREHOUSE"  # the variable that stands for --warehouse
@@ -58,6 +62,33 @@ def names(text: str) -> list[str]:
     return parsed
 
 
+def moment(text: str) -> int:
+    """Return the time, in epoch milliseconds, that an age (`7d`) or an ISO time says.
+
+    >>> moment("1970-01-02"), moment("1970-01-01T01:00:00+01:00")
+    (86400000, 0)
+    """
+    now = time.time_ns() // 1_000_000
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None and text.strip().isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} has no unit: write an age such as 7d or '12 hours'")
+    if found is None:
+        try:
+            return now - parse_duration_millis(text)
+        except InvalidInputError:
+            message = (
+                f"{text!r} is neither an age such as 7d or '12 hours' nor an ISO time such as 2026-01-31T12:00:00Z"
+            )
+            raise argparse.ArgumentTypeError(message) from None
+    millis = arguments.moment_millis("--older-than", found if found.tzinfo else found.replace(tzinfo=UTC))
+    if millis > now:
+        raise argparse.ArgumentTypeError(f"{text!r} is in the future")
+    return millis
+
+
 def common() -> argparse.ArgumentParser:
     """Return the arguments that every command has."""
     parser = argparse.ArgumentParser(add_help=False)
@@ -82,6 +113,18 @@ def common() -> argparse.ArgumentParser:
 def one_table(parser: argparse.ArgumentParser) -> None:
     """Add the argument of commands that look at one table."""
     parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path")
+
+
+def dry_run(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--dry-run`."""
+    parser.add_argument("--dry-run", action="store_true", help=text)
+
+
+def delete_or_list(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--delete`, without which a command that removes what nothing brings back only says what would go."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--delete", action="store_true", help=f"{text}; without this it is only said what would go")
+    either.add_argument("--dry-run", action="store_true", help="only say what would go, which is the default")
 
 
 def catalog_of(args: argparse.Namespace) -> Catalog | None:
@@ -130,7 +173,7 @@ def table_of(args: argparse.Namespace) -> FileStoreTable:
     return table
 
 
-def table_or_view_of(args: argparse.Namespace) -> FileStoreTable | SystemTable | AuditLog:
+def table_or_view_of(args: argparse.Namespace) -> FileStoreTable | SystemTable | RowsView:
     """Return the table that the argument `table` names, or a system table such as `db.t$files`."""
     if "/" not in args.table:
         return need_catalog(args).get_table(args.table)

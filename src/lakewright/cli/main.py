@@ -19,36 +19,56 @@ from types import FrameType
 from typing import NoReturn
 
 from lakewright.cli.command import common
+from lakewright.cli.history import BRANCH, CONSUMER, ROLLBACK, TAG
 from lakewright.cli.ingest import INGEST
+from lakewright.cli.lifecycle import (
+    CREATE_TAGS,
+    EXPIRE,
+    EXPIRE_CHANGELOGS,
+    EXPIRE_PARTITIONS,
+    EXPIRE_TAGS,
+    MARK_DONE,
+    PURGE,
+)
 from lakewright.cli.move import COPY, MIGRATE, REPAIR, UNEXISTING
 from lakewright.cli.output import Output, fail
-from lakewright.cli.report import REPORT
+from lakewright.cli.report import REPORT, VERIFY
 from lakewright.cli.sql import SQL
 from lakewright.cli.tables import DESCRIBE, SNAPSHOTS, TABLES
-from lakewright.cli.upkeep import COMPACT, EXPIRE, EXPIRE_PARTITIONS, EXPIRE_TAGS, MARK_DONE, ORPHANS, PURGE
-from lakewright.cli.verify import VERIFY
+from lakewright.cli.upkeep import ANALYZE, COMPACT, MANIFESTS, ORPHANS, RESCALE, VECTORS
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
+# In the order in which help shows them: to read and write, to look, to keep in order, to keep history short, to mend.
 COMMANDS = (
     INGEST,
     SQL,
     TABLES,
     DESCRIBE,
     SNAPSHOTS,
-    COMPACT,
-    EXPIRE,
-    ORPHANS,
-    MIGRATE,
-    COPY,
-    REPAIR,
-    UNEXISTING,
     REPORT,
     VERIFY,
+    ANALYZE,
+    COMPACT,
+    MANIFESTS,
+    VECTORS,
+    RESCALE,
+    EXPIRE,
+    EXPIRE_CHANGELOGS,
     EXPIRE_PARTITIONS,
     EXPIRE_TAGS,
+    CREATE_TAGS,
     MARK_DONE,
+    ORPHANS,
+    UNEXISTING,
+    REPAIR,
+    MIGRATE,
+    COPY,
     PURGE,
+    BRANCH,
+    TAG,
+    ROLLBACK,
+    CONSUMER,
 )
 
 OK, REFUSED, INTERRUPTED, ENDED = 0, 1, 130, 143

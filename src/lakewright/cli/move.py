@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from lakewright.catalog.factory import CatalogFactory
-from lakewright.cli.command import Command, need_catalog, one_table, pair, table_of
+from lakewright.cli.command import Command, delete_or_list, dry_run, need_catalog, one_table, pair, table_of
 from lakewright.cli.output import Output
 from lakewright.errors import counted
 from lakewright.ingestion.move.copy import copy_table
@@ -27,21 +27,21 @@ def _migrate_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--option", type=pair, action="append", default=[], metavar="K=V", help="option of the table")
     parser.add_argument("--copy", action="store_true", help="copy the files and leave the old ones")
-    parser.add_argument("--dry-run", action="store_true", help="move nothing, say what the table would be")
+    dry_run(parser, "move nothing, say what the table would be")
 
 
 def _migrate(args: argparse.Namespace, output: Output) -> None:
-    output.say(f"reading the footers of {args.source}")
-    done = migrate(
-        need_catalog(args),
-        args.table,
-        args.source,
-        format=args.format,
-        partition_types=dict(args.partition_type) or None,
-        options=dict(args.option) or None,
-        copy=args.copy,
-        dry_run=args.dry_run,
-    )
+    with output.progress(f"reading the footers of {args.source}"):
+        done = migrate(
+            need_catalog(args),
+            args.table,
+            args.source,
+            format=args.format,
+            partition_types=dict(args.partition_type) or None,
+            options=dict(args.option) or None,
+            copy=args.copy,
+            dry_run=args.dry_run,
+        )
     for path in done.left:
         output.say(f"stays where it is: {path}")
     verb = "would move" if done.dry_run else "copied" if done.copied else "moved"
@@ -63,22 +63,22 @@ def _copy_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--snapshot", type=int, metavar="N", help="the snapshot to copy, in place of the newest")
     parser.add_argument("--tag", metavar="NAME", help="the tag to copy, in place of the newest snapshot")
     parser.add_argument("--where", metavar="CONDITION", help="only partitions that fulfil it, such as \"day > '2026'\"")
-    parser.add_argument("--dry-run", action="store_true", help="copy nothing, say how much it would be")
+    dry_run(parser, "copy nothing, say how much it would be")
 
 
 def _copy(args: argparse.Namespace, output: Output) -> None:
     options = {**dict(args.catalog_option), "warehouse": args.to}
     catalog = need_catalog(args) if args.to is None else CatalogFactory.create(options)
-    output.say(f"copying {args.table}")
-    done = copy_table(
-        table_of(args),
-        catalog,
-        args.target,
-        snapshot_id=args.snapshot,
-        tag=args.tag,
-        where=args.where,
-        dry_run=args.dry_run,
-    )
+    with output.progress(f"copying {args.table}"):
+        done = copy_table(
+            table_of(args),
+            catalog,
+            args.target,
+            snapshot_id=args.snapshot,
+            tag=args.tag,
+            where=args.where,
+            dry_run=args.dry_run,
+        )
     verb = "would copy" if done.dry_run else "copied"
     output.result(
         asdict(done),
@@ -89,7 +89,7 @@ def _copy(args: argparse.Namespace, output: Output) -> None:
 
 def _repair_arguments(parser: argparse.ArgumentParser) -> None:
     one_table(parser)
-    parser.add_argument("--dry-run", action="store_true", help="change nothing, say what would be repaired")
+    dry_run(parser, "change nothing, say what would be repaired")
 
 
 def _repair(args: argparse.Namespace, output: Output) -> None:
@@ -106,12 +106,12 @@ def _repair(args: argparse.Namespace, output: Output) -> None:
 
 def _unexisting_arguments(parser: argparse.ArgumentParser) -> None:
     one_table(parser)
-    parser.add_argument("--delete", action="store_true", help="remove them from the table; without this only listed")
-    parser.add_argument("--dry-run", action="store_true", help="only list them, which is the default")
+    delete_or_list(parser, "remove them from the table")
 
 
 def _unexisting(args: argparse.Namespace, output: Output) -> None:
-    done = table_of(args).remove_unexisting_files(dry_run=args.dry_run or not args.delete)
+    with output.progress(f"looking for the data files of {args.table}"):
+        done = table_of(args).remove_unexisting_files(dry_run=not args.delete)
     for path in done.paths:
         output.say(path)
     verb = "found (--delete removes them from the table):" if done.dry_run else "removed"

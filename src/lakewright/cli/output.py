@@ -1,18 +1,26 @@
 """The output of commands: results go to stdout, as text or JSON, and everything else to stderr.
 
 A script can rely on stdout: it holds the result and nothing else, with `--json` one JSON value. In a terminal tables
-are formatted by `rich` if it is installed.
+are formatted by `rich` if it is installed, and a line on stderr says what long work does; a log gets no such line.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
 Row: TypeAlias = "Mapping[str, object]"
+Say: TypeAlias = Callable[[str], None]
+
+_TICK_SECONDS = 0.5
+_ERASE = "\r\x1b[K"  # back to the start of the line, and clear it
+_LINE_CHARACTERS = 70
 
 try:
     from rich.console import Console
@@ -28,8 +36,23 @@ class Output:
     as_json: bool = False
     quiet: bool = False
 
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Say]:
+        """Show on a terminal what is being done and for how long; what is yielded takes another text for it."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        texts, done = [what], threading.Event()
+        ticker = threading.Thread(target=_tick, args=(texts, done), daemon=True)
+        ticker.start()
+        try:
+            yield texts.append
+        finally:
+            done.set()
+            ticker.join()
+
     def say(self, line: str) -> None:
-        """Write a line about progress to stderr, unless the command is quiet."""
+        """Write a line about the result to stderr, unless the command is quiet."""
         if not self.quiet:
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
@@ -50,6 +73,16 @@ class Output:
         else:
             sys.stdout.write("\n".join(plain(rows)) + "\n")
         sys.stdout.flush()
+
+
+def _tick(texts: list[str], done: threading.Event) -> None:
+    """Write the newest text and the time on one line of the terminal, again and again until the work is done."""
+    begin = time.monotonic()
+    while not done.wait(_TICK_SECONDS):
+        sys.stderr.write(f"{_ERASE}{texts[-1][:_LINE_CHARACTERS]} ({time.monotonic() - begin:,.0f} s)")
+        sys.stderr.flush()
+    sys.stderr.write(_ERASE)
+    sys.stderr.flush()
 
 
 def fail(message: str, *, as_is: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The command that draws a table: one page for people, or its facts as JSON."""
+"""Commands that look at a table: `report` draws it, `verify` lists what is wrong with it, each with its remedy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 
 from lakewright.cli.command import Command, one_table, table_of
 from lakewright.cli.output import Output
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, counted, naming
 from lakewright.report.facts import TableFacts
 from lakewright.report.gather import gather
 from lakewright.report.page import page, write_report
+from lakewright.verify.arguments import check_depth
+from lakewright.verify.findings import ERROR, Finding, VerifyResult
+from lakewright.verify.run import ALL, LATEST, verify_table
 
 _STDOUT = "-"
 _MARK = b"<!DOCTYPE html>"
@@ -38,9 +41,11 @@ def _run(args: argparse.Namespace, output: Output) -> None:
     path = args.output or default
     if path not in (None, _STDOUT) and not args.force:
         _check_replaceable(Path(path))
-    facts = gather(table.store, orphans=args.orphans)
+    with output.progress(f"reading the metadata of {table.name}"):
+        facts = gather(table.store, orphans=args.orphans)
     if path == _STDOUT and not output.as_json:
         sys.stdout.write(page(facts))
+        sys.stdout.flush()
         return
     if path not in (None, _STDOUT):
         write_report(facts, path)
@@ -63,3 +68,44 @@ def _text(facts: TableFacts, path: str | None) -> str:
 
 
 REPORT = Command("report", "draw a table: one page with its history, files and what to do", _arguments, _run)
+
+
+UNSOUND = 1
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    one_table(parser)
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument("--fast", action="store_true", help="metadata alone: no data file is opened")
+    depth.add_argument("--full", action="store_true", help="read all rows, and prove statistics, keys and checksums")
+    parser.add_argument(
+        "--snapshots",
+        choices=(LATEST, ALL),
+        default=LATEST,
+        help="the newest snapshot, or all snapshots, tags, changelogs and branches, and files that nothing names",
+    )
+
+
+def _verify(args: argparse.Namespace, output: Output) -> int:
+    store = table_of(args).refreshed().store
+    with naming(store.name), output.progress(f"reading the metadata of {store.name}") as say:
+        depth, states = check_depth(args.full, fast=args.fast, snapshots=args.snapshots)
+        result = verify_table(store, depth=depth, states=states, say=say)
+    output.result({"is_sound": result.is_sound, **asdict(result)}, _verify_text(result))
+    return 0 if result.is_sound else UNSOUND
+
+
+def _verify_text(result: VerifyResult) -> str:
+    lines = [line for one in result.findings for line in _lines(one)]
+    errors = sum(one.severity == ERROR for one in result.findings)
+    verdict = "the table is sound" if result.is_sound else f"the table is damaged: {counted(errors, 'error')}"
+    seen = f"{counted(result.snapshots, 'snapshot')}, {counted(result.manifests, 'manifest')}"
+    files = f"{counted(result.data_files, 'file')}, {counted(result.rows, 'row')}, {result.bytes / 1e6:,.1f} MB"
+    return "\n".join([*lines, f"{verdict}; looked at {seen}, {files} in {result.seconds:,.1f} s"])
+
+
+def _lines(one: Finding) -> list[str]:
+    return [f"{one.severity}: {one.kind}: {one.path}", f"    {one.message}", f"    {one.remedy}"]
+
+
+VERIFY = Command("verify", "prove that a table's files hold what its metadata says", _verify_arguments, _verify)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from lakewright.catalog.base import Catalog
-from lakewright.catalog.system.views import AuditLog, SystemTable
+from lakewright.catalog.system.views import RowsView, SystemTable
 from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
 from lakewright.cli.output import Output, plain
 from lakewright.errors import CorruptTableError, LakewrightError, counted
@@ -74,7 +74,7 @@ def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
     return facts, dict(sorted(table.options.to_map().items()))
 
 
-def _view_facts(view: SystemTable | AuditLog) -> dict[str, object]:
+def _view_facts(view: SystemTable | RowsView) -> dict[str, object]:
     return {"table": view.name, "system table of": view.table.name, "primary_keys": view.primary_keys}
 
 

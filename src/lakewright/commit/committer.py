@@ -40,6 +40,7 @@ from lakewright.commit.overwrite import (
 )
 from lakewright.commit.plan import (
     Intent,
+    NewStatistics,
     Numbering,
     SnapshotDetails,
     crosses_partitions,
@@ -235,12 +236,33 @@ class Committer:
         intent = self._removal(PartitionSelection(partitions=frozenset(partitions)), MAX_LONG)
         return self._publish(replace(intent, unchanged_since=if_unchanged_since), ())
 
+    def name_statistics(self, file: WrittenFile, *, of: Snapshot, schema_id: int) -> Snapshot:
+        """Publish a snapshot that names a statistics file, which it deletes if it surely does not, and has all else.
+
+        It raises CommitConflictError if the columns changed since, or the snapshot that was analyzed was rolled back.
+        """
+        self._check(())
+        details = SnapshotDetails(statistics=NewStatistics(file.name, of, schema_id))
+        intent = self._intent((), MAX_LONG, Change(), kind=CommitKind.ANALYZE, details=details)
+        try:
+            return self._publish(intent, (file,))
+        except NOT_PUBLISHED:
+            with suppress(OSError):
+                delete_written(self.store, (file,))
+            raise
+
     def wait_for_upkeep(self) -> None:
         """Wait, for a bounded time, until the upkeep after the commits of this process to the table is done."""
         if not UPKEEP.isdisjoint(self.store.options.values):
             from lakewright.maintenance.after_commit import wait  # noqa: PLC0415 - a door
 
             wait(self.store)
+
+    def compact_manifests(self) -> Snapshot:
+        """Publish a COMPACT snapshot of the same files, whose manifests are merged as the options say."""
+        self._check(())
+        intent = self._intent((), MAX_LONG, Change(), kind=CommitKind.COMPACT, details=SnapshotDetails())
+        return self._publish(intent, ())
 
     def filter_committed(self, identifiers: Iterable[int]) -> list[int]:
         """Return, in order, the identifiers that this user has not committed yet."""

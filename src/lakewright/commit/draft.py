@@ -15,15 +15,16 @@ from typing import TypeVar
 from uuid import UUID
 
 from lakewright.commit.changes import assign_row_ids, order_by_snapshot, record_count
+from lakewright.commit.conflicts import Conflict, conflict_error
 from lakewright.commit.files import WrittenFile
-from lakewright.commit.plan import Intent, Plan
+from lakewright.commit.plan import Intent, NewStatistics, Plan
 from lakewright.commit.renumber import Renumbering
 from lakewright.errors import AlreadyExistsError, TableNotExistException
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot
+from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot, is_same_state
 from lakewright.version import __version__
 
 T = TypeVar("T")
@@ -110,6 +111,8 @@ class Drafts:
             plan = self._renumbering.apply(plan, keep=in_doubt)
         self._written = []
         self._schema_id = self._schema_on(plan.base)
+        if self.intent.details.statistics is not None:
+            self._check_analyzed(self.intent.details.statistics, plan.base)
         try:
             snapshot = self._snapshot(plan)
         except Exception:
@@ -173,12 +176,32 @@ class Drafts:
             delta_record_count=delta_rows,
             changelog_record_count=None if changelog_list is None else record_count(plan.change.changelog),
             watermark=_watermark(base, intent),
-            # Statistics describe columns of one schema, so they are dropped once the schema has moved on.
-            statistics=base.statistics if base is not None and base.schema_id == self._schema_id else None,
+            statistics=self._statistics(base),
             properties={**intent.details.properties, **self._highest_number(base, entries)},
             next_row_id=next_row_id,
             operation=intent.details.operation,
         )
+
+    def _statistics(self, base: Snapshot | None) -> str | None:
+        """Return the name of the statistics: new ones, else those of the base until the schema moves on."""
+        if self.intent.details.statistics is not None:
+            return self.intent.details.statistics.file_name
+        return base.statistics if base is not None and base.schema_id == self._schema_id else None
+
+    def _check_analyzed(self, new: NewStatistics, base: Snapshot | None) -> None:
+        """Raise CommitConflictError if new statistics are of columns or rows that this line of history lacks."""
+        why = None
+        if new.schema_id != self._schema_id:
+            why = f"the columns of schema {new.schema_id} were analyzed, and the newest schema is {self._schema_id}"
+        else:
+            there = None if base is None else base if base.id <= new.of.id else self.store.snapshots.find(new.of.id)
+            # A snapshot that expired since then is as good as one that is there.
+            if base is None or (there is not None and not is_same_state(there, new.of)):
+                why = f"snapshot {new.of.id}, which was analyzed, was rolled back"
+        if why is not None:
+            conflict = Conflict(why, (), "analyze the table again")
+            intent = self.intent
+            raise conflict_error(conflict, table=self.store.name, user=intent.user, kind=intent.kind, other=base)
 
     def _numbered(self, plan: Plan, snapshot_id: int) -> tuple[tuple[ManifestEntry, ...], int]:
         """Return the entries as this snapshot records them, and the first row id that stays free."""
@@ -225,6 +248,9 @@ class Drafts:
         unused = [m.file_name for m in outputs if m.file_name in self._kept]
         self._kept = [name for name in self._kept if name not in unused]
         self._delete(unused)
+        if self.intent.kind is CommitKind.COMPACT and self.intent.change.is_empty:
+            self._merged = None  # nothing but the merge is asked for
+            return self._base_manifests(base)
         self._merged = (names, inputs)
         return inputs
 

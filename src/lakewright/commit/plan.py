@@ -38,7 +38,17 @@ from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
 
+_ADDING = frozenset({CommitKind.APPEND, CommitKind.ANALYZE})  # commits that take nothing away
 _BLAME_MAX = 50  # snapshots searched for the one that deleted a file, only to name it in an error
+
+
+@dataclass(frozen=True, slots=True)
+class NewStatistics:
+    """A statistics file that a commit makes known, and what it is about."""
+
+    file_name: str
+    of: Snapshot  # whose rows were counted
+    schema_id: int  # of the columns that were counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,7 @@ class SnapshotDetails:
     properties: Mapping[str, str] = field(default_factory=dict)
     operation: str | None = None
     watermark: int | None = None
+    statistics: NewStatistics | None = None  # None: those of the base, while the schema stays
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class Intent:
     @property
     def only_adds(self) -> bool:
         """Say whether the change removes nothing; it is then retried as long as other commits keep succeeding."""
-        return self.kind is CommitKind.APPEND and self.replaced is None
+        return self.kind in _ADDING and self.replaced is None
 
     @property
     def fits_every_base(self) -> bool:

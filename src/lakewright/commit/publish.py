@@ -1,12 +1,14 @@
 """One snapshot in, one of three outcomes out: it is published, another one was first, or the outcome is unknown.
 
 Always holds: `Published` means that the snapshot file was created, or read back with its own manifest lists, or that
-the server which owns the table said so; `metadata.home` says what the outcomes mean.
+the server which owns the table said so; `metadata.home` says what the outcomes mean. A snapshot whose base was rolled
+back in the meantime is taken back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -91,3 +93,27 @@ def publisher_of(store: TableStore) -> Publisher:
     """Return what publishes the snapshots of a table: its files, or the server that owns its history."""
     owner = store.home.history
     return SnapshotFiles(store.storage, store.layout, store.home) if owner is None else ServerCommits(store, owner)
+
+
+def take_back_if_rolled_back(store: TableStore, base: Snapshot | None, own: Snapshot) -> bool:
+    """Remove a snapshot that was just published if its base was rolled back before; then it must be planned again.
+
+    Otherwise the rows that were rolled back would be there again. An expiry removes the oldest snapshots first, so a
+    base that is gone while an older snapshot exists was rolled back. If another snapshot was made on top of ours, it
+    stays. A look that fails changes nothing. A server checks the base itself.
+    """
+    if base is None or store.home.history is not None:
+        return False
+    snapshots = store.snapshots
+    with suppress(OSError, CorruptTableError):
+        found = snapshots.find(base.id)
+        if found is not None and is_same_state(found, base):
+            return False
+        if found is None and not any(snapshot_id < base.id for snapshot_id in snapshots.ids()):
+            return False
+        if snapshots.exists(own.id + 1):
+            return False
+        if snapshots.holds(own):
+            store.storage.delete(store.layout.snapshot_file(own.id))
+        return True
+    return False

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from lakewright.commit.draft import Draft, Drafts, Environment
 from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
-from lakewright.commit.publish import Publisher
+from lakewright.commit.publish import Publisher, take_back_if_rolled_back
 from lakewright.commit.replay import CommitSearch
 from lakewright.errors import (
     CatalogException,
@@ -98,6 +98,8 @@ class CommitRun:
             self._check_files(attempt)
             draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
             match self._hand_in(draft):
+                case Published() if take_back_if_rolled_back(self.store, draft.base, draft.snapshot):
+                    winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
                 case Published():
                     self._take_back_if_replaced(draft)
                     self._drop_lost_drafts(draft.snapshot, published=True)

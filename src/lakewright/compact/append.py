@@ -110,10 +110,18 @@ def plan_append(
     `full` asks for every small file that has another one to go with, and for every file with deleted rows.
     """
     check_compactable(store)
-    rules, pick = AppendRules.of(store.options, full=full), picker(store)
+    rules = AppendRules.of(store.options, full=full)
+    return append_tasks(store, snapshot, rules, live_buckets(store, snapshot, partitions=partitions))
+
+
+def append_tasks(
+    store: TableStore, snapshot: Snapshot, rules: AppendRules, buckets: Iterable[Bucket]
+) -> list[CompactTask]:
+    """Return what rules pick of some buckets."""
+    pick = picker(store)
     return [
         _task(snapshot.id, bucket, [file for unit in units for file in unit.files])
-        for bucket in live_buckets(store, snapshot, partitions=partitions)
+        for bucket in buckets
         for units in pick(rules, bucket)
     ]
 

@@ -16,16 +16,24 @@ from functools import partial
 from typing import TypeAlias
 
 from lakewright.commit.message.message import CommitMessage
-from lakewright.compact.append import plan_append, plan_order
+from lakewright.compact.append import AppendRules, append_tasks, plan_append, plan_order
 from lakewright.compact.postpone import distribute, postponed_tasks
 from lakewright.compact.publish import place_name, publish_fitting
 from lakewright.compact.request.choice import CompactChoice
 from lakewright.compact.request.estimate import estimate
 from lakewright.compact.rewrite import run_task
 from lakewright.compact.rounds import ROUNDS_MAX, CompactResult, side_by_side
-from lakewright.compact.task import CompactTask, PartitionSpec, Place, check_compactable, plan_compaction
+from lakewright.compact.task import (
+    CompactTask,
+    Partitions,
+    PartitionSpec,
+    Place,
+    check_compactable,
+    live_buckets,
+    plan_compaction,
+)
 from lakewright.datafiles.rolling import wall_clock_ms
-from lakewright.errors import LakewrightError, LakewrightWarning
+from lakewright.errors import LakewrightError, LakewrightWarning, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
@@ -59,6 +67,8 @@ def compact_chosen(store: TableStore, choice: CompactChoice, run: RunTasks | Non
         partitions = choice.selection(store, snapshot)
         if choice.order_by:
             return plan_order(store, snapshot, choice.order_by, choice.strategy, partitions=partitions)
+        if choice.only_deleted:
+            return plan_deleted(store, snapshot, partitions)
         if not store.schema.primary_keys:
             return plan_append(store, snapshot, full=choice.full, partitions=partitions)
         return plan_compaction(store, snapshot, full=choice.full, partitions=partitions, now_ms=now)
@@ -75,6 +85,32 @@ def compact_chosen(store: TableStore, choice: CompactChoice, run: RunTasks | Non
     if postpones:
         first = distribute(store, partitions=partial(choice.selection, store))
     return first + run_plan(store, plan, run)
+
+
+def materialize_vectors(
+    store: TableStore, *, partitions: Sequence[PartitionSpec] | None = None, run: RunTasks | None = None
+) -> CompactResult:
+    """Rewrite the files that have deletion vectors, without their deleted rows."""
+    unable = None
+    if store.options.data_evolution_enabled():
+        unable = "has 'data-evolution.enabled', so that deleted rows keep their places and ids"
+    elif not store.options.deletion_vectors_enabled():
+        unable = "has no deletion vectors: 'deletion-vectors.enabled' is not true"
+    if unable is not None:
+        raise UnsupportedError(f"{store.name} {unable}", table=store.name)
+    chosen = None if partitions is None else tuple(partitions)
+    return compact_chosen(store, CompactChoice(partitions=chosen, only_deleted=True), run)
+
+
+def plan_deleted(store: TableStore, snapshot: Snapshot, partitions: Partitions) -> list[CompactTask]:
+    """Return tasks that rewrite the files with deletion vectors; of a primary-key table the buckets that have some."""
+    buckets = live_buckets(store, snapshot, partitions=partitions)
+    masked = [bucket for bucket in buckets if bucket.deleted_rows]
+    if not store.schema.primary_keys:
+        rules = replace(AppendRules.of(store.options, full=True), small_bytes=0, rewrites_all=False)
+        return append_tasks(store, snapshot, rules, masked)
+    places = {bucket.place for bucket in masked}
+    return plan_compaction(store, snapshot, full=True, only=places) if places else []
 
 
 def run_plan(
@@ -107,7 +143,12 @@ def run_plan(
 
 
 def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:
-    return side_by_side(store, tasks, lambda task, memory: [run_task(store, task, memory_bytes=memory)])
+    if len(tasks) >= store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS):
+        # Every thread has a task of its own, so that more threads within a task would only get in the way of others.
+        one = store.with_schema(store.schema.with_options({CoreOptions.LAKEWRIGHT_WRITE_THREADS.key(): "1"}))
+    else:
+        one = store
+    return side_by_side(store, tasks, lambda task, memory: [run_task(one, task, memory_bytes=memory)])
 
 
 def after_commit(

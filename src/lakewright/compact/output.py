@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pyarrow as pa
 
 from lakewright.datafiles.file_plan import FilePlan
-from lakewright.datafiles.rolling import NewFile, RollingFile, SequenceNumbers, wall_clock_ms
+from lakewright.datafiles.rolling import NewFile, Piece, RollingFile, SequenceNumbers, wall_clock_ms
 from lakewright.metadata.store import TableStore
+from lakewright.read.lanes import mapped
 from lakewright.spec.datafile import DataFile
 from lakewright.storage.layout import check_file_name
 
@@ -86,6 +87,20 @@ class GroupedRows:
         if self._bytes >= self._group_bytes:
             self._flush()
 
+    def write_encoded(self, groups: Iterator[pa.Table], threads: int) -> None:
+        """Write large groups of rows, each a row group or more; threads encode some of them while others are made."""
+        self._flush()
+        for piece in mapped(threads, _encoded, self._pieces(groups)):
+            self.rolling.append(piece)
+
+    def _pieces(self, groups: Iterator[pa.Table]) -> Iterator[Piece]:
+        for rows in groups:
+            start = 0
+            while start < rows.num_rows:
+                piece = self.rolling.next_piece(rows.slice(start))
+                start += piece.rows.num_rows
+                yield piece
+
     def finish(self) -> tuple[DataFile, ...]:
         """Write what waits, close the file and return all of them."""
         self._flush()
@@ -96,3 +111,8 @@ class GroupedRows:
         if self._waiting:
             self.rolling.write(pa.concat_tables(self._waiting))
         self._waiting, self._bytes = [], 0
+
+
+def _encoded(piece: Piece) -> Piece:
+    piece.encode()
+    return piece

@@ -192,6 +192,15 @@ class RollingFile:
             file.expected_bytes += expected
         return Piece(part, part if file.keys is None else self._stored(part), file, memory, expected)
 
+    def cut(self, filled: float) -> None:
+        """Let the next rows begin a new file, if the current one has this part of the target size or of the rows."""
+        with self._lock:
+            file, plan = self._next, self._plan
+            if file is not None:
+                size = file.bytes + file.expected_bytes
+                if size >= filled * plan.file_bytes_max or file.rows >= filled * plan.file_rows_max:
+                    self._next = None
+
     def append(self, piece: Piece) -> None:
         """Write the bytes of the next piece to its file."""
         file = piece.file

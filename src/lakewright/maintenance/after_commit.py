@@ -99,20 +99,37 @@ class _Runs:
         with self.changed:
             return self.failures.pop(_place(store), [])
 
+    def wait_for_all(self) -> list[str]:
+        """Wait until nothing works on any table; return what failed and nobody was told."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.thread is None)
+            failures = [failure for found in self.failures.values() for failure in found]
+            self.failures.clear()
+            return failures
+
     def _work(self) -> None:
-        while (found := self._next()) is not None:
-            store, identifier = found
-            failures = run_upkeep(store, batch=identifier == MAX_LONG, partitions=self._due(store, identifier))
+        try:
+            while (found := self._next()) is not None:
+                self._run(*found)
+        finally:
             with self.changed:
-                if failures:
-                    self.failures[_place(store)] = failures
-                self.running = None
+                if self.thread is threading.current_thread():  # something ended it: let nobody wait for it
+                    self.waiting.clear()
+                    self.running = self.thread = None
                 self.changed.notify_all()
+
+    def _run(self, store: TableStore, identifier: int) -> None:
+        failures = run_upkeep(store, batch=identifier == MAX_LONG, partitions=self._due(store, identifier))
+        with self.changed:
+            if failures:
+                self.failures[_place(store)] = failures
+            self.running = None
+            self.changed.notify_all()
 
     def _next(self) -> tuple[TableStore, int] | None:
         with self.changed:
             if not self.waiting:
-                self.thread = None
+                self.thread = None  # under the lock: a table that is added now starts another thread
                 return None
             self.running = next(iter(self.waiting))
             return self.waiting.pop(self.running)
@@ -152,6 +169,17 @@ def wait(store: TableStore, seconds: float = WAIT_SECONDS) -> bool:
 def _warn(store: TableStore) -> None:
     for failure in _runs.taken_failures(store):
         warnings.warn(f"{failure}; the next commit tries it again", LakewrightWarning, stacklevel=5)
+
+
+def _finish() -> None:
+    """Let the process end once the runs are done, and tell what failed."""
+    for failure in _runs.wait_for_all():
+        warnings.warn(f"{failure}; the next commit tries it again", LakewrightWarning, stacklevel=2)
+
+
+# The process waits for the thread anyway, but closes all pools of threads before it does, and the runs use some. This
+# is called before that, as it was registered after the pools; functions of `atexit` are called after it.
+threading._register_atexit(_finish)  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public one
 
 
 def _forget() -> None:

@@ -5,8 +5,8 @@ are shared by all branches, so none is copied or removed here.
 
 Always holds: on disks a branch appears and disappears in one step, by the renaming of its directory. An object store
 cannot do that: there the schema with the lowest number is written last and deleted first, and a branch without it is
-one whose creation or drop was cut short. The same call, made again, finishes it. A fast-forward is a row of
-steps each of which leaves a whole table: it goes back to the last common snapshot, newest first, and then forward.
+one whose creation or drop was cut short. The same call, made again, finishes it. A fast-forward publishes the new state
+on top at once, goes back to the last common snapshot below it and then forward, and removes what it put on top.
 
 Where a server owns the history, it does all of this.
 """
@@ -24,40 +24,45 @@ from lakewright.errors import (
     CommitContentionError,
     InvalidInputError,
     NotFoundError,
+    UnsupportedError,
 )
-from lakewright.maintenance.rollback import (
-    remove_changelogs_from,
-    remove_snapshots_from,
-    write_hints,
-)
+from lakewright.maintenance.restore import is_pin, pinned, publish_above, remove_left_pins
+from lakewright.maintenance.rollback import remove_between, remove_changelogs, uncover, write_hints
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import Snapshot, is_same_state, snapshot_from_json, to_json
+from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name, numbered
 
 _USES = ("scan.fallback-branch", "scan.primary-branch")  # options of a table that name a branch
 
 
-def create_branch(store: TableStore, name: str, tag: str | None = None) -> None:
-    """Make a branch at the state of a tag; without one, an empty branch with the table's schemas."""
+def create_branch(store: TableStore, name: str, tag: str | None = None, *, snapshot_id: int | None = None) -> None:
+    """Make a branch at the state of a tag or a snapshot; without one, an empty branch with the table's schemas."""
     check_name("branch", name)
+    if tag is not None and snapshot_id is not None:
+        raise InvalidInputError(f"{store.name}: a branch begins at a tag or at a snapshot, not at both", branch=name)
     if (owner := store.home.history) is not None:
         store.check_same_table()
+        if snapshot_id is not None:
+            raise UnsupportedError(
+                f"{store.name}: the server makes branches of tags only; give snapshot {snapshot_id} a tag, and name it",
+                table=store.name,
+            )
         owner.create_branch(name, tag)
         return
     target = store.layout.for_branch(name)
     if _is_whole(store, target) or (store.storage.renames_atomically and name in _names(store)):
         raise _taken(store, name)
-    files = _files_of_tag(store, tag) if tag is not None else _schema_files(store.storage, store.layout)
+    source = _source(store, tag, snapshot_id)
+    files = _first_files(store, tag, source)
     store.check_same_table()
     _install(store, target, files)
     try:
         store.check_same_table()
-        if tag is not None:
-            store.tags.get(tag)  # an expiry that did not see the branch has kept the files of the tag
+        _check_source(store, tag, snapshot_id, source)
     except NotFoundError:
         _remove(store, target)
         prune_dropped_table(store)
@@ -118,7 +123,8 @@ def fast_forward(store: TableStore, name: str) -> None:
     """Bring the current branch (the table itself, usually) to the state of another branch, which stays as it is.
 
     Snapshots, schemas and tags of the current branch that the other does not have, from the first snapshot of the
-    other on, are removed.
+    other on, are removed. If the current branch does not have that first snapshot, the ones before it are not known to
+    be its past, and are removed too.
     """
     if name == store.layout.branch:
         raise InvalidInputError(f"{store.name} is branch {name!r} itself: give another one", branch=name)
@@ -137,16 +143,65 @@ def fast_forward(store: TableStore, name: str) -> None:
         )
     if not _is_whole(store, source):
         raise _incomplete(store, name)
-    newest = max(wanted)
-    store.manifests.files_of(_parsed(wanted[newest], source, newest))  # raises an error if it cannot be read
+    target = _parsed(wanted[max(wanted)], source, max(wanted))
+    store.manifests.files_of(target)  # raises an error if it cannot be read
     schemas = _schema_files(store.storage, source)
     store.check_same_table()
-    first_id = _first_new(store, wanted, source)
     _add_schemas(store, schemas)
-    _move_snapshots(store, wanted, schemas, first_id)
-    remove_changelogs_from(store, first_id)
-    _move_tags(store, Tags(store.storage, source), min(wanted))
-    write_hints(store)
+    own = _schema_files(store.storage, store.layout)
+    first_id, tags = _first_new(store, wanted, source), Tags(store.storage, source)
+    remove_left_pins(tags)
+    named = _tag_files(tags)  # read before anything changes: the other branch may be renamed or dropped meanwhile
+    if first_id > target.id >= (store.snapshots.latest_id() or 0):
+        _replace_schemas(store, schemas)
+        _move_tags(store, named, min(wanted), target.id + 1)
+    elif any(own.get(path) != data for path, data in schemas.items()):
+        # Both branches have a schema of one number in different forms: the files of one cannot be read with the
+        # other's, so the new state cannot be on top of the old ones, and the table goes through the states between.
+        _move_snapshots(store, wanted, schemas, first_id)
+        if first_id == min(wanted):
+            _remove_below(store, first_id, schemas)
+        remove_changelogs(store, first_id, MAX_LONG)
+        _move_tags(store, named, min(wanted), MAX_LONG)
+        write_hints(store)
+    else:
+        with pinned(tags, target):
+            cover = publish_above(store, target, target.id)
+            if first_id == min(wanted):
+                _remove_below(store, first_id, schemas)
+            _copy_snapshots(store, wanted, first_id)
+            covers = remove_between(store, target, cover)
+            _replace_schemas(store, schemas)
+            remove_changelogs(store, first_id, cover.id)
+            _move_tags(store, named, min(wanted), cover.id)
+            uncover(store, target, covers)
+
+
+def _remove_below(store: TableStore, first_id: int, schemas: Mapping[str, bytes]) -> None:
+    """Remove the own snapshots and changelogs below the first snapshot of the other branch: they are not its past.
+
+    Tags of them stay, but for those whose schema the other branch has not, or has in another form.
+    """
+    for snapshot_id in store.snapshots.ids():  # oldest first, as they expire
+        if snapshot_id < first_id:
+            store.storage.delete(store.layout.snapshot_file(snapshot_id))
+    remove_changelogs(store, 0, first_id)
+    own = _schema_files(store.storage, store.layout)
+    for tag in store.tags.all():
+        path = _inner(store.layout, store.layout.schema_file(tag.snapshot.schema_id))
+        if tag.snapshot.id < first_id and not is_pin(tag.name) and schemas.get(path) != own.get(path):
+            store.storage.delete(store.layout.tag_file(tag.name))
+
+
+def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: int) -> None:
+    """Write the snapshots of the other branch over those of the current one; the state on top covers them."""
+    own = [i for i in store.snapshots.ids() if first_id <= i <= max(wanted)]
+    for snapshot_id in sorted({*own, *(i for i in wanted if i >= first_id)}):
+        path = store.layout.snapshot_file(snapshot_id)
+        if snapshot_id in wanted:
+            store.storage.replace(path, wanted[snapshot_id])
+        else:
+            store.storage.delete(path)
 
 
 def _first_new(store: TableStore, wanted: Mapping[int, bytes], source: Layout) -> int:
@@ -167,16 +222,15 @@ def _move_snapshots(
     """
     storage, layout = store.storage, store.layout
     earliest = min(wanted)
-    if earliest == first_id and not any(i < earliest for i in store.snapshots.ids()):
-        if not store.snapshots.exists(earliest):
-            storage.create(layout.snapshot_file(earliest), wanted[earliest])
-        remove_snapshots_from(store, earliest + 1)
-        _replace_schemas(store, schemas)
-        storage.replace(layout.snapshot_file(earliest), wanted[earliest])
+    in_place = earliest == first_id and not any(i < earliest for i in store.snapshots.ids())
+    if in_place:
+        storage.create(layout.snapshot_file(earliest), wanted[earliest])
         first_id = earliest + 1
-    else:
-        remove_snapshots_from(store, first_id)
-        _replace_schemas(store, schemas)
+    for snapshot_id in reversed([i for i in store.snapshots.ids() if i >= first_id]):
+        storage.delete(layout.snapshot_file(snapshot_id))
+    _replace_schemas(store, schemas)
+    if in_place:
+        storage.replace(layout.snapshot_file(earliest), wanted[earliest])
     for snapshot_id in sorted(i for i in wanted if i >= first_id):
         if not storage.create(layout.snapshot_file(snapshot_id), wanted[snapshot_id]):
             raise CommitContentionError(
@@ -205,17 +259,53 @@ def _replace_schemas(store: TableStore, schemas: Mapping[str, bytes]) -> None:
             store.storage.replace(f"{store.layout.branch_root}/{path}", data)
 
 
-def _move_tags(store: TableStore, wanted: Tags, first_id: int) -> None:
+def _tag_files(tags: Tags) -> dict[str, bytes]:
+    return {name: tags.storage.read(tags.layout.tag_file(name)) for name in tags.list() if not is_pin(name)}
+
+
+def _move_tags(store: TableStore, files: Mapping[str, bytes], first_id: int, end: int) -> None:
     """Take over the tags of the other branch, and remove the own ones of snapshots that it has otherwise."""
-    files = {name: store.storage.read(wanted.layout.tag_file(name)) for name in wanted.list()}
     for tag in store.tags.all():
-        if tag.snapshot.id >= first_id and tag.name not in files:
+        if first_id <= tag.snapshot.id < end and tag.name not in files and not is_pin(tag.name):
             store.storage.delete(store.layout.tag_file(tag.name))
     for name, data in files.items():
         store.storage.replace(store.layout.tag_file(name), data)
 
 
 # What a branch consists of: relative paths and bytes, in the order in which they are written.
+
+
+def _source(store: TableStore, tag: str | None, snapshot_id: int | None) -> Snapshot | None:
+    """Return the snapshot at which a new branch begins, None for an empty one."""
+    if tag is not None:
+        return store.tags.get(tag).snapshot
+    return None if snapshot_id is None else store.snapshots.get(snapshot_id)
+
+
+def _check_source(store: TableStore, tag: str | None, snapshot_id: int | None, source: Snapshot | None) -> None:
+    """Raise NotFoundError if the tag or snapshot of a new branch is not there any more.
+
+    Then an expiry that did not see the branch may have deleted files of it.
+    """
+    kept = _source(store, tag, snapshot_id)
+    if source is not None and (kept is None or not is_same_state(kept, source)):
+        raise NotFoundError(
+            f"{store.name}: snapshot {source.id} was replaced while a branch was made of it; try again",
+            table=store.name,
+            snapshot_id=source.id,
+        )
+
+
+def _first_files(store: TableStore, tag: str | None, source: Snapshot | None) -> dict[str, bytes]:
+    """Return the files of a new branch."""
+    if tag is not None:
+        return _files_of_tag(store, tag)
+    if source is None:
+        return _schema_files(store.storage, store.layout)
+    return {
+        _inner(store.layout, store.layout.snapshot_file(source.id)): to_json(source).encode(),
+        **_schema_files(store.storage, store.layout, source.schema_id),
+    }
 
 
 def _files_of_tag(store: TableStore, tag_name: str) -> dict[str, bytes]:

@@ -21,14 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, counted
-from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own, kept_tags
+from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError, counted
+from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own, kept_tags, while_named
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
+from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, to_json
 from lakewright.spec.units import MAX_INT
 
 _THREADS = 16
@@ -148,8 +148,12 @@ def expire_snapshots(
     if dry_run:
         return result
     store.check_same_table()  # another table at this path would have snapshots with the same ids
+    kept = files.oldest_kept
+    _check_history(store, kept, 0)
     _remove_snapshots(store, expiring, kept_id, keep_changelogs=changelogs is not None)
+    _check_history(store, kept, len(expiring))
     files.keep_referenced()  # somebody may have tagged a snapshot before its file was deleted
+    files.keep_new(frozenset(ids[place:]))
     files.delete()
     return result
 
@@ -269,13 +273,37 @@ def _old_changelogs(
 
 
 def _remove_snapshots(store: TableStore, expiring: Sequence[Snapshot], kept_id: int, *, keep_changelogs: bool) -> None:
-    for snapshot in expiring:
+    followers = [*(snapshot.id for snapshot in expiring[1:]), kept_id]
+    for removed, (snapshot, next_id) in enumerate(zip(expiring, followers, strict=False)):
+        path = store.layout.snapshot_file(snapshot.id)
         if keep_changelogs:
             store.storage.create(store.layout.changelog_file(snapshot.id), to_json(snapshot).encode())
-        store.storage.delete(store.layout.snapshot_file(snapshot.id))
+        store.storage.delete(path)
+        if store.snapshots.exists(next_id):
+            continue
+        # A rollback to this very snapshot has removed the later ones since the last look, so that it is the newest. If
+        # an older one exists, that is where somebody went back to.
+        if not any(snapshot_id < next_id for snapshot_id in store.snapshots.ids()):
+            store.storage.create(path, to_json(snapshot).encode())
+        raise _rolled_back(store, removed)
     if expiring:
         # This syncs the directory too: a power cut must not bring back a snapshot whose files are deleted.
         store.storage.replace(store.layout.earliest_hint, b"%d" % kept_id)
+
+
+def _check_history(store: TableStore, kept: Snapshot | None, removed: int) -> None:
+    """Raise CommitConflictError if the oldest snapshot that stays is gone: what may go was found out with its help."""
+    found = None if kept is None else store.snapshots.find(kept.id)
+    if kept is not None and (found is None or not is_same_state(found, kept)):
+        raise _rolled_back(store, removed)
+
+
+def _rolled_back(store: TableStore, removed: int) -> CommitConflictError:
+    return CommitConflictError(
+        f"{store.name}: the table was rolled back or forwarded while snapshots expired; {counted(removed, 'snapshot')} "
+        "were removed, and no other file: expire again",
+        table=store.name,
+    )
 
 
 @dataclass(slots=True)
@@ -287,15 +315,17 @@ class _FilesToDelete:
     changelog: dict[str, str] = field(default_factory=dict)
     index: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+    changelogs: dict[str, int] = field(default_factory=dict)  # the files of long-lived changelogs, with their ids
     _needed: set[str] = field(default_factory=set)  # names of files that something remaining refers to
     _seen: set[tuple[str, str, int]] = field(default_factory=set)  # tags and snapshots of branches that were read
+    oldest_kept: Snapshot | None = None  # the oldest snapshot that stays, if others expire
     _keepers: dict[str, None] = field(default_factory=dict)  # the tags and branches that keep some of the files
 
     def add_snapshots(
         self, expiring: Sequence[Snapshot], remaining: Sequence[Snapshot], *, keep_changelogs: bool
     ) -> None:
         """Add the files that only expiring snapshots need; both lists are oldest first."""
-        oldest = remaining[0]
+        oldest = self.oldest_kept = remaining[0]
         for snapshot in (*expiring[1:], oldest):
             # Files that a snapshot removed are needed only by earlier ones, unless a later one restored them.
             self._add_removed(self._delta(snapshot, must=snapshot is oldest))
@@ -309,13 +339,29 @@ class _FilesToDelete:
         """Add long-lived changelogs with their files."""
         for snapshot in expiring:
             self._add_changelog(snapshot)
-            path = self.store.layout.changelog_file(snapshot.id)
-            self.metadata[path] = path
+            self.changelogs[self.store.layout.changelog_file(snapshot.id)] = snapshot.id
 
     def keep_referenced(self) -> None:
         """Keep the files that tags and other branches need, of those that were not read before."""
         if not any(self._groups()):
             return
+        while_named(self.store, self._read_names)
+        self._drop_needed()
+
+    def keep_new(self, known: frozenset[int]) -> None:
+        """Keep the files that snapshots need which were not there before: a state of the past may be one of them."""
+        for snapshot_id in self.store.snapshots.ids() if any(self._groups()) else ():
+            snapshot = None if snapshot_id in known else self.store.snapshots.find(snapshot_id)
+            if snapshot is not None and (snapshot.commit_kind is CommitKind.OVERWRITE or snapshot_id < min(known)):
+                self._keep_snapshot((self.store.layout.branch, "", snapshot_id), snapshot)
+        self._drop_needed()
+
+    def _drop_needed(self) -> None:
+        for group in self._groups():
+            for path in [path for path, name in group.items() if name in self._needed]:
+                del group[path]
+
+    def _read_names(self) -> None:
         for layout in branch_layouts(self.store):
             for tag in kept_tags(self.store, layout):
                 self._keep_snapshot((layout.branch, tag.name, tag.snapshot.id), tag.snapshot)
@@ -325,9 +371,6 @@ class _FilesToDelete:
             changelogs = Changelogs(self.store.storage, layout)
             for snapshot_id in [] if layout.branch == self.store.layout.branch else changelogs.ids():
                 self._keep_changelog(changelogs.find(snapshot_id))
-        for group in self._groups():
-            for path in [path for path, name in group.items() if name in self._needed]:
-                del group[path]
 
     def keepers(self) -> tuple[str, ...]:
         """Return the tags and branches that keep files which nothing else needs, in words."""
@@ -340,10 +383,12 @@ class _FilesToDelete:
 
     def counts(self) -> ExpireResult:
         """Return how many files will be deleted."""
-        return ExpireResult((), len(self.data), len(self.changelog), len(self.index), len(self.metadata))
+        metadata = len(self.metadata) + len(self.changelogs)
+        return ExpireResult((), len(self.data), len(self.changelog), len(self.index), metadata)
 
     def delete(self) -> None:
-        """Delete the files. One that cannot be deleted is left to the removal of orphans."""
+        """Delete the files, long-lived changelogs first. One that cannot be deleted is left to remove_orphans."""
+        self._delete_changelogs()
         paths = [path for group in self._groups() for path in group]
         owned = cache(lambda directory: is_own(self.store, directory))
 
@@ -358,6 +403,15 @@ class _FilesToDelete:
             return
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(delete, paths))
+
+    def _delete_changelogs(self) -> None:
+        """Delete the files of long-lived changelogs, oldest first, before the files that they name."""
+        for path in self.changelogs:
+            self.store.storage.delete(path)
+        if self.changelogs:
+            # As with snapshots, this syncs the directory: a power cut must not bring back what lacks its files.
+            hint = f"{self.store.layout.changelog_directory}/EARLIEST"
+            self.store.storage.replace(hint, b"%d" % (max(self.changelogs.values()) + 1))
 
     def _groups(self) -> tuple[dict[str, str], ...]:
         return self.data, self.changelog, self.index, self.metadata

@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightWarning, NotFoundError
+from lakewright.errors import (
+    CommitContentionError,
+    CorruptTableError,
+    InvalidInputError,
+    LakewrightWarning,
+    NotFoundError,
+)
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags, branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
@@ -27,6 +33,7 @@ from lakewright.storage.layout import MAIN_BRANCH, Layout, numbered, plain_locat
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 _HINTS = frozenset({"LATEST", "EARLIEST"})
+_LOOKS_MAX = 10  # how often tags and branches may change while they are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,9 @@ def remove_orphans(
     store.check_same_table()
     # List first and read the snapshots afterwards, so that files of a commit in between are seen as used.
     candidates = [info for info in orphan_candidates(store) if info.modified_millis < limit]
-    used = _used_names(store) if candidates else frozenset()
+    used: set[str] = set()
+    if candidates:
+        while_named(store, lambda: _add_used_names(store, used))
     orphans = [info for info in candidates if _name(info.path) not in used]
     for info in orphans:
         check_inside(store, info.path)
@@ -199,9 +208,36 @@ def branch_layouts(store: TableStore) -> list[Layout]:
     return [layout, *(layout.for_branch(name) for name in branches(store.storage, layout))]
 
 
-def _used_names(store: TableStore) -> frozenset[str]:
-    """Return the name of every file that a snapshot, tag or kept changelog of any branch needs."""
-    used: set[str] = set()
+def while_named(store: TableStore, read: Callable[[], None]) -> None:
+    """Read what all branches and tags name, again if one was made, renamed or dropped in the meantime.
+
+    A branch that gets another name while branches are read one by one could be missed under both names, and so could a
+    state that one name takes over from another. What was read before is kept, so `read` only adds.
+    """
+    for attempt in range(_LOOKS_MAX):
+        names, states = _names_and_states(store)
+        try:
+            read()
+        except (NotFoundError, CorruptTableError):
+            if attempt == _LOOKS_MAX - 1 or _names_and_states(store) == (names, states):
+                raise
+            continue
+        if _names_and_states(store)[0] == names:
+            return
+    raise CommitContentionError(
+        f"{store.name}: its tags and branches change all the time; nothing was deleted, try again", table=store.name
+    )
+
+
+def _names_and_states(store: TableStore) -> tuple[object, object]:
+    """Return the names of all branches and tags, and the ids of all snapshots."""
+    layouts = branch_layouts(store)
+    names = [(layout.branch, *Tags(store.storage, layout).list()) for layout in layouts]
+    return names, [Snapshots(store.storage, layout).ids() for layout in layouts]
+
+
+def _add_used_names(store: TableStore, used: set[str]) -> None:
+    """Add the name of every file that a snapshot, tag or kept changelog of any branch needs."""
     read: set[str] = set()  # manifests whose entries are in `used` already
     for layout in branch_layouts(store):
         if not Schemas(store.storage, layout).ids():
@@ -215,7 +251,6 @@ def _used_names(store: TableStore) -> frozenset[str]:
             _add_snapshot(store, snapshot, used, read)
         for snapshot in _kept_changelogs(store, layout):
             _add_changelog(store, snapshot, used, read)
-    return frozenset(used)
 
 
 def _snapshots(store: TableStore, layout: Layout) -> Iterator[Snapshot]:
@@ -226,10 +261,21 @@ def _snapshots(store: TableStore, layout: Layout) -> Iterator[Snapshot]:
 
 
 def kept_tags(store: TableStore, layout: Layout) -> tuple[Tag, ...]:
-    """Return the tags of a branch; where a server owns the history, its own and those that others wrote as files."""
+    """Return the tags of a branch; where a server owns the history, its own and those that others wrote as files.
+
+    Java removes the changelog of an expired snapshot even if a tag names it. Such a tag is returned without changelog.
+    """
     tags = Tags(store.storage, layout).all()
     owner = store.home.for_branch(layout.branch).history
-    return tags if owner is None else (*tags, *Tags(store.storage, layout, owner).all())
+    found = tags if owner is None else (*tags, *Tags(store.storage, layout, owner).all())
+    return tuple(_without_lost_changelog(store, tag) for tag in found)
+
+
+def _without_lost_changelog(store: TableStore, tag: Tag) -> Tag:
+    name = tag.snapshot.changelog_manifest_list
+    if name is None or store.storage.exists(store.layout.manifest_file(name)):
+        return tag
+    return replace(tag, snapshot=replace(tag.snapshot, changelog_manifest_list=None))
 
 
 def _kept_changelogs(store: TableStore, layout: Layout) -> Iterator[Snapshot]:

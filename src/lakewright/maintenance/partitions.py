@@ -1,4 +1,4 @@
-"""Partitions chosen by a condition, by how long nothing was written, or by their age; and the expiry of old ones.
+"""Partitions chosen by a condition or by their age; and the expiry of old ones.
 
 A store and a rule in, specs of partitions of the newest snapshot out; an expiry removes all rows of them in one
 snapshot. What always holds: a partition whose values say no time is never old by its values, and one that is written to
@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakewright.commit.committer import Committer
-from lakewright.commit.plan import partition_selector, select_partitions
 from lakewright.commit.retry import Retries, publish_on_newest
+from lakewright.compact.request.choice import matching, partition_predicate
 from lakewright.datafiles.rolling import wall_clock_ms
-from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.maintenance.java_time import ReadTime, lenient_time, read_time
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.evaluation import matches_values
-from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.values import to_python
 from lakewright.storage.layout import legacy_text
@@ -33,34 +31,14 @@ STRATEGIES = (VALUES_TIME, UPDATE_TIME)
 
 def partitions_where(store: TableStore, where: str) -> list[dict[str, object]]:
     """Return the partitions that fulfil a condition on the partition columns."""
-    fields = store.schema.partition_fields
-    if not fields:
-        raise InvalidInputError(f"{store.name} has no partitions that a condition could choose", table=store.name)
-    try:
-        predicate = parse_predicate(where, fields)
-    except NotFoundError as error:
-        raise InvalidInputError(
-            f"the condition may only use the partition columns {', '.join(f.name for f in fields)}: {error}"
-        ) from None
-    names = [field.name for field in fields]
-    rows = {partition: store.partition_values(partition) for partition in live_partitions(store)}
+    predicate = partition_predicate(store, where)
     return [
-        {field.name: to_python(value, field.type) for field, value in zip(fields, values, strict=True)}
-        for _, values in sorted(rows.items())
-        if matches_values(predicate, dict(zip(names, values, strict=True)))
+        {
+            field.name: to_python(value, field.type)
+            for field, value in zip(store.schema.partition_fields, store.partition_values(partition), strict=True)
+        }
+        for partition in matching(store, predicate, sorted(live_partitions(store)))
     ]
-
-
-def idle_partitions(
-    store: TableStore, specs: Sequence[Mapping[str, object]] | None, *, before_millis: int
-) -> list[dict[str, object]]:
-    """Return the partitions, of those that agree with a spec, whose newest file was made before a time."""
-    if not store.schema.partition_keys:
-        raise InvalidInputError(f"{store.name} has no partitions that could be idle", table=store.name)
-    selects = partition_selector(store, select_partitions(store, specs))
-    entries = [entry for some in live_partitions(store).values() for entry in some if selects(entry.partition)]
-    counts = store.partition_counts(entries)
-    return [dict(one.spec) for one in counts if one.last_file_creation_time < before_millis]
 
 
 def live_partitions(store: TableStore, snapshot: Snapshot | None = None) -> dict[bytes, list[ManifestEntry]]:

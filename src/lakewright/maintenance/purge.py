@@ -14,7 +14,6 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.maintenance.branches import drop_branch
 from lakewright.maintenance.expire import Retention, expire_snapshots
 from lakewright.maintenance.orphans import remove_orphans
-from lakewright.maintenance.tags import delete_tag
 from lakewright.metadata.store import TableStore
 from lakewright.spec.units import MAX_INT
 from lakewright.storage.layout import MAIN_BRANCH
@@ -56,12 +55,10 @@ def purge(store: TableStore, *, dry_run: bool = False) -> PurgeResult:
     for branch in branches:
         drop_branch(store, branch)
     empty = Committer(store, sole=True, upkeep=False).truncate()
-    for tag in tags:
-        delete_tag(store, tag)
-    for consumer in consumers:
-        store.consumers.delete(consumer)
-    for changelog in changelogs:
-        store.storage.delete(store.layout.changelog_file(changelog))
+    layout = store.layout
+    # Whole directories: their deletion is synced, and a power cut must not bring back a tag whose files are deleted.
+    for directory in (layout.tag_directory, layout.consumer_directory, layout.changelog_directory):
+        store.storage.delete_directory(directory)
     gone = expire_snapshots(_without_changelogs(store), Retention(1, 1, 0, MAX_INT))
     now = time.time_ns() // 1_000_000 + _LATER_MILLIS
     orphans = remove_orphans(store, older_than_millis=now, now=now)

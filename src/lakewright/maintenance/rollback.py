@@ -1,12 +1,14 @@
 """Rollback: the id of a snapshot or the name of a tag in; the table is at that state, and what came after it is gone.
 
-Snapshot files, long-lived changelogs and tags with higher ids are removed. Manifests and data files stay until the
-removal of orphans finds them, so a reader that has planned on a removed snapshot finishes its read.
+First a tag pins the target, and a new snapshot with the wanted state is published on top, so that readers see that
+state at once and writers that are at work plan again on it. Below it the snapshot files, long-lived changelogs and tags
+after the target are removed, and then the new snapshot itself, so that the target is the newest one. Manifests and data
+files stay until the removal of orphans, so a reader that has planned on a removed snapshot finishes its read.
 
-Always holds: the target is read, with its manifest lists, before anything is removed, and it is never removed itself.
-The newest snapshot goes first, so a rollback that is cut short leaves the table at some snapshot between, all of whose
-files exist; the same rollback, called again, finishes. Writers should rest: a commit that was planned on a removed
-snapshot and is published in the moment after the last look brings its rows back.
+Always holds: readers see the state before or the target, never one between, also if the rollback is cut short; the same
+rollback, called again, finishes it. The target is read, with its manifests, before anything is removed. What somebody
+commits on top of the new snapshot stays, and then the new snapshot stays too. A commit of lakewright that was planned
+on a removed snapshot finds that out and plans again; other engines do not look, so let their writers rest.
 
 Where a server owns the history, it removes the later snapshots itself.
 """
@@ -14,78 +16,130 @@ Where a server owns the history, it removes the later snapshots itself.
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 
 from lakewright.errors import (
-    CommitConflictError,
     CommitContentionError,
     CorruptTableError,
     LakewrightWarning,
     NotFoundError,
 )
+from lakewright.maintenance.restore import check_newest, is_pin, pinned, publish_state, remove_left_pins, unchanged
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import Snapshot, is_same_state, to_json
+from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, to_json
 
 _LOOKS_MAX = 10  # how often others may commit while the newest snapshots are being removed
 
 
-def rollback(store: TableStore, target: int | str, *, from_snapshot: int | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class RollbackResult:
+    """What a rollback removed, or would remove: ids of snapshots and names of tags after the target."""
+
+    snapshot_id: int  # the newest snapshot afterwards, unless others committed in the meantime
+    snapshot_ids: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+def rollback(
+    store: TableStore, target: int | str, *, from_snapshot: int | None = None, dry_run: bool = False
+) -> RollbackResult:
     """Bring a table back to a snapshot (by its id) or a tag (by its name).
 
     With `from_snapshot` only if that is the id of the newest snapshot.
     """
     snapshot = _target(store, target)
     store.manifests.files_of(snapshot)  # raises an error if the target cannot be read
-    latest = store.snapshots.latest_id()
-    if from_snapshot is not None and latest != from_snapshot:
-        raise CommitConflictError(
-            f"{store.name} was not rolled back: its newest snapshot is {latest}, not {from_snapshot}",
-            table=store.name,
-            snapshot_id=latest,
-        )
+    owner = store.home.history
+    # This is looked up before the newest snapshot, so that nothing is in it that is committed or tagged later.
+    result = RollbackResult(snapshot.id) if owner and not dry_run else _removed_by(store, snapshot.id, dry_run=dry_run)
+    latest = store.snapshots.latest()
+    check_newest(store, latest, from_snapshot)
     store.check_same_table()
-    if store.home.history is not None:
-        store.home.history.rollback(target, from_snapshot)
+    if dry_run:
+        return result
+    if owner is not None:
+        owner.rollback(target, from_snapshot)
         _warn_of_consumers(store, snapshot.id)
-        return
-    stored = store.snapshots.find(snapshot.id)
-    if stored is None or not is_same_state(stored, snapshot):
-        # The tag's snapshot has expired, or another one has its id since a rollback that was cut short.
-        if stored is not None:
-            remove_snapshots_from(store, snapshot.id + 1)
-        store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
-    remove_after(store, snapshot.id)
+        return result
+    remove_left_pins(store.tags)
+    if latest is not None and is_same_state(latest, snapshot):
+        _remove_tags(store, result.tags)  # another engine may have gone back and left them
+        remove_changelogs(store, snapshot.id + 1, MAX_LONG)
+    else:
+        with pinned(store.tags, snapshot):
+            is_there = store.snapshots.holds(snapshot)
+            cover = publish_state(store, snapshot, from_snapshot=from_snapshot)
+            if not is_there:  # the snapshot of the tag has expired, or another one has its id
+                store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
+            covers = remove_between(store, snapshot, cover)
+            remove_changelogs(store, snapshot.id + 1, cover.id)
+            _remove_tags(store, {*result.tags, *_tags_between(store, snapshot.id, cover.id)})
+            uncover(store, snapshot, covers)
     _warn_of_consumers(store, snapshot.id)
+    return result
 
 
-def remove_after(store: TableStore, kept_id: int) -> None:
-    """Remove the snapshots, long-lived changelogs and tags after a snapshot, which exists."""
-    remove_snapshots_from(store, kept_id + 1)
-    remove_changelogs_from(store, kept_id + 1)
-    for tag in store.tags.all():
-        if tag.snapshot.id > kept_id:
-            store.storage.delete(store.layout.tag_file(tag.name))
-    write_hints(store)
+def restore(store: TableStore, target: int | str, *, from_snapshot: int | None = None) -> Snapshot:
+    """Publish the state of a snapshot or a tag as a new snapshot on top; all snapshots and tags stay."""
+    snapshot = _target(store, target)
+    latest = store.snapshots.latest()
+    check_newest(store, latest, from_snapshot)
+    if latest is not None and is_same_state(latest, snapshot):
+        return latest
+    with nullcontext() if store.home.history is not None else pinned(store.tags, snapshot):
+        return publish_state(store, snapshot, from_snapshot=from_snapshot)
 
 
-def remove_snapshots_from(store: TableStore, first_id: int) -> None:
-    """Remove the snapshot files from an id on, newest first."""
+def remove_between(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
+    """Remove the snapshots between the one that is to be the newest and the one on top that covers it.
+
+    The oldest goes first, so a commit that takes an id which became free finds that its base is gone. Only one that was
+    planned on the kept snapshot itself would not: so the id after it is not free until the end, but gets a snapshot
+    that changes nothing. Return the snapshots to remove in the end, in this order.
+    """
+    first = kept.id + 1
+    covers = [cover]
+    if store.snapshots.exists(first) and first < cover.id:
+        covers.append(replace(unchanged(store, kept), id=first))
+        store.storage.replace(store.layout.snapshot_file(first), to_json(covers[-1]).encode())
     for _ in range(_LOOKS_MAX):
-        newer = [snapshot_id for snapshot_id in store.snapshots.ids() if snapshot_id >= first_id]
-        if not newer:
-            return
-        for snapshot_id in reversed(newer):
+        later = [snapshot_id for snapshot_id in store.snapshots.ids() if first < snapshot_id < cover.id]
+        if not later:
+            return covers
+        for snapshot_id in later:
             store.storage.delete(store.layout.snapshot_file(snapshot_id))
     raise CommitContentionError(
-        f"{store.name}: others commit while its newest snapshots are being removed; stop the writers and try again",
-        table=store.name,
+        f"{store.name}: others commit while its newest snapshots are being removed; try again", table=store.name
     )
 
 
-def remove_changelogs_from(store: TableStore, first_id: int) -> None:
-    """Remove the long-lived changelogs from an id on, newest first."""
+def uncover(store: TableStore, kept: Snapshot, covers: Iterable[Snapshot]) -> None:
+    """Remove the snapshots that covered the changes below them, unless others have committed on top of them."""
+    put_back(store, kept)
+    write_hints(store)  # makes what was removed below durable: a power cut must not bring it back uncovered
+    for cover in covers:
+        if max(store.snapshots.ids(), default=0) == cover.id and store.snapshots.holds(cover):
+            store.storage.delete(store.layout.snapshot_file(cover.id))
+    put_back(store, kept)
+    write_hints(store)
+
+
+def put_back(store: TableStore, kept: Snapshot) -> None:
+    """Put back a snapshot that an expiry at work has removed; its files are pinned.
+
+    An expiry removes the oldest snapshots first: if there is an older one, somebody went back to that.
+    """
+    if not any(snapshot_id <= kept.id for snapshot_id in store.snapshots.ids()):
+        store.storage.create(store.layout.snapshot_file(kept.id), to_json(kept).encode())
+
+
+def remove_changelogs(store: TableStore, first_id: int, end: int) -> None:
+    """Remove the long-lived changelogs from an id on, those below another id, newest first."""
     ids = store.changelogs.ids()
-    newer = [snapshot_id for snapshot_id in ids if snapshot_id >= first_id]
+    newer = [snapshot_id for snapshot_id in ids if first_id <= snapshot_id < end]
     for snapshot_id in reversed(newer):
         store.storage.delete(store.layout.changelog_file(snapshot_id))
     if newer:
@@ -99,6 +153,21 @@ def write_hints(store: TableStore) -> None:
     if ids:
         store.storage.replace(store.layout.earliest_hint, b"%d" % ids[0], durable=False)
         store.storage.replace(store.layout.latest_hint, b"%d" % ids[-1])
+
+
+def _removed_by(store: TableStore, kept_id: int, *, dry_run: bool) -> RollbackResult:
+    ids = tuple(snapshot_id for snapshot_id in store.snapshots.ids() if snapshot_id > kept_id)
+    return RollbackResult(kept_id, ids, _tags_between(store, kept_id, MAX_LONG), dry_run)
+
+
+def _tags_between(store: TableStore, first_id: int, end: int) -> tuple[str, ...]:
+    tags = store.tags.all()
+    return tuple(tag.name for tag in tags if first_id < tag.snapshot.id < end and not is_pin(tag.name))
+
+
+def _remove_tags(store: TableStore, names: Iterable[str]) -> None:
+    for name in names:
+        store.storage.delete(store.layout.tag_file(name))
 
 
 def _target(store: TableStore, target: int | str) -> Snapshot:

@@ -110,6 +110,7 @@ class _DueTags:
         after, start = 0, None  # of the next tag
         if tagged:
             last = max(tagged, key=lambda tag: (tag.snapshot.id, tag.name))
+            self._finish(last, len(tagged))
             begun = self.period.start_of(last.name)
             after, start = last.snapshot.id, None if begun is None else begun + self.period.length
         latest = self.store.snapshots.latest()
@@ -127,6 +128,13 @@ class _DueTags:
             if _create(self.store, name, snapshot):
                 yield name
             self._delete_surplus()
+
+    def _finish(self, last: Tag, count: int) -> None:
+        """Do what a call that was cut short has left to do after it created the last tag."""
+        most = self.store.options.get(CoreOptions.TAG_NUM_RETAINED_MAX)
+        if most is not None and count > most:
+            self._delete_surplus()
+        _mark_complete(self.store, last.name)
 
     def _is_due(self, snapshot: Snapshot, start: datetime | None) -> bool:
         time = self._time(snapshot)
@@ -203,18 +211,27 @@ def _create(store: TableStore, name: str, snapshot: Snapshot) -> bool:
     try:
         store.tags.create(name, snapshot, time_retained_millis=kept)
     except TagAlreadyExistException:
-        return False
+        made = False
+    else:
+        made = True
+    _mark_complete(store, name)
+    return made
+
+
+def _mark_complete(store: TableStore, name: str) -> None:
+    """Write the file that says that a tag is complete, if the options ask for it and it is not there."""
     if store.options.get(CoreOptions.TAG_CREATE_SUCCESS_FILE):
-        mark_success(store, _success_file(store, name))
-    return True
+        path, now = _success_file(store, name), int(datetime.now(UTC).timestamp() * 1000)
+        if not store.storage.exists(path):
+            store.storage.create(path, _times(now, now))
 
 
 def delete_tag(store: TableStore, name: str) -> None:
-    """Delete a tag and the file that says that it is complete. It is no error if somebody else was faster."""
-    with suppress(TagNotExistException):
-        store.tags.delete(name)
+    """Delete a tag and, first, the file that says that it is complete. It is no error if somebody else was faster."""
     if store.options.get(CoreOptions.TAG_CREATE_SUCCESS_FILE):
         store.storage.delete(_success_file(store, name))
+    with suppress(TagNotExistException):
+        store.tags.delete(name)
 
 
 def _success_file(store: TableStore, name: str) -> str:
@@ -227,7 +244,11 @@ def mark_success(store: TableStore, path: str, now_millis: int | None = None) ->
     created = now
     with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
         created = int(json.loads(store.storage.read(path))["creationTime"])
-    store.storage.replace(path, json.dumps({"creationTime": created, "modificationTime": now}).encode())
+    store.storage.replace(path, _times(created, now))
+
+
+def _times(created: int, changed: int) -> bytes:
+    return json.dumps({"creationTime": created, "modificationTime": changed}).encode()
 
 
 def expire_tags(

@@ -12,7 +12,7 @@ is `Unknown`: the snapshot may exist, so nothing of it may be deleted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -125,6 +125,9 @@ class Home:
 
     def schema_changed(self, schema: TableSchema) -> None:
         """Take notice of a new schema whose file was created."""
+
+    def partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Take notice of partitions that are complete; files have nothing to do with it."""
 
     def for_branch(self, branch: str) -> Home:  # noqa: ARG002 - the files of all branches are alike
         """Return the home of another branch of the same table."""

@@ -18,8 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar, cast
 
+import numpy as np
+
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
+from lakewright.formats.avro.columns import Longs
 from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records, iterate_records
+from lakewright.metadata.entry_columns import EntryColumns, decode_entries
 from lakewright.metadata.manifest_merge import (
     MergeLimits,
     deleted_partitions,
@@ -56,10 +60,12 @@ from lakewright.spec.types import DataType
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 
+_COLUMNS_MIN = 2_000  # entries; fewer are decoded one by one
 THREADS_MAX = 8  # manifests are small, so most of the time is the latency of the storage
 
 T = TypeVar("T")
 R = TypeVar("R")
+Narrow: TypeAlias = Callable[[EntryColumns, Longs], Longs]  # numbers of entries in, some of them out
 Keep: TypeAlias = Callable[[bytes, int, int, int], bool]  # partition, bucket, total buckets, level
 
 
@@ -116,13 +122,19 @@ class Manifests:
         *,
         keep: Keep | None = None,
         keep_manifest: Callable[[ManifestFile], bool] | None = None,
+        narrow: Narrow | None = None,
     ) -> list[ManifestEntry]:
         """Return the entries of the files that are live in a snapshot and for which `keep` returns True.
 
         A manifest for which `keep_manifest` returns False is not read. Like `keep`, it may decide by partition, bucket
         and level only, because an entry that deletes a file must be kept or left out with the one that adds it.
+        `narrow` chooses among live entries before they become objects. It is asked only where there are many entries.
         """
         files = [f for f in self.files_of(snapshot) if keep_manifest is None or keep_manifest(f)]
+        if sum(f.num_added_files + f.num_deleted_files for f in files) >= _COLUMNS_MIN:
+            found = self._live_columns(files, keep, narrow, snapshot.id)
+            if found is not None:
+                return found
         entries = merge_entries(self._read_all(files, keep=keep, snapshot_id=snapshot.id))
         for entry in entries:
             if entry.kind != ADD:
@@ -296,6 +308,24 @@ class Manifests:
             return self.read(file, keep=keep, snapshot_id=snapshot_id)
 
         return [entry for part in self._each(read, files) for entry in part]
+
+    def _live_columns(
+        self, files: Sequence[ManifestFile], keep: Keep | None, narrow: Narrow | None, snapshot_id: int
+    ) -> list[ManifestEntry] | None:
+        """Return the live entries of many manifests, decoded as columns; None: something is unusual or wrong."""
+        loaded = self._each(lambda f: self._load(f.file_name, size=f.file_size, snapshot_id=snapshot_id)[1], files)
+        canonical = _Canonical(self.partition_types, self.layout.root)
+        columns = decode_entries(files, loaded, canonical.__getitem__)
+        if columns is None:
+            return None
+        rows = np.arange(len(columns)) if keep is None else np.flatnonzero(columns.kept(keep))
+        live = columns.live(rows)
+        if live is None:
+            return None
+        try:
+            return columns.entries(live if narrow is None else narrow(columns, live))
+        except UnicodeDecodeError:
+            return None
 
     def _each(self, read: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
         """Read several files: in threads on an object store, whose latency is high, one by one on a disk."""

@@ -9,22 +9,26 @@ Where a server owns the history, it makes, lists and deletes tags.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakewright.errors import (
     AlreadyExistsError,
     InvalidInputError,
+    NotFoundError,
     TagAlreadyExistException,
     TagNotExistException,
     UnsupportedError,
 )
 from lakewright.metadata.home import HistoryOwner
-from lakewright.spec.snapshot import Snapshot, Tag, tag_from_json, tag_to_json
+from lakewright.metadata.snapshots import Snapshots
+from lakewright.spec.snapshot import Snapshot, Tag, is_same_state, tag_from_json, tag_to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name
 
 HIDDEN_BRANCH = ".branch-"  # begins the names of directories of branches that are being made or removed
+_LOOKS_MAX = 10  # how often tags may be deleted or renamed while all are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,17 @@ class Tags:
         create_time: datetime | None = None,
         ignore_if_exists: bool = False,
     ) -> Tag:
-        """Give a snapshot a name, for ever or for a time that begins at `create_time`, by default now."""
+        """Give a snapshot a name, for ever or for a time that begins at `create_time`, by default now.
+
+        If the snapshot expired in the meantime, the tag is removed again: an expiry that did not see it has deleted
+        files of the snapshot.
+        """
         tag = _tag(name, snapshot, time_retained_millis, create_time)
         if self.owner is not None:
             return self._create_on(self.owner, tag, time_retained_millis, ignore_if_exists=ignore_if_exists)
+        keepers = self._keepers(snapshot)
         if self.storage.create(self.layout.tag_file(name), tag_to_json(tag).encode()):
+            self._check_kept(snapshot, keepers, undo=lambda: self.storage.delete(self.layout.tag_file(name)))
             return tag
         if ignore_if_exists:
             return self.get(name)
@@ -83,7 +93,13 @@ class Tags:
 
     def all(self) -> tuple[Tag, ...]:
         """Return all tags, in the order of their names."""
-        return tuple(self.get(name) for name in self.list())
+        names = self.list()
+        for _ in range(_LOOKS_MAX):
+            try:
+                return tuple(self.get(name) for name in names)
+            except TagNotExistException:  # it was deleted or renamed since the listing
+                names = self.list()
+        return tuple(self.get(name) for name in names)
 
     def delete(self, name: str) -> None:
         """Remove a tag; files that only it kept become orphans."""
@@ -114,10 +130,31 @@ class Tags:
         """Give an existing tag another snapshot."""
         self._check_changeable("replaced")
         tag = _tag(name, snapshot, time_retained_millis, create_time)
-        if not self.exists(name):
-            raise self._missing(name)
-        self.storage.replace(self.layout.tag_file(name), tag_to_json(tag).encode())
+        path, keepers = self.layout.tag_file(name), self._keepers(snapshot)
+        try:
+            before = self.storage.read(path)
+        except FileNotFoundError:
+            raise self._missing(name) from None
+        self.storage.replace(path, tag_to_json(tag).encode())
+        self._check_kept(snapshot, keepers, undo=lambda: self.storage.replace(path, before))
         return tag
+
+    def _keepers(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the names of the tags that keep the files of a snapshot; none if the snapshot itself does."""
+        if Snapshots(self.storage, self.layout).holds(snapshot):
+            return frozenset()
+        return frozenset(tag.name for tag in self.all() if is_same_state(tag.snapshot, snapshot))
+
+    def _check_kept(self, snapshot: Snapshot, keepers: frozenset[str], undo: Callable[[], None]) -> None:
+        """Undo a change and raise NotFoundError if nothing keeps the files of its snapshot any more."""
+        if any(map(self.exists, sorted(keepers))) or Snapshots(self.storage, self.layout).holds(snapshot):
+            return
+        undo()
+        raise NotFoundError(
+            f"snapshot {snapshot.id} of {self.layout.root} expired or was rolled back while a tag was made of it; "
+            "choose another one",
+            snapshot_id=snapshot.id,
+        )
 
     def _create_on(
         self, owner: HistoryOwner, tag: Tag, time_retained_millis: int | None, *, ignore_if_exists: bool

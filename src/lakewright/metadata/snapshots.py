@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 
 from lakewright.errors import CorruptTableError, NotFoundError
 from lakewright.metadata.home import HistoryOwner
-from lakewright.spec.snapshot import MIN_LONG, Snapshot, snapshot_from_json
+from lakewright.spec.snapshot import MIN_LONG, Snapshot, is_same_state, snapshot_from_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
 
@@ -52,10 +52,17 @@ class Snapshots:
                 return self._read(hint)
         for _ in range(LATEST_LOOKS_MAX):
             newest = max(self.ids(), default=None)
-            if newest is None:
+            if newest is not None:
+                with suppress(FileNotFoundError):
+                    return self._read(newest)
+            elif hint is None:
                 return None
-            with suppress(FileNotFoundError):
-                return self._read(newest)
+            else:
+                # Of a rollback and an expiry at work, each may have removed the snapshot that the other one kept; the
+                # rollback puts it back.
+                self.sleep(HINT_WAIT_SECONDS)
+        if newest is None:
+            return None
         path = self.layout.snapshot_directory
         raise NotFoundError(f"the newest snapshot in {path} was removed again and again; try again later", path=path)
 
@@ -113,13 +120,26 @@ class Snapshots:
             return self._read(snapshot_id)
         return None
 
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Say whether this very snapshot is there, and not another one that got its id after a rollback."""
+        found = self.find(snapshot.id)
+        return found is not None and is_same_state(found, snapshot)
+
     def walk_back(self, from_id: int) -> Iterator[Snapshot]:
-        """Yield the snapshot of this id and those before it, newest first, up to the first that is missing."""
-        for snapshot_id in range(from_id, 0, -1):
+        """Yield the snapshot of this id and those before it, newest first.
+
+        Ids may be missing in between: a rollback removes snapshots, and somebody may commit while it does so.
+        """
+        snapshot_id = from_id
+        while snapshot_id > 0:
             try:
                 yield self._read(snapshot_id)
+                snapshot_id -= 1
             except FileNotFoundError:
-                return
+                older = bisect_left(ids := self.ids(), snapshot_id)
+                if not older:
+                    return
+                snapshot_id = ids[older - 1]
 
     def walk_on(self, from_id: int) -> Iterator[Snapshot]:
         """Yield the snapshot of this id and those after it, oldest first, up to the first that is missing."""

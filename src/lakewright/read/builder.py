@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, UnsupportedError, naming
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, naming
+from lakewright.metadata.statistics import read_statistics
 from lakewright.metadata.store import TableStore
 from lakewright.read.branches import OtherBranch
 from lakewright.read.changes.incremental import plan_between
@@ -496,7 +497,10 @@ class ReadBuilder:
         """Plan the read and say what it would do."""
         listed = arguments.flag("verbose", verbose)
         plan = self.new_read().new_plan()
-        result = explain(self._store, plan.snapshot, plan.funnel, plan.splits(), self._predicate)
+        statistics = None
+        with suppress(LakewrightError, OSError):  # a plan is shown also where its statistics are damaged
+            statistics = read_statistics(self._store, plan.snapshot)
+        result = explain(self._store, plan.snapshot, plan.funnel, plan.splits(), self._predicate, statistics)
         names = None if self._columns is None else [f.name for f in self._projection().fields]
         splits = [split_info(split, self._store.schema.partition_keys) for split in plan.splits()] if listed else None
         return replace(result, projection=names, limit=self._limit, splits=splits)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -54,6 +55,11 @@ def plan_evolution(file_fields: Sequence[DataField], read_fields: Sequence[DataF
     >>> [field.name for field in plan.file_fields], plan.places
     (['name'], (0, None))
     """
+    return _planned(tuple(file_fields), tuple(read_fields))
+
+
+@lru_cache(maxsize=64)  # a table of many small files has few schemas
+def _planned(file_fields: tuple[DataField, ...], read_fields: tuple[DataField, ...]) -> Evolution:
     by_id = {field.id: field for field in file_fields}
     kept: list[DataField] = []
     places: list[int | None] = []
@@ -70,7 +76,7 @@ def plan_evolution(file_fields: Sequence[DataField], read_fields: Sequence[DataF
     )
     # Equal names and types still differ in a description, which lives in the Arrow schema.
     identity = identity and to_arrow_schema(kept).equals(schema, check_metadata=True)
-    return Evolution(tuple(kept), tuple(read_fields), tuple(places), schema, identity)
+    return Evolution(tuple(kept), read_fields, tuple(places), schema, identity)
 
 
 def stats_safe(old: DataType, new: DataType) -> bool:

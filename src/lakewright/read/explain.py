@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakewright.metadata.statistics import TableStatistics
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import Funnel
 from lakewright.read.splits.split import DataSplit
@@ -94,6 +95,7 @@ class ExplainResult:
     split_size_p50: int
     split_size_p95: int
     splits: list[ExplainSplitInfo] | None  # with `verbose`
+    statistics: TableStatistics | None = None  # what ANALYZE recorded of the table
 
     def __str__(self) -> str:
         return "\n".join(["== Scan plan ==", *self._head(), "", *self._pruning(), "", *self._shape(), *self._details()])
@@ -139,6 +141,10 @@ class ExplainResult:
             f"Total size:         {_size(self.total_file_size)}",
             f"Estimated rows:     {self.estimated_row_count:,}{merged}",
         ]
+        if self.statistics is not None:
+            known = self.statistics
+            counts = f"{known.row_count or 0:,} rows, {_size(known.size or 0)}"
+            lines.append(f"Statistics:         {counts}, of snapshot {known.snapshot_id}")
         lines += [f"Level histogram:    {_levels(self.level_histogram)}"] * bool(self.level_histogram)
         return [*lines, f"Deletion files:     {self.deletion_file_count}"]
 
@@ -159,13 +165,13 @@ def explain(
     funnel: Funnel,
     splits: Sequence[DataSplit],
     predicate: Predicate,
+    statistics: TableStatistics | None = None,
 ) -> ExplainResult:
     """Return the facts about a plan; the caller adds projection, limit and the splits themselves."""
     schema = store.schema
     filtered = predicate != TRUE
     partitioned = filtered and bool(schema.partition_keys)
     bucketed = filtered and schema.bucket_mode == BucketMode.HASH_FIXED
-    merged = [split.merged_row_count() for split in splits]
     counts, sizes = [len(split.files) for split in splits] or [0], [split.file_size for split in splits] or [0]
     return ExplainResult(
         table_identifier=store.name,
@@ -185,7 +191,7 @@ def explain(
         file_count=sum(counts),
         total_file_size=sum(sizes),
         estimated_row_count=sum(split.row_count for split in splits),
-        estimated_merged_row_count=None if not merged or None in merged else sum(count or 0 for count in merged),
+        estimated_merged_row_count=_merged_rows(snapshot, splits, statistics),
         deletion_file_count=sum(deletion is not None for split in splits for deletion in split.deletion_files),
         level_histogram=_histogram(file for split in splits for file in split.files),
         split_count=len(splits),
@@ -201,7 +207,23 @@ def explain(
         split_size_p50=_percentile(sizes, 0.50),
         split_size_p95=_percentile(sizes, 0.95),
         splits=None,
+        statistics=statistics,
     )
+
+
+def _merged_rows(
+    snapshot: Snapshot | None, splits: Sequence[DataSplit], statistics: TableStatistics | None
+) -> int | None:
+    """Return how many rows the splits have after merging: as their files say, else as statistics let expect."""
+    merged = [split.merged_row_count() for split in splits]
+    if merged and None not in merged:
+        return sum(count or 0 for count in merged)
+    total = None if snapshot is None else snapshot.total_record_count
+    if not merged or not total or statistics is None or statistics.row_count is None:
+        return None
+    share = min(1.0, statistics.row_count / total)
+    known = zip(splits, merged, strict=True)
+    return round(sum(split.row_count * share if count is None else count for split, count in known))
 
 
 def split_info(split: DataSplit, partition_keys: Sequence[str]) -> ExplainSplitInfo:

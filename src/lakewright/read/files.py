@@ -22,7 +22,7 @@ from lakewright.formats.open import open_reader
 from lakewright.metadata.store import TableStore
 from lakewright.read.evolve import Evolution, plan_evolution
 from lakewright.read.projection import ROW_ID
-from lakewright.read.prune import devolve, holds_ids, written_fields
+from lakewright.read.pruning.prune import devolve, holds_ids, written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DeletionFile
 from lakewright.spec.datafile import DataFile, DeletionRange

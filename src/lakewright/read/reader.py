@@ -27,7 +27,7 @@ from lakewright.read.files import BucketFiles, missing_files_explained
 from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.lanes import mapped
 from lakewright.read.projection import ROW_ID, Projection
-from lakewright.read.prune import written_fields
+from lakewright.read.pruning.prune import written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile

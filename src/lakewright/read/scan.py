@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_TRACKING_FIELDS
-from lakewright.read.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
+from lakewright.read.pruning.narrow import Narrowing
+from lakewright.read.pruning.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions, MergeEngine
 from lakewright.spec.predicate.evaluation import project
@@ -216,25 +217,48 @@ def scan(
     def keep(partition: bytes, _bucket: int, _total_buckets: int, _level: int) -> bool:
         return partition not in without and pruner.residual(partition) != FALSE
 
+    narrowing = _narrowing(store, pruner, list_partitions=list_partitions)
     with store.checking_same_table():  # after the snapshot was read, so that it is one of this table
         live = store.manifests.live(
-            snapshot, keep=keep if pruner.asks_partitions or without else None, keep_manifest=keep_manifest
+            snapshot,
+            keep=keep if pruner.asks_partitions or without else None,
+            keep_manifest=keep_manifest,
+            narrow=narrowing,
         )
-    shown = visible(store, live) if store.schema.primary_keys else live
-    in_bucket = [entry for entry in shown if pruner.bucket_may_match(entry)]
-    left = in_bucket if predicate == TRUE else _prune_by_stats(store, in_bucket, pruner)
+    if not narrowing.was_asked:  # the entries are few, and all of them are here
+        narrowing.live = len(live)
+        live = visible(store, live) if store.schema.primary_keys else live
+        narrowing.shown = len(live)
+        if list_partitions:
+            narrowing.partitions = frozenset(entry.partition for entry in live)
+        live = [entry for entry in live if pruner.bucket_may_match(entry)]
+        narrowing.in_bucket = len(live)
+    left = live if predicate == TRUE else _prune_by_stats(store, live, pruner)
     return ScanResult(
         tuple(left),
         Funnel(
             manifests_total=len(seen),
             manifests_read=sum(kept for _, kept in seen),
-            files_total=sum(files for files, _ in seen) - len(live) + len(shown),
-            files_after_partition=len(shown),
-            files_after_bucket=len(in_bucket),
+            files_total=sum(files for files, _ in seen) - narrowing.live + narrowing.shown,
+            files_after_partition=narrowing.shown,
+            files_after_bucket=narrowing.in_bucket,
             files_after_stats=len(left),
         ),
-        frozenset(entry.partition for entry in shown) if list_partitions else frozenset(),
+        narrowing.partitions,
     )
+
+
+def _narrowing(store: TableStore, pruner: EntryPruner, *, list_partitions: bool) -> Narrowing:
+    """Return what leaves out entries of a large table before they become objects."""
+    schema = store.schema
+    if schema.primary_keys:  # files with values that do not match may hold rows that hide others
+        fields: tuple[DataField, ...] = schema.trimmed_primary_key_fields
+        asked, stats, lowest = project(pruner.predicate, [f.name for f in fields]), "_KEY_STATS", lowest_level(store)
+    else:
+        fields, asked, stats, lowest = schema.fields, pruner.predicate, "_VALUE_STATS", None
+    if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
+        asked = TRUE  # several files hold columns of the same rows
+    return Narrowing(pruner, asked, fields, stats, schema.id, lowest, list_partitions)
 
 
 def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
@@ -258,8 +282,15 @@ def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[Manifes
 
     Level 0 is not seen either if keys are made unique when files are compacted: a fresh file may hold a key again.
     """
-    lowest = 1 if keys_are_once(store) else 0
+    lowest = lowest_level(store)
     return [entry for entry in entries if entry.bucket != POSTPONE and entry.file.level >= lowest]
+
+
+def lowest_level(store: TableStore) -> int:
+    """Return the lowest level that a batch read of a primary-key table sees."""
+    if store.options.get(CoreOptions.LAKEWRIGHT_READ_OPTIMIZED):
+        return store.options.num_levels() - 1
+    return 1 if keys_are_once(store) else 0
 
 
 def keys_are_once(store: TableStore) -> bool:

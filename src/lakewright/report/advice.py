@@ -17,12 +17,14 @@ DELETED_SHARE = 0.2  # from which deleted rows are worth a full compaction
 BUCKET_BYTES = 2**30  # a good size of a bucket, which one task writes and compacts
 _MANY_PARTITIONS = 1000
 _SMALL_PARTITION = 2**24
+_MANY_MANIFESTS = 100
+_SMALL_MANIFEST = 2**20
 _MANY = 4
 
 
 def advice_of(facts: TableFacts) -> tuple[Advice, ...]:
     """Return what to do, the most urgent first."""
-    rules = (_nothing_written, _hidden, _postponed, _compact, _compact_fully, _expire, _behind, _rescale, _partitions)
+    rules = (_nothing_written, _hidden, _compact, _compact_fully, _expire, _behind, _manifests, _rescale, _partitions)
     found = [advice for rule in (*rules, _orphans) for advice in rule(facts)]
     return tuple(sorted(found, key=lambda advice: not advice.urgent))
 
@@ -46,50 +48,47 @@ def _nothing_written(facts: TableFacts) -> Iterator[Advice]:
             "Write the first rows",
             "The table has columns and options, and no snapshot yet: there is nothing to read.",
             python="lakewright.write_table(rows, table)",
-            command=f"lakewright ingest rows.parquet {shlex.quote(facts.head.name)}",
+            command=f"lakewright ingest rows.parquet --table {shlex.quote(facts.head.name)}",
             sql=f"INSERT INTO {facts.head.name} VALUES (...)",  # noqa: S608 - shown, not run
         )
 
 
 def _hidden(facts: TableFacts) -> Iterator[Advice]:
-    if facts.buckets.hidden_files:
-        yield Advice(
-            "Compact: new rows are hidden",
-            f"{counted(facts.buckets.hidden_files, 'new file')} hold {counted(facts.buckets.hidden_rows, 'row')} "
-            "that are left out by batch reads of this table until a compaction has merged them.",
-            python="table.compact()",
-            command=_command(facts, "compact"),
-            sql=_call(facts, "compact", ", compact_strategy => 'minor'"),
-            urgent=True,
-        )
+    """Advise about rows that batch reads leave out until a compaction: fresh ones, and those without a bucket yet."""
+    buckets = facts.buckets
+    for title, files, rows, where in (
+        ("new rows are hidden", buckets.hidden_files, buckets.hidden_rows, "are fresh, and this table hides such rows"),
+        ("rows wait for their bucket", buckets.postponed_files, buckets.postponed_rows, "lie in the postpone bucket"),
+    ):
+        if files:
+            why = (
+                f"{counted(files, 'file')} with {counted(rows, 'row')} {where}: batch reads leave them out until then."
+            )
+            yield _worthwhile(facts, f"Compact: {title}", why, urgent=True)
 
 
-def _postponed(facts: TableFacts) -> Iterator[Advice]:
-    if facts.buckets.postponed_files:
-        yield Advice(
-            "Compact: rows wait for their bucket",
-            f"{counted(facts.buckets.postponed_files, 'file')} with {counted(facts.buckets.postponed_rows, 'row')} lie "
-            "in the postpone bucket, where batch reads do not see them.",
-            python="table.compact()",
-            command=_command(facts, "compact"),
-            sql=_call(facts, "compact", ", compact_strategy => 'minor'"),
-            urgent=True,
-        )
+def _worthwhile(facts: TableFacts, title: str, why: str, *, urgent: bool) -> Advice:
+    """Return the advice to compact where it is worth it."""
+    return Advice(
+        title,
+        why,
+        python="table.compact()",
+        command=_command(facts, "compact"),
+        sql=_call(facts, "compact", ", compact_strategy => 'minor'"),
+        urgent=urgent,
+    )
 
 
 def _compact(facts: TableFacts) -> Iterator[Advice]:
     planned = None if facts.compaction is None else facts.compaction.worthwhile
     if planned is None or planned.files_after >= planned.files or facts.buckets.hidden_files:
         return
-    yield Advice(
-        f"Compact {counted(planned.files, 'file')}",
+    why = (
         f"They would become about {planned.files_after:,}, and {in_size(planned.bytes)} are rewritten once. A scan of "
-        f"the table opens {in_count(facts.totals.files)} files today.",
-        python="table.compact()",
-        command=_command(facts, "compact"),
-        sql=_call(facts, "compact", ", compact_strategy => 'minor'"),
-        urgent=planned.files >= _MANY * max(planned.files_after, 1) and planned.files * 2 > facts.totals.files,
+        f"the table opens {in_count(facts.totals.files)} files today."
     )
+    urgent = planned.files >= _MANY * max(planned.files_after, 1) and planned.files * 2 > facts.totals.files
+    yield _worthwhile(facts, f"Compact {counted(planned.files, 'file')}", why, urgent=urgent)
 
 
 def _compact_fully(facts: TableFacts) -> Iterator[Advice]:
@@ -136,6 +135,19 @@ def _behind(facts: TableFacts) -> Iterator[Advice]:
     )
 
 
+def _manifests(facts: TableFacts) -> Iterator[Advice]:
+    totals = facts.totals
+    if totals.manifests >= _MANY_MANIFESTS and totals.manifest_bytes < totals.manifests * _SMALL_MANIFEST:
+        yield Advice(
+            f"Merge {counted(totals.manifests, 'manifest')}",
+            f"They have {in_size(totals.manifest_bytes / totals.manifests)} on average, and every plan of a read opens "
+            "those that its filter does not rule out.",
+            python="table.compact_manifests()",
+            command=_command(facts, "compact-manifests"),
+            sql=_call(facts, "compact_manifest"),
+        )
+
+
 def _rescale(facts: TableFacts) -> Iterator[Advice]:
     """Advise about buckets that are much too large or much too small, where their number is fixed."""
     totals, has_number = facts.totals, facts.head.buckets[:1].isdigit()
@@ -152,6 +164,7 @@ def _rescale(facts: TableFacts) -> Iterator[Advice]:
         f"Use {counted(fitting, 'bucket')} where there are {now:,}",
         f"A bucket holds {in_size(mean)} on average, which is {what}. About 1 GiB is a good size.",
         python=f"table.rescale({fitting})",
+        command=_command(facts, "rescale", f" {fitting}"),
         sql=_call(facts, "rescale", f", bucket_num => {fitting}"),
     )
 

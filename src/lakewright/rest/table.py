@@ -8,7 +8,8 @@ servers up to 1.4.2 drop its uuid; a repeated commit of ours may be refused beca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lakewright.errors import (
@@ -215,6 +216,11 @@ class RestHome(Home):
     def schemas(self) -> RestTable:
         """The server: it owns the schemas of external tables too."""
         return self.table
+
+    def partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Tell the server about partitions that are complete; one that has no such call ignores it, as for others."""
+        with suppress(UnsupportedError):
+            self.table.api.mark_partitions(self.table.identifier, specs)
 
     def for_branch(self, branch: str) -> RestHome:
         """Return the home of another branch of the same table."""

@@ -9,19 +9,22 @@ from lakewright.spark.calls import write_table
 from lakewright.spark.datasource.streams import BatchWriter, foreach_batch, read_stream, write_stream
 from lakewright.spark.datasource.views import attach
 from lakewright.spark.ingestion.run import ingest
+from lakewright.spark.jobs.analysis import analyze
 from lakewright.spark.jobs.session import local_session
 from lakewright.spark.jobs.verification import verify
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.spark.rows.verbs import delete, update
-from lakewright.spark.write.compaction import compact
+from lakewright.spark.write.compaction import compact, compact_database
 
 __all__ = [
     "BatchWriter",
     "WriteResult",
+    "analyze",
     "attach",
     "compact",
+    "compact_database",
     "delete",
     "delete_by_row_id",
     "foreach_batch",

@@ -436,6 +436,8 @@ class CoreOptions:
     PARTITION_TIMESTAMP_FORMATTER = _unset("partition.timestamp-formatter", _TEXT)
     PARTITION_TIMESTAMP_PATTERN = _unset("partition.timestamp-pattern", _TEXT)
     PARTITION_MARK_DONE_ACTION = ConfigOption("partition.mark-done-action", _TEXT, "success-file")
+    PARTITION_MARK_DONE_ACTION_HTTP_URL = _unset("partition.mark-done-action.http.url", _TEXT)
+    PARTITION_MARK_DONE_ACTION_HTTP_PARAMS = _unset("partition.mark-done-action.http.params", _TEXT)
     END_INPUT_CHECK_PARTITION_EXPIRE = ConfigOption("end-input.check-partition-expire", _BOOL, default=False)
     CONSUMER_ID = _unset("consumer-id", _TEXT)
     CONSUMER_IGNORE_PROGRESS = ConfigOption("consumer.ignore-progress", _BOOL, default=False)
@@ -474,6 +476,8 @@ class CoreOptions:
     LAKEWRIGHT_MERGE_MEMORY = ConfigOption("lakewright.merge-memory", _SIZE, 256 * MIB)  # rows of one merge in memory
     # Rows of level 0 are read, and merged, also where only compacted rows are visible.
     LAKEWRIGHT_READ_LEVEL_0 = ConfigOption("lakewright.read-level-0", _BOOL, default=False)
+    # Of a table with a primary key only rows of the highest level are read, which need no merge: `db.t$ro`.
+    LAKEWRIGHT_READ_OPTIMIZED = ConfigOption("lakewright.read-optimized", _BOOL, default=False)
     LAKEWRIGHT_READ_THREADS = ConfigOption("lakewright.read-threads", _COUNT, _CPUS)
     # The zone of times in filters and conditions that name none, for columns WITH LOCAL TIME ZONE.
     LAKEWRIGHT_TIME_ZONE = ConfigOption("lakewright.time-zone", _ZONE, "UTC")

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.errors import DatabaseNotExistException, NotFoundError
+from lakewright.maintenance.statistics.analyze import Columns
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
 from lakewright.statements.text import Name, placed_error
@@ -31,6 +32,10 @@ class Session(ABC):
     @abstractmethod
     def compact(self, table: FileStoreTable, **arguments: object) -> None:
         """Compact a table as `table.compact` does, on the workers of the engine if it has some."""
+
+    def analyze(self, table: FileStoreTable, columns: Columns) -> None:
+        """Record statistics as `table.analyze` does, on the workers of the engine if it has some."""
+        table.analyze(columns)
 
     # ---- settings: what SET sets
 

@@ -6,11 +6,14 @@ still the one that the handle was opened on.
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import dataclass
+from datetime import timedelta
 
 from lakewright.errors import InvalidInputError, NotFoundError, naming
 from lakewright.maintenance import branches
-from lakewright.maintenance.rollback import rollback
+from lakewright.maintenance.rollback import RollbackResult, restore, rollback
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Moment
@@ -106,8 +109,8 @@ class TableHistory:
 
     # Branches.
 
-    def create_branch(self, name: str, tag: str | None = None) -> None:
-        """Make a branch at the state of a tag; without a tag, an empty one with the table's columns and options.
+    def create_branch(self, name: str, tag: str | None = None, *, snapshot_id: int | None = None) -> None:
+        """Make a branch at the state of a tag or a snapshot; without one, an empty one with the table's columns.
 
         `catalog.get_table("db.t$branch_<name>")` reads and writes it. Its data files are shared with the table: none
         is copied.
@@ -130,7 +133,8 @@ class TableHistory:
         """
         with naming(self.store.name):
             source = arguments.optional(arguments.text, "tag", tag)
-            branches.create_branch(self.store, arguments.text("name", name), source)
+            first = arguments.optional(arguments.whole, "snapshot_id", snapshot_id)
+            branches.create_branch(self.store, arguments.text("name", name), source, snapshot_id=first)
 
     def drop_branch(self, name: str) -> None:
         """Drop a branch. Files that only it needed stay until `remove_orphan_files` removes them."""
@@ -146,8 +150,10 @@ class TableHistory:
     def fast_forward(self, branch: str) -> None:
         """Bring the table to the state of a branch, which stays as it is.
 
-        Snapshots, tags and changes of the schema that were made to the table since the branch was made are removed.
-        Let no writer run meanwhile, and get the table again from its catalog if the schema of either was changed.
+        Snapshots, tags and changes of the schema that were made to the table since the branch was made are removed; all
+        earlier snapshots as well, if the branch has none in common with the table any more.
+        Readers see the old state or the new one. Get the table again from its catalog if the schema of either was
+        changed; then let no reader or writer run meanwhile.
         """
         with naming(self.store.name):
             branches.fast_forward(self.store, arguments.text("branch", branch))
@@ -158,13 +164,17 @@ class TableHistory:
 
     # Going back.
 
-    def rollback_to(self, target: int | str, *, from_snapshot: int | None = None) -> None:
+    def rollback_to(
+        self, target: int | str, *, from_snapshot: int | None = None, dry_run: bool = False
+    ) -> RollbackResult:
         """Bring the table back to a snapshot, given by its id, or to a tag, given by its name.
 
-        With `from_snapshot` only if the newest snapshot has that id; else CommitConflictError is raised.
+        With `from_snapshot` only if the newest snapshot has that id; else CommitConflictError is raised. With `dry_run`
+        nothing is removed; the result says what would go.
 
         Later snapshots, their changelogs and tags are removed; their data files stay until `remove_orphan_files`
-        removes them. The schema stays. Let no writer run meanwhile.
+        removes them. The schema stays. Readers see the old state or the target. A commit of lakewright that is under
+        way is planned again on the target; let writers of other engines rest.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -173,17 +183,116 @@ class TableHistory:
         >>> table = catalog.get_table("d.t")
         >>> for n in (1, 2, 3):
         ...     _ = lw.write_table(pa.table({"n": [n]}), table)
-        >>> table.rollback_to(2)
+        >>> table.rollback_to(2).snapshot_ids
+        (3,)
         >>> lw.read_table(table)["n"].to_pylist()
         [1, 2]
         """
         with naming(self.store.name):
             expected = arguments.optional(arguments.whole, "from_snapshot", from_snapshot)
-            wanted = arguments.text("target", target) if isinstance(target, str) else arguments.whole("target", target)
-            rollback(self.store, wanted, from_snapshot=expected)
+            only_look = arguments.flag("dry_run", dry_run)
+            return rollback(self.store, _state("target", target), from_snapshot=expected, dry_run=only_look)
 
-    def rollback_to_timestamp(self, timestamp: Moment) -> None:
+    def rollback_to_timestamp(self, timestamp: Moment) -> RollbackResult:
         """Bring the table back to the last snapshot that is not later than a time; see `snapshot` and `rollback_to`."""
         with naming(self.store.name):
             found = self.store.snapshots.at_timestamp(arguments.moment_millis("timestamp", timestamp))
-            rollback(self.store, found.id)
+            return rollback(self.store, found.id)
+
+    def rollback_to_watermark(self, watermark: int) -> RollbackResult:
+        """Bring the table back to the last snapshot whose watermark is not above a value; see `rollback_to`."""
+        with naming(self.store.name):
+            found = self.store.snapshots.up_to_watermark(arguments.whole("watermark", watermark))
+            return rollback(self.store, found.id)
+
+    def rollback_to_as_latest(self, target: int | str, *, from_snapshot: int | None = None) -> Snapshot:
+        """Publish the state of a snapshot or a tag as a new snapshot, and return it. Nothing is removed.
+
+        With `from_snapshot` only if the newest snapshot has that id; else CommitConflictError is raised.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
+        >>> table = catalog.get_table("d.t")
+        >>> for n in (1, 2, 3):
+        ...     _ = lw.write_table(pa.table({"n": [n]}), table)
+        >>> table.rollback_to_as_latest(1).id
+        4
+        >>> lw.read_table(table)["n"].to_pylist(), lw.read_table(table, snapshot_id=3)["n"].to_pylist()
+        ([1], [1, 2, 3])
+        """
+        with naming(self.store.name):
+            expected = arguments.optional(arguments.whole, "from_snapshot", from_snapshot)
+            self.store.check_same_table()
+            return restore(self.store, _state("target", target), from_snapshot=expected)
+
+    # Readers of streams.
+
+    def list_consumers(self) -> dict[str, int]:
+        """Return the snapshot that each consumer reads next; expiry keeps it and all later ones."""
+        return self.store.consumers.all()
+
+    def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
+        """Let a consumer go on at a snapshot; without one, forget the consumer."""
+        with naming(self.store.name):
+            name = arguments.text("consumer_id", consumer_id)
+            following = arguments.optional(arguments.positive, "next_snapshot", next_snapshot)
+            self.store.check_same_table()
+            if following is None:
+                self.store.consumers.delete(name)
+            else:
+                self.store.consumers.record(name, following)
+
+    def clear_consumers(self, including: str | None = None, excluding: str | None = None) -> list[str]:
+        """Forget the consumers whose whole name one regular expression matches and another does not; return them.
+
+        Without expressions all go.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
+        >>> table = catalog.get_table("d.t")
+        >>> table.reset_consumer("daily", 3)
+        >>> table.reset_consumer("test-1", 1)
+        >>> table.clear_consumers("test-.*"), table.list_consumers()
+        (['test-1'], {'daily': 3})
+        """
+        with naming(self.store.name):
+            wanted, spared = _pattern("including", including), _pattern("excluding", excluding)
+            self.store.check_same_table()
+            names = self.store.consumers.list()
+            cleared = [n for n in names if wanted is None or wanted.fullmatch(n)]
+            cleared = [n for n in cleared if spared is None or not spared.fullmatch(n)]
+            for name in cleared:
+                self.store.consumers.delete(name)
+            return cleared
+
+    def expire_consumers(self, older_than: Moment | timedelta | None = None) -> list[str]:
+        """Forget the consumers that recorded nothing since a time, or for an age; return their names.
+
+        Without it the option `consumer.expiration-time` says how long they stay; expiry of snapshots does the same.
+        """
+        with naming(self.store.name):
+            now = int(time.time() * 1000)
+            kept = self.store.options.get(CoreOptions.CONSUMER_EXPIRATION_TIME)
+            if older_than is None and kept is None:
+                raise InvalidInputError(
+                    f"{self.store.name}: say how old a consumer must be (older_than), or set 'consumer.expiration-time'"
+                )
+            limit = now - (kept or 0) if older_than is None else arguments.past_millis("older_than", older_than, now)
+            self.store.check_same_table()
+            return list(self.store.consumers.expire(older_than_millis=limit))
+
+
+def _state(argument: str, target: object) -> int | str:
+    return arguments.text(argument, target) if isinstance(target, str) else arguments.whole(argument, target)
+
+
+def _pattern(argument: str, text: str | None) -> re.Pattern[str] | None:
+    given = arguments.optional(arguments.text, argument, text)
+    try:
+        return None if given is None else re.compile(given)
+    except re.error as error:
+        raise InvalidInputError(f"{argument} takes a regular expression: {error}") from None

@@ -6,7 +6,7 @@ Ages and specs come in, results that say what went go out. The options of the ta
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from lakewright.errors import naming
@@ -20,6 +20,25 @@ from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.units import MAX_INT
 from lakewright.table.history import TableHistory
+
+
+def retention_of(
+    options: CoreOptions,
+    now: int,
+    retain_max: int | None,
+    retain_min: int | None,
+    older_than: Moment | timedelta | None,
+    max_deletes: int | None,
+) -> Retention:
+    """Return what an expiry keeps, after checking its arguments; the options say what these leave out."""
+    return Retention.of_options(
+        options,
+        now,
+        retain_max=arguments.optional(arguments.positive, "retain_max", retain_max),
+        retain_min=arguments.optional(arguments.positive, "retain_min", retain_min),
+        older_than=None if older_than is None else arguments.past_millis("older_than", older_than, now),
+        max_deletes=arguments.optional(arguments.count, "max_deletes", max_deletes),
+    )
 
 
 class TableLifecycle(TableHistory):
@@ -108,14 +127,7 @@ class TableLifecycle(TableHistory):
         """
         with naming(self.store.name):
             now, options = int(time.time() * 1000), self.store.options
-            given = Retention.of_options(
-                options,
-                now,
-                retain_max=arguments.optional(arguments.positive, "retain_max", retain_max),
-                retain_min=arguments.optional(arguments.positive, "retain_min", retain_min),
-                older_than=None if older_than is None else arguments.past_millis("older_than", older_than, now),
-                max_deletes=arguments.optional(arguments.count, "max_deletes", max_deletes),
-            )
+            given = retention_of(options, now, retain_max, retain_min, older_than, max_deletes)
             said = any(argument is not None for argument in (retain_max, retain_min, older_than))
             retention = given if said else given.of_changelogs(options, now) or given
             if arguments.flag("delete_all", delete_all):
@@ -123,16 +135,22 @@ class TableLifecycle(TableHistory):
             return expire_changelogs(self.store, retention, dry_run=arguments.flag("dry_run", dry_run))
 
     def mark_partition_done(
-        self, partitions: Mapping[str, object] | Sequence[Mapping[str, object]]
+        self,
+        partitions: Mapping[str, object] | Sequence[Mapping[str, object]],
+        *,
+        custom: Callable[[dict[str, str]], object] | None = None,
     ) -> list[dict[str, str]]:
-        """Write the file `_SUCCESS` into the directory of each partition that agrees with a spec; return these.
+        """Mark each partition that agrees with a spec as complete; return these.
 
-        It says since when the partition is complete, and when it was marked last. Other actions of the option
-        `partition.mark-done-action` need a metastore, a server or Java, and raise UnsupportedError.
+        What is done is what the option `partition.mark-done-action` names: by default the file `_SUCCESS` is written
+        into the directory of the partition. It says since when the partition is complete, and when it was marked last.
+        `custom` is a function that is called with each partition at last.
         """
         with naming(self.store.name):
             specs = arguments.specs("partitions", partitions)
-            return marks.mark_done(self.store.refreshed(), specs)
+            if custom is not None:
+                arguments.function("custom", custom)
+            return marks.mark_done(self.store.refreshed(), specs, custom=custom)
 
     def purge_files(self, *, dry_run: bool = False) -> PurgeResult:
         """Remove all rows with their history at once: tags, branches, consumers, all snapshots but an empty one.

@@ -11,12 +11,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
-from lakewright.compact.job import compact_chosen
+from lakewright.compact.job import compact_chosen, materialize_vectors
+from lakewright.compact.manifests import ManifestsResult, compact_manifests
 from lakewright.compact.request.choice import CompactRequest, Strategy
 from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import NotFoundError, naming
-from lakewright.maintenance.expire import ExpireResult, Retention, expire_snapshots
+from lakewright.maintenance.expire import ExpireResult, expire_snapshots
 from lakewright.maintenance.orphans import OrphanResult, remove_orphans
 from lakewright.metadata.store import placed
 from lakewright.read.branches import other_branch
@@ -34,7 +35,8 @@ from lakewright.spec.schema.option_changes import check_option_change
 from lakewright.spec.schema.option_keys import warn_of_unknown
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType
-from lakewright.table.repairs import TableRepairs
+from lakewright.table.analysis import TableAnalysis
+from lakewright.table.lifecycle import retention_of
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
 from lakewright.update import row_ids, verbs
 from lakewright.update.merge import merge, upsert
@@ -57,7 +59,7 @@ Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]  #
 _DAY_MILLIS = 24 * 60 * 60 * 1000
 
 
-class FileStoreTable(TableRepairs):
+class FileStoreTable(TableAnalysis):
     """A table: what it is, and the verbs that read, write, change and maintain it.
 
     `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one.
@@ -425,6 +427,32 @@ class FileStoreTable(TableRepairs):
         store = self.refreshed().store
         return compact_chosen(store, request.checked(store))
 
+    def compact_manifests(self) -> ManifestsResult:
+        """Merge the manifests of the newest snapshot into few full ones, in a snapshot that changes no data file.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"id": pa.int64()})))
+        >>> table = catalog.get_table("d.t")
+        >>> for n in range(5):
+        ...     _ = lw.write_table(pa.table({"id": [n]}), table)
+        >>> result = table.compact_manifests()
+        >>> result.manifests_before, result.manifests_after
+        (5, 1)
+        >>> table.compact_manifests().is_empty
+        True
+        """
+        return compact_manifests(self.refreshed().store)
+
+    def materialize_deletion_vectors(self, *, partitions: Partitions | None = None) -> CompactResult:
+        """Rewrite the files that have deletion vectors, so that no reader has to leave out deleted rows.
+
+        Of a primary-key table the buckets that have such files are compacted fully.
+        """
+        specs = arguments.optional(arguments.specs, "partitions", partitions)
+        return materialize_vectors(self.refreshed().store, partitions=specs)
+
     def rescale(self, buckets: int, *, partitions: Partitions | None = None) -> CompactResult:
         """Rewrite the table, or some partitions, with another number of buckets; of the whole table it is stored.
 
@@ -482,14 +510,7 @@ class FileStoreTable(TableRepairs):
         [0]
         """
         now, table = int(time.time() * 1000), self.refreshed()
-        retention = Retention.of_options(
-            table.options,
-            now,
-            retain_max=arguments.optional(arguments.positive, "retain_max", retain_max),
-            retain_min=arguments.optional(arguments.positive, "retain_min", retain_min),
-            older_than=None if older_than is None else arguments.past_millis("older_than", older_than, now),
-            max_deletes=arguments.optional(arguments.count, "max_deletes", max_deletes),
-        )
+        retention = retention_of(table.options, now, retain_max, retain_min, older_than, max_deletes)
         return expire_snapshots(table.store, retention, dry_run=arguments.flag("dry_run", dry_run), now_millis=now)
 
     def remove_orphan_files(

@@ -19,7 +19,7 @@ from lakewright.formats.open import open_reader
 from lakewright.lsm.keys import KeyOrder
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_TRACKING_FIELDS
-from lakewright.read.prune import written_fields
+from lakewright.read.pruning.prune import written_fields
 from lakewright.spec.datafile import APPEND, DataFile, is_side_file
 from lakewright.spec.keyed_rows import KEYED_FIELDS, SEQUENCE_NUMBER, VALUE_KIND, key_copies
 from lakewright.spec.options import CoreOptions

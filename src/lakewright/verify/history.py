@@ -32,6 +32,7 @@ class State:
     snapshot: Snapshot
     name: str  # for messages: "snapshot 7", "tag v1"
     is_changelog: bool = False  # of it only the changelog is kept
+    is_tag: bool = False  # Java removes the changelog of an expired snapshot even if a tag names it
 
 
 @dataclass(slots=True)
@@ -148,7 +149,7 @@ def _read_tags(store: TableStore, findings: Findings) -> Iterator[State]:
         for name in tags.list():
             path = f"{layout.tag_directory}/tag-{name}"
             with findings.noting("damaged-tag", path, state=path):
-                yield State(path, tags.get(name).snapshot, f"tag {name}")
+                yield State(path, tags.get(name).snapshot, f"tag {name}", is_tag=True)
 
 
 def _check_ids(layout: Layout, ids: list[int], findings: Findings) -> None:

@@ -24,6 +24,7 @@ from lakewright.maintenance.orphans import DAY_MILLIS, orphan_candidates
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.schema.supported import check_options_for_read
 from lakewright.storage.base import FileInfo
 from lakewright.verify.data_files import FileChecker
 from lakewright.verify.findings import Findings, VerifyResult
@@ -60,6 +61,7 @@ def verify_table(
 ) -> VerifyResult:
     """Return what is wrong with a table; see `lakewright.verify.tasks` for the depths."""
     begin = time.perf_counter()
+    check_options_for_read(store.schema)
     store.check_same_table()
     now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
     findings = Findings()

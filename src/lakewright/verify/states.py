@@ -157,8 +157,10 @@ class BranchWalk:
         return places
 
     def _changelog(self, state: State) -> None:
-        snapshot = state.snapshot
+        snapshot, store = state.snapshot, self.branch.store
         if snapshot.changelog_manifest_list is None:
+            return
+        if state.is_tag and not store.storage.exists(store.layout.manifest_file(snapshot.changelog_manifest_list)):
             return
         files = self._list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size, state.path)
         entries, complete = self._entries(files or (), state)

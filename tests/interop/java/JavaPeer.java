@@ -9,6 +9,9 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.paimon.AppendOnlyFileStore;
+import org.apache.paimon.append.AppendCompactCoordinator;
+import org.apache.paimon.append.AppendCompactTask;
 import org.apache.paimon.casting.CastExecutor;
 import org.apache.paimon.casting.CastExecutors;
 import org.apache.paimon.catalog.Catalog;
@@ -37,6 +40,7 @@ import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.sink.CommitMessage;
 import org.apache.paimon.table.sink.RowKeyExtractor;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.TableRead;
@@ -73,6 +77,8 @@ import org.apache.paimon.types.VarCharType;
  * tag WAREHOUSE DB TABLE NAME                 tag the newest snapshot by a call of the catalog
  * forward WAREHOUSE DB TABLE BRANCH           bring the table to the state of a branch
  * rollback WAREHOUSE DB TABLE SNAPSHOT        make a snapshot the newest one
+ * goback WAREHOUSE DB TABLE SNAPSHOT          the same as rollback where files decide, not a server
+ * fastforward WAREHOUSE DB TABLE BRANCH       the same as forward where files decide
  * retaintag WAREHOUSE DB TABLE NAME DURATION  tag the newest snapshot for a time such as PT1H
  * expirepartitions WAREHOUSE DB TABLE         expire partitions as the table's options say
  * expiretags WAREHOUSE DB TABLE               delete the tags whose time is over
@@ -191,7 +197,7 @@ public class JavaPeer {
 
     static void create(Catalog catalog, Identifier identifier, String[] words) throws Exception {
         Schema.Builder schema = Schema.newBuilder();
-        for (String column : words[4].split(",")) {
+        for (String column : words[4].split(",(?![^(]*\\))")) {
             schema.column(column.split(" ", 2)[0], type(column.split(" ", 2)[1]));
         }
         if (!words[5].isEmpty()) {
@@ -234,6 +240,12 @@ public class JavaPeer {
     /** Carries out a command of upkeep; says whether the command was one. */
     static boolean upkeep(FileStoreTable table, String[] words) throws Exception {
         switch (words[0]) {
+            case "goback":
+                table.rollbackTo(Long.parseLong(words[4]));
+                return true;
+            case "fastforward":
+                table.fastForward(words[4]);
+                return true;
             case "retaintag":
                 table.createTag(words[4], java.time.Duration.parse(words[5]));
                 return true;
@@ -307,6 +319,16 @@ public class JavaPeer {
 
     static String compact(FileStoreTable table) throws Exception {
         BatchWriteBuilder sink = table.newBatchWriteBuilder();
+        if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
+            List<CommitMessage> messages = new ArrayList<>();
+            for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) {
+                messages.add(task.doCompact(table, ((AppendOnlyFileStore) table.store()).newWrite("peer")));
+            }
+            try (BatchTableCommit commit = sink.newCommit()) {
+                commit.commit(messages);
+            }
+            return "{}";
+        }
         Map<BinaryRow, Set<Integer>> buckets = new HashMap<>();
         table.store().newScan().plan().files().forEach(
                 entry -> buckets.computeIfAbsent(entry.partition().copy(), p -> new HashSet<>()).add(entry.bucket()));

@@ -15,7 +15,8 @@ import pytest
 import lakewright as lw
 from lakewright.spec.snapshot import snapshot_from_json, to_json
 from lakewright.table.table import FileStoreTable
-from support.java import Java
+from support.java import Java, JavaError
+from support.scripted_http import Answer, scripted
 
 DAY = timedelta(days=1)
 NOW = datetime.now()  # noqa: DTZ005 - the format records the wall clock
@@ -324,6 +325,33 @@ def test_a_partition_is_marked_as_done_as_in_java(twins: Twins) -> None:
     assert twins.agreed()[3] == ["p=a/q=1/_SUCCESS"]
     texts = [json.loads((twins.path(name) / "p=a/q=1/_SUCCESS").read_text()) for name in ("ours", "theirs")]
     assert texts[0].keys() == texts[1].keys()
+
+
+def test_a_server_gets_the_report_that_java_sends(twins: Twins) -> None:
+    twins.make("p STRING,q INT,v INT", "p,q", {})
+    twins.write(["+I|a|1|1"])
+    with scripted() as server:
+        server.will(*[Answer(200, {"result": "SUCCESS"})] * 2)
+        action = {"partition.mark-done-action": "http-report", "partition.mark-done-action.http.params": "word"}
+        twins.set({**action, "partition.mark-done-action.http.url": f"{server.uri}/done"})
+        twins.copy()
+        twins.ask("markdone", "p=a/q=1/")
+        twins.table().mark_partition_done({"p": "a", "q": 1})
+        theirs, ours = (got.body for got in server.requests)
+    assert isinstance(theirs, dict)
+    assert ours == {**theirs, "table": "d.ours", "path": str(twins.path("ours"))}
+    assert theirs["table"] == "d.theirs"
+
+
+def test_a_partition_is_added_to_no_metastore_as_in_java(twins: Twins) -> None:
+    twins.make("p STRING,v INT", "p", {})
+    twins.write(["+I|a|1"])
+    twins.set({"partition.mark-done-action": "done-partition", "metastore.partitioned-table": "true"})
+    twins.copy()
+    with pytest.raises(JavaError, match="without metastore"):
+        twins.ask("markdone", "p=a/")
+    with pytest.raises(lw.UnsupportedError, match="metastore"):
+        twins.table().mark_partition_done({"p": "a"})
 
 
 SECONDS = int(NOW.timestamp())

@@ -28,7 +28,7 @@ IN_PART: set[str] = set()
 # Options that are read as text, because they are not of tables or not of one value.
 BY_TEXT = {"metastore", "warehouse", "parquet.enable.dictionary"}
 # Options that are about other options.
-ABOUT_OPTIONS = {"deletion-vectors.modifiable", "manifest.format"}
+ABOUT_OPTIONS = {"deletion-vectors.modifiable"}
 
 
 def is_used(key: str) -> bool:

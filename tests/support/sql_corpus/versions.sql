@@ -192,18 +192,15 @@ SELECT num_added_files, num_deleted_files, schema_id FROM `t$manifests`
 SELECT bucket, file_count FROM `t$buckets`
 
 -- case: aggregation_fields
--- refused: $aggregation_fields
 -- start: CREATE TABLE t (k INT, n BIGINT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', 'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum')
 SELECT field_name, field_type, function FROM `t$aggregation_fields`
 
 -- case: statistics_table
--- refused: $statistics
 -- from: log
 -- start: ANALYZE TABLE t COMPUTE STATISTICS
 SELECT mergedRecordCount FROM `t$statistics`
 
 -- case: read_optimized
--- refused: $ro
 -- on: shop
 SELECT count(*) <= 5 AS fewer FROM `orders$ro`
 
@@ -214,7 +211,6 @@ SELECT count(*) <= 5 AS fewer FROM `orders$ro`
 SELECT count(*) AS n FROM `orders$table_indexes`
 
 -- case: row_tracking
--- refused: $row_tracking
 -- start: CREATE TABLE t (a INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')
 -- start: INSERT INTO t VALUES (7), (8)
 -- java: newer than 0.9.0

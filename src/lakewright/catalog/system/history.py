@@ -1,4 +1,4 @@
-"""Rows of the system tables about states of a table: its snapshots, schemas, options, tags, branches and consumers."""
+"""Rows of the system tables about states of a table: its snapshots, statistics, schemas, tags, branches and others."""
 
 from __future__ import annotations
 
@@ -81,6 +81,24 @@ def branches(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
 def consumers(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
     """Yield the position of each reader of a stream."""
     yield from sorted(table.store.consumers.all().items())
+
+
+def statistics(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    """Yield what ANALYZE recorded of the snapshot: nothing or one row; columns are JSON with line breaks, as Java's."""
+    found = table.statistics()
+    if found is not None:
+        columns = {name: column.to_members() for name, column in found.columns.items()}
+        text = json.dumps(columns, indent=2, separators=(",", " : "), ensure_ascii=False) if columns else "{ }"
+        yield found.snapshot_id, found.schema_id, found.row_count, found.size, text
+
+
+def aggregation_fields(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    """Yield each column with the options `fields.<column>.` that say how its values are merged, and their values."""
+    for field in table.fields:
+        prefix = f"fields.{field.name}."
+        found = {key: value for key, value in table.schema.options.items() if key.startswith(prefix)}
+        values, keys = (f"[{', '.join(texts)}]" for texts in (found.values(), found))
+        yield field.name, str(field.type), values, keys, field.description
 
 
 def compact_json(value: object) -> str:

@@ -1,10 +1,10 @@
-"""From names to system tables: `db.t$snapshots`, `$files`, `$partitions` and others, and `$audit_log`."""
+"""From names to system tables: `db.t$snapshots`, `$files` and others, and views of the rows, such as `$audit_log`."""
 
 from __future__ import annotations
 
 from lakewright.catalog.system import files, history
 from lakewright.catalog.system.columns import fields_of, keys_of
-from lakewright.catalog.system.views import AUDIT_LOG, AuditLog, RowSource, SystemTable
+from lakewright.catalog.system.views import AuditLog, ReadOptimized, RowSource, RowsView, RowTracking, SystemTable
 from lakewright.errors import TableNotExistException
 from lakewright.spec.identifier import Identifier
 from lakewright.table.table import FileStoreTable
@@ -22,15 +22,20 @@ _ROWS: dict[str, RowSource] = {
     "file_key_ranges": files.file_key_ranges,
     "table_indexes": files.table_indexes,
     "consumers": history.consumers,
+    "statistics": history.statistics,
+    "aggregation_fields": history.aggregation_fields,
 }
 
 
-def system_table(table: FileStoreTable, name: str) -> SystemTable | AuditLog:
+_VIEWS: dict[str, type[RowsView]] = {view.suffix: view for view in (AuditLog, ReadOptimized, RowTracking)}
+
+
+def system_table(table: FileStoreTable, name: str) -> SystemTable | RowsView:
     """Return the system table of that name."""
-    if name == AUDIT_LOG:
-        return AuditLog(table)
+    if name in _VIEWS:
+        return _VIEWS[name](table)
     if name not in _ROWS:
-        known = ", ".join(f"${n}" for n in (*_ROWS, AUDIT_LOG))
+        known = ", ".join(f"${n}" for n in (*_ROWS, *_VIEWS))
         raise TableNotExistException(
             f"the system table ${name} of {table.name} does not exist (there are {known})",
             table=f"{table.name}${name}",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn, Self, TypeAlias
 import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
+from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder, register_in_duckdb
+from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.request import ReadRequest
 from lakewright.spec import arguments
 from lakewright.spec.arrow import to_arrow_schema
@@ -184,41 +186,115 @@ class SystemTable(TableView):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditLog(TableView):
-    """The rows of a table with a first column `rowkind`; with `incremental-between` deleted rows too."""
+class RowsView(TableView):
+    """The rows of a table, shown in another way; options of the table say of which state."""
 
     table: FileStoreTable
-    kind_column: ClassVar[str] = "rowkind"
+    suffix: ClassVar[str]
 
     @property
     def name(self) -> str:
-        """The full name, `database.table$audit_log`."""
-        return f"{self.table.name}${AUDIT_LOG}"
+        """The full name, `database.table$name`."""
+        return f"{self.table.name}${self.suffix}"
 
     @property
     def fields(self) -> list[DataField]:
         """The columns in order."""
         return self.new_read_builder().read_type()
 
-    @property
-    def primary_keys(self) -> KeyNames:
-        """No columns: the log may have several rows of one key."""
-        return KeyNames()
-
-    def copy(self, options: Mapping[str, object]) -> AuditLog:
-        """Return the same log with more options, such as `{"incremental-between": "3,7"}`."""
-        return AuditLog(self.table.copy(options))
+    def copy(self, options: Mapping[str, object]) -> Self:
+        """Return the same view with more options, such as `{"incremental-between": "3,7"}`."""
+        return type(self)(self.table.copy(options))
 
     def new_read_builder(self) -> ReadBuilder:
         """Start a read."""
-        return self.table.new_read_builder().with_include_row_kind(column=self.kind_column)
+        return self.shown(self.table.new_read_builder())
+
+    def builder_of(self, store: TableStore) -> ReadBuilder:
+        """Start a read of the view of the same table in another state."""
+        return self.shown(ReadBuilder(store))
+
+    @abstractmethod
+    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+        """Return a read of the table as one of the view."""
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         return self.new_read_builder().new_read().to_arrow()
 
 
-ReadableTable: TypeAlias = FileStoreTable | SystemTable | AuditLog
+@dataclass(frozen=True, slots=True)
+class ReadOptimized(RowsView):
+    """The rows of a table that can be read without a merge: those of the highest level; without a primary key all."""
+
+    suffix: ClassVar[str] = "ro"
+    _top: ClassVar[dict[str, str]] = {CoreOptions.LAKEWRIGHT_READ_OPTIMIZED.key(): "true"}
+
+    @property
+    def primary_keys(self) -> KeyNames:
+        """The primary key of the table."""
+        return KeyNames(self.table.primary_keys)
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """The columns by which the table is partitioned."""
+        return self.table.partition_keys
+
+    def new_read_builder(self) -> ReadBuilder:
+        """Start a read."""
+        return self.table.copy(self._top).new_read_builder()
+
+    def builder_of(self, store: TableStore) -> ReadBuilder:
+        """Start a read of the view of the same table in another state."""
+        return ReadBuilder(store.with_schema(store.schema.with_options(self._top)))
+
+    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+        """Return the read as it is: an option of the table chooses the files."""
+        return builder
+
+
+@dataclass(frozen=True, slots=True)
+class RowTracking(RowsView):
+    """The rows of a table with their ids and sequence numbers, as the last two columns."""
+
+    suffix: ClassVar[str] = "row_tracking"
+
+    def __post_init__(self) -> None:
+        if not self.table.options.row_tracking_enabled():
+            raise UnsupportedError(
+                f"{self.table.name} does not track rows, so that there is no {self.name}: tables have it that are made "
+                "with 'row-tracking.enabled' = 'true'",
+                table=self.table.name,
+            )
+
+    @property
+    def primary_keys(self) -> KeyNames:
+        """No columns: tables that track rows have no primary key."""
+        return KeyNames()
+
+    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+        """Return a read of all columns and those of row tracking."""
+        return builder.with_projection([*self.table.field_names, *(field.name for field in ROW_TRACKING_FIELDS)])
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog(RowsView):
+    """The rows of a table with a first column `rowkind`; with `incremental-between` deleted rows too."""
+
+    suffix: ClassVar[str] = AUDIT_LOG
+    kind_column: ClassVar[str] = "rowkind"
+
+    @property
+    def primary_keys(self) -> KeyNames:
+        """No columns: the log may have several rows of one key."""
+        return KeyNames()
+
+    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+        """Return a read with the kinds of rows."""
+        return builder.with_include_row_kind(column=self.kind_column)
+
+
+ReadableTable: TypeAlias = FileStoreTable | SystemTable | RowsView
 
 
 class SystemReadBuilder:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakewright.compact.order.curve import Quantiles, hilbert, zorder
+from lakewright.compact.order.curve import Quantiles, aligned_cuts, hilbert, zorder
 from lakewright.compact.order.words import ColumnWords, Words
 from lakewright.lsm.keys import KeyOrder
 from lakewright.spec.types import DataField
@@ -34,26 +34,42 @@ class OrderKey:
     cuts: tuple[Words, ...] = ()  # the first rows of all ranges but the first: words of each column, or of the curve
 
     @classmethod
-    def of_sample(cls, strategy: str, fields: Sequence[DataField], sample: pa.Table, ranges: int = 1) -> OrderKey:
-        """Return a key with so many ranges at most, about equal by the rows of a sample."""
+    def of_sample(
+        cls, strategy: str, fields: Sequence[DataField], sample: pa.Table, ranges: int = 1, files: float = 1
+    ) -> OrderKey:
+        """Return a key with so many ranges, about equal by the rows of a sample; or with more, at most one per file.
+
+        `files` says how many files of the greatest size the rows fill. Along a curve each range becomes a file.
+        """
         columns = tuple(ColumnWords.of_sample(field, sample.column(field.name)) for field in fields)
-        if strategy in _CURVES and len(fields) > 1:
-            quantiles = tuple(Quantiles.of(column.words(sample.column(column.field.name))) for column in columns)
-            key = cls(strategy, columns, quantiles)
-        else:
+        if strategy not in _CURVES or len(fields) == 1:
             key = cls("order", columns)
-        return key._cut(sample, min(ranges, _RANGES_MAX))
+            return replace(key, cuts=key._even_cuts(sample, min(ranges, _RANGES_MAX)))
+        quantiles = tuple(Quantiles.of(column.words(sample.column(column.field.name))) for column in columns)
+        key = cls(strategy, columns, quantiles)
+        most = max(1, int(len(sample) / min(max(ranges, files), _RANGES_MAX // 2)))
+        return replace(key, cuts=(aligned_cuts(np.sort(key._words(sample)[0]), most),))
+
+    def coarser(self, ranges: int) -> OrderKey:
+        """Return a key with about so many ranges, each of which is some ranges of this key that follow each other."""
+        step = -(-self.ranges // max(1, ranges))
+        return self if step == 1 else replace(self, cuts=tuple(cut[step - 1 :: step] for cut in self.cuts))
+
+    def arranged(self, rows: pa.Table) -> tuple[_Longs, list[int]]:
+        """Return the positions of the rows in order, equal rows as they came; and where in this order files end."""
+        if not self.quantiles:
+            return KeyOrder([column.field for column in self.columns]).order(rows), []
+        (words,) = self._words(rows)
+        order = _order_of(words)
+        return order, np.searchsorted(words.take(order), self.cuts[0], side="left").tolist()
 
     def order(self, rows: pa.Table) -> _Longs:
         """Return the positions of the rows in order; equal rows keep theirs."""
-        if not self.quantiles:
-            return KeyOrder([column.field for column in self.columns]).order(rows)
-        (words,) = self._words(rows)
-        return _order_of(words)
+        return self.arranged(rows)[0]
 
     def range_of(self, rows: pa.Table) -> npt.NDArray[np.uint16]:
         """Return the number of the range of each row."""
-        if not self.cuts:
+        if self.ranges == 1:
             return np.zeros(len(rows), np.uint16)
         words = self._words(rows)
         if len(words) == 1:
@@ -88,14 +104,15 @@ class OrderKey:
                 break
         return words
 
-    def _cut(self, sample: pa.Table, ranges: int) -> OrderKey:
+    def _even_cuts(self, sample: pa.Table, ranges: int) -> tuple[Words, ...]:
+        """Return cuts between ranges of equally many rows of a sample."""
         if ranges <= 1 or len(sample) == 0:
-            return self
+            return ()
         words = self._words(sample)
         order = np.lexsort(words[::-1])
         at = order.take(np.arange(1, ranges) * len(order) // ranges)
         cuts = np.unique(np.stack([column.take(at) for column in words], axis=1), axis=0)
-        return replace(self, cuts=tuple(np.ascontiguousarray(cuts[:, place]) for place in range(len(words))))
+        return tuple(np.ascontiguousarray(cuts[:, place]) for place in range(len(words)))
 
 
 def _not_below(words: Sequence[Words], cuts: Sequence[Words]) -> npt.NDArray[np.bool_]:

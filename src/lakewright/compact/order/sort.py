@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -25,28 +26,35 @@ from lakewright.datafiles.rolling import SequenceNumbers
 from lakewright.datafiles.spill import Spill
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import COMPACT
+from lakewright.spec.options import CoreOptions
 from lakewright.spec.types import DataField
 
 MEMORY_PARTS = 3  # rows that are held, the same in one piece, and what is being written
 SAMPLE_ROWS = 1 << 18
 _SAMPLE_FILES = 64
 _SLACK = 1.25  # ranges are made smaller than the memory, because a sample is not exact
+_FILLED = 0.9  # of the target size of a file is planned for, because rows in another order take other space
+_FILLED_MIN = 0.5  # a file that turns out smaller takes the rows of the next range too
 
 
 def sort_append(store: TableStore, task: CompactTask, output: BucketOutput, memory_bytes: int) -> CommitMessage:
     """Write the live rows of a task's files in order to new files; about `memory_bytes` of rows are held at a time."""
     sink = sorted_sink(store, task, output)
     budget = max(1, memory_bytes // MEMORY_PARTS)
+    threads = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS)
     with closing(read_rows(store, task_split(store, task))) as batches:
         held, is_all = gather(batches, budget)
         if is_all:
-            write_sorted(sink, key_of(store, task, sampled(held, SAMPLE_ROWS)), held)
+            write_sorted(sink, key_of(store, task, sampled(held, SAMPLE_ROWS)), held, threads)
         else:
             per_row = held.nbytes / len(held)
             rows = sum(file.row_count for file in task.files)
             ranges = int(rows * per_row * _SLACK // budget) + 1
             key = key_of(store, task, sample_of(store, task), ranges)
-            _write_spilled(sink, key, _spilled(batches, held, key, budget), budget)
+            spills = _spilled(batches, held, key.coarser(ranges), budget)
+            del held
+            for part in _ranges(spills, key.coarser(ranges).ranges, budget):
+                write_sorted(sink, key, part, threads)
     return task_message(store, task, output, sink.finish())
 
 
@@ -58,8 +66,11 @@ def sorted_sink(store: TableStore, task: CompactTask, output: BucketOutput) -> G
 
 
 def key_of(store: TableStore, task: CompactTask, sample: pa.Table, ranges: int = 1) -> OrderKey:
-    """Return the order of the rows of a task."""
-    return OrderKey.of_sample(task.strategy, _fields(store, task), sample, ranges)
+    """Return the order of the rows of a task, and where it is cut into files."""
+    plan = FilePlan.moved(store.schema, carried_fields(store.schema), source=COMPACT)
+    size, rows = sum(file.file_size for file in task.files), sum(file.row_count for file in task.files)
+    files = max(size / (plan.file_bytes_max * _FILLED), rows / plan.file_rows_max)
+    return OrderKey.of_sample(task.strategy, _fields(store, task), sample, ranges, files)
 
 
 def sample_of(store: TableStore, task: CompactTask) -> pa.Table:
@@ -98,15 +109,22 @@ def gather(batches: Iterator[pa.RecordBatch], budget: int) -> tuple[pa.Table, bo
     return pa.Table.from_batches(held) if held else pa.table({}), True
 
 
-def write_sorted(sink: GroupedRows, key: OrderKey, rows: pa.Table) -> None:
-    """Sort rows that are in memory, and write them."""
+def write_sorted(sink: GroupedRows, key: OrderKey, rows: pa.Table, threads: int) -> None:
+    """Sort rows that are in memory, and write them, with files that end where the key says; threads encode them."""
     if len(rows) == 0:
         return
     rows = rows.combine_chunks()
-    order = key.order(rows)
+    order, ends = key.arranged(rows)
     step = max(1, len(rows) * GROUP_BYTES // max(1, rows.nbytes))
-    for start in range(0, len(rows), step):
-        sink.write(rows.take(pa.array(order[start : start + step])))
+
+    def groups() -> Iterator[pa.Table]:
+        for low, high in pairwise([0, *ends, len(rows)]):
+            for start in range(low, high, step):
+                yield rows.take(pa.array(order[start : min(start + step, high)]))
+            if ends and high > low:
+                sink.rolling.cut(_FILLED_MIN)
+
+    sink.write_encoded(groups(), threads)
 
 
 def by_range(rows: pa.Table, key: OrderKey) -> list[pa.Table]:
@@ -148,10 +166,10 @@ def _spilled(batches: Iterator[pa.RecordBatch], first: pa.Table, key: OrderKey, 
     return spills
 
 
-def _write_spilled(sink: GroupedRows, key: OrderKey, spills: Sequence[Spill], budget: int) -> None:
-    for number in range(key.ranges):
+def _ranges(spills: Sequence[Spill], ranges: int, budget: int) -> Iterator[pa.Table]:
+    """Yield the rows of one range after the other; a range that is too large in parts."""
+    for number in range(ranges):
         parts = (spill.read(number) for spill in spills)
-        for rows in in_parts((part for part in parts if len(part)), budget):
-            write_sorted(sink, key, rows)
+        yield from in_parts((part for part in parts if len(part)), budget)
         for spill in spills:
             spill.release()

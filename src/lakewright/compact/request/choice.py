@@ -42,6 +42,7 @@ class CompactChoice:
     order_by: tuple[str, ...] = ()  # rows are sorted by these columns
     strategy: str = ""
     dry_run: bool = False
+    only_deleted: bool = False  # files with deletion vectors, and nothing else
 
     def selection(self, store: TableStore, snapshot: Snapshot) -> Partitions:
         """Return the partitions of a snapshot that are meant."""

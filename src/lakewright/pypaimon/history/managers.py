@@ -26,6 +26,7 @@ from lakewright.errors import (
 )
 from lakewright.maintenance import branches
 from lakewright.maintenance.alter import alter
+from lakewright.maintenance.rollback import RollbackResult
 from lakewright.metadata import refs
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.home import FILES, Home
@@ -569,6 +570,6 @@ class ManagedTable(table.FileStoreTable):
         check_rename(old_name, new_name)
         super().rename_tag(old_name, new_name)
 
-    def rollback_to_timestamp(self, timestamp_millis: Moment) -> None:
+    def rollback_to_timestamp(self, timestamp_millis: Moment) -> RollbackResult:
         """Bring the table back to the last snapshot that is not later than a time."""
-        super().rollback_to_timestamp(timestamp_millis)
+        return super().rollback_to_timestamp(timestamp_millis)

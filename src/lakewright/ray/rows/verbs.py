@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lakewright.catalog.open import opened
-from lakewright.compact.job import compact_table
+from lakewright.compact.job import compact_chosen
+from lakewright.compact.request.choice import CompactRequest, Strategy
 from lakewright.compact.rounds import CompactResult
 from lakewright.distributed.compaction import compacting_on
 from lakewright.distributed.rows.verbs import delete_on, update_on
-from lakewright.errors import naming
 from lakewright.ray.tasks import RayWorkers, WriteSettings
-from lakewright.spec import arguments
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Age, Path
 from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable, Partitions
 from lakewright.update.result import UpdateResult
@@ -49,17 +48,21 @@ def update(
     return update_on(workers, opened(table).store, assignments, where, job_id=job_id)
 
 
-def compact(
+def compact(  # noqa: PLR0913 - each argument is one choice of the caller
     table: FileStoreTable | Path,
     *,
     full: bool = False,
     partitions: Partitions | None = None,
+    where: Filter | None = None,
+    order_by: str | Sequence[str] | None = None,
+    strategy: Strategy | None = None,
+    idle: Age | None = None,
+    dry_run: bool = False,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> CompactResult:
     """Merge files where it is worth it, on Ray's workers; with `full`, all that can be: see `table.compact`."""
     workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
     store = opened(table).store
-    with naming(store.name):
-        specs = arguments.optional(arguments.specs, "partitions", partitions)
-        return compact_table(store, full=arguments.flag("full", full), partitions=specs, run=compacting_on(workers))
+    request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
+    return compact_chosen(store, request.checked(store), compacting_on(workers))

@@ -28,7 +28,7 @@ def verify(
 ) -> VerifyResult:
     """Prove that the files of a table hold what its metadata says, on Spark's workers: see `table.verify`."""
     check_session(spark)
-    store = opened(table).refreshed().store
+    store = opened(table).store
     with naming(store.name):
         depth, states = check_depth(full, fast=fast, snapshots=snapshots)
         return verify_table(store, depth=depth, states=states, run=checking_on(SparkWorkers(spark)))

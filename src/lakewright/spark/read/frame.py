@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.catalog.open import read_builder, readable
-from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import ReadableTable, RowsView, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
@@ -151,8 +151,8 @@ def _in_session_zone(spark: SparkSession, table: ReadableTable) -> ReadableTable
     match table:
         case SystemTable():
             return table
-        case AuditLog():
-            return AuditLog(in_session_zone(spark, table.table))
+        case RowsView():
+            return type(table)(in_session_zone(spark, table.table))
         case _:
             return in_session_zone(spark, table.refreshed())
 

@@ -30,7 +30,7 @@ from lakewright.read.builder import TableRead
 from lakewright.read.evolve import plan_evolution
 from lakewright.read.files import BucketFiles, missing_files_explained
 from lakewright.read.projection import Projection
-from lakewright.read.prune import written_fields
+from lakewright.read.pruning.prune import written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.shares import part_of, pieces
 from lakewright.read.splits.split import DataSplit

@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from lakewright.maintenance.statistics.analyze import Columns
+from lakewright.spark.jobs.analysis import analyze
 from lakewright.spark.jobs.session import check_session, is_connect
 from lakewright.spark.read.frame import local_frame
 from lakewright.spark.statements.changes import change_rows
@@ -80,6 +82,10 @@ class SQLContext(Context[DataFrame]):
     def compact(self, table: FileStoreTable, **arguments: object) -> None:
         """Compact a table with Spark's workers."""
         compact(self.spark, table, **arguments)  # type: ignore[arg-type]
+
+    def analyze(self, table: FileStoreTable, columns: Columns) -> None:
+        """Analyze a table with Spark's workers."""
+        analyze(self.spark, table, columns)
 
     # ---- what is asked while names are looked up
 

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import SparkSession
 
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.compaction import DatabaseCompaction, chosen_tables, compact_each
 from lakewright.catalog.open import opened
-from lakewright.compact.job import RunTasks, compact_table
+from lakewright.compact.job import RunTasks, compact_chosen
+from lakewright.compact.request.choice import CompactRequest, Strategy
 from lakewright.compact.rounds import CompactResult
 from lakewright.distributed import compaction
-from lakewright.errors import naming
 from lakewright.spark.jobs.session import check_session
 from lakewright.spark.jobs.workers import SparkWorkers
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Age, Path
+from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable, Partitions
 
 
-def compact(
+def compact(  # noqa: PLR0913 - each argument is one choice of the caller
     spark: SparkSession,
     table: FileStoreTable | Path,
     *,
     full: bool = False,
     partitions: Partitions | None = None,
+    where: Filter | None = None,
+    order_by: str | Sequence[str] | None = None,
+    strategy: Strategy | None = None,
+    idle: Age | None = None,
+    dry_run: bool = False,
 ) -> CompactResult:
     """Merge files where it is worth it, on Spark's workers; with `full`, all that can be: see `table.compact`."""
     check_session(spark)
     store = opened(table).store
-    with naming(store.name):
-        specs = arguments.optional(arguments.specs, "partitions", partitions)
-        return compact_table(store, full=full, partitions=specs, run=compacting_on(spark))
+    request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
+    return compact_chosen(store, request.checked(store), compacting_on(spark))
+
+
+def compact_database(
+    spark: SparkSession,
+    catalog: Catalog,
+    database: str | None = None,
+    *,
+    including: str | None = None,
+    excluding: str | None = None,
+    full: bool = False,
+) -> DatabaseCompaction:
+    """Compact the tables of a database, or of all, on Spark's workers: see `lakewright.compact_database`."""
+    check_session(spark)
+    names = chosen_tables(catalog, database, including=including, excluding=excluding)
+    is_full = arguments.flag("full", full)
+    return compact_each(catalog, names, lambda table: compact(spark, table, full=is_full))
 
 
 def compacting_on(spark: SparkSession) -> RunTasks:

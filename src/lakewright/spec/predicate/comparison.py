@@ -137,14 +137,23 @@ def all_null(stats: ColumnStats, row_count: int) -> bool:
 
 
 def may_match_stats(
-    method: str, literals: tuple[Any, ...], dtype: DataType | None, stats: ColumnStats, row_count: int
+    method: str,
+    literals: tuple[Any, ...],
+    dtype: DataType | None,
+    stats: ColumnStats,
+    row_count: int,
+    *,
+    may_be_nan: bool = True,
 ) -> bool:
-    """Say whether a file with these statistics may hold a matching value. False is certain; True is not."""
+    """Say whether a file with these statistics may hold a matching value. False is certain; True is not.
+
+    Without `may_be_nan` only values that are not NaN are meant.
+    """
     if method == "isNull":
         return stats.null_count != 0
     if all_null(stats, row_count):
         return False
-    if is_float(dtype) and (any(map(is_nan, literals)) or matches_value(method, literals, math.nan)):
+    if is_float(dtype) and (any(map(is_nan, literals)) or (may_be_nan and matches_value(method, literals, math.nan))):
         return True  # some writers leave NaN out of the bounds, so every file may hold one
     low, high = _bounds(stats, dtype)
     if method in {"notEqual", "notIn"}:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from lakewright.spec.predicate.comparison import (
     all_null,
+    is_float,
     matches_value,
     may_match_stats,
 )
@@ -73,21 +75,37 @@ def _evaluate(p: Predicate, values: Mapping[str, Value]) -> bool | None:
             return matches_value(p.method, p.literals, values[p.field or ""])
 
 
-def may_match(p: Predicate, stats: Callable[[str], ColumnStats | None], row_count: int) -> bool:
-    """Say whether a file with these statistics may hold a matching row. False is certain; True is not."""
+def may_match(
+    p: Predicate,
+    stats: Callable[[str], ColumnStats | None],
+    row_count: int,
+    numbers: frozenset[str] = frozenset(),
+) -> bool:
+    """Say whether a file with these statistics may hold a matching row. False is certain; True is not.
+
+    `numbers` names columns that are known not to be NaN in a matching row, because of other conditions on them.
+    """
     match p.method:
         case "and":
-            return all(may_match(child, stats, row_count) for child in p.children)
+            numbers = numbers.union(child.field or "" for child in p.children if excludes_nan(child))
+            return all(may_match(child, stats, row_count, numbers) for child in p.children)
         case "or":
-            return any(may_match(child, stats, row_count) for child in p.children)
+            return any(may_match(child, stats, row_count, numbers) for child in p.children)
         case "not":
             inner = negate(p.children[0])
             if inner.method != "not":
-                return may_match(inner, stats, row_count)
+                return may_match(inner, stats, row_count, numbers)
             known = stats(inner.children[0].field or "")
             return known is None or not all_null(known, row_count)
         case "alwaysTrue" | "alwaysFalse":
             return p.method == "alwaysTrue"
         case _:
             known = stats(p.field or "")
-            return row_count > 0 and (known is None or may_match_stats(p.method, p.literals, p.dtype, known, row_count))
+            if known is None or row_count <= 0:
+                return row_count > 0
+            return may_match_stats(p.method, p.literals, p.dtype, known, row_count, may_be_nan=p.field not in numbers)
+
+
+def excludes_nan(p: Predicate) -> bool:
+    """Say whether a predicate is a condition on one floating-point column that NaN does not fulfil."""
+    return is_float(p.dtype) and matches_value(p.method, p.literals, math.nan) is not True

@@ -66,7 +66,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
     CoreOptions.CHANGELOG_FILE_FORMAT.key(): tuple(CODECS),
     CoreOptions.FILE_COMPRESSION.key(): _ANY_CODEC,
     CoreOptions.CHANGELOG_FILE_COMPRESSION.key(): _ANY_CODEC,
-    "manifest.format": ("avro",),
     CoreOptions.MANIFEST_COMPRESSION.key(): CODECS["avro"],
     CoreOptions.BUCKET_FUNCTION_TYPE.key(): ("default", "mod", "hive"),
     CoreOptions.LOOKUP_COMPACT.key(): ("radical", "gentle"),

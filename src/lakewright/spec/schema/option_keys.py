@@ -80,7 +80,11 @@ honoured
     file.format.per.level file.compression file.compression.per.level file.compression.zstd-level file.block-size
     file.suffix.include.compression parquet.enable.dictionary target-file-size target-file-row-num
     metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
-    metadata.stats-keep-first-n-columns manifest.format
+    metadata.stats-keep-first-n-columns
+
+refused when read or written: manifests of other formats than Avro are not read here: read the table with Java, and
+make it again without the option
+    manifest.format=avro
 
 refused when read or written: a table of another type (format, object, lance or iceberg table) has no files of this
 format: open it with the engine that made it
@@ -249,7 +253,8 @@ honoured
     snapshot.time-retained changelog.num-retained.max changelog.time-retained consumer.expiration-time
     partition.expiration-time end-input.check-partition-expire partition.expiration-batch-size
     partition.expiration-check-interval partition.expiration-max-num partition.expiration-strategy
-    partition.timestamp-formatter partition.timestamp-pattern partition.mark-done-action tag.automatic-creation
+    partition.timestamp-formatter partition.timestamp-pattern partition.mark-done-action
+    partition.mark-done-action.http.params partition.mark-done-action.http.url tag.automatic-creation
     tag.automatic-completion tag.batch.customized-name tag.creation-delay tag.creation-period
     tag.creation-period-duration tag.num-retained-max tag.period-formatter tag.create-success-file
     tag.time-expire-enabled sink.process-time-zone sink.watermark-time-zone
@@ -257,10 +262,10 @@ honoured
 harmless: expiry after a commit runs on a thread of its own, and removes no empty directories, which nobody reads
     snapshot.expire.execution-mode snapshot.clean-empty-directories
 
-harmless: only for actions of 'partition.mark-done-action' that are refused, for formats that are always strict here,
+harmless: only for a class of Java, in place of which a function is given, for formats that are always strict here,
 and for snapshots that nobody asked for
-    partition.timestamp-format.strict partition.mark-done-action.custom.class partition.mark-done-action.http.params
-    partition.mark-done-action.http.url partition.idle-time-to-report-statistic snapshot.watermark-idle-timeout
+    partition.timestamp-format.strict partition.mark-done-action.custom.class
+    partition.idle-time-to-report-statistic snapshot.watermark-idle-timeout
 
 warned: no commit of lakewright marks a partition as done: call table.mark_partition_done after the commit
     partition.end-input-to-done=false partition.idle-time-to-done

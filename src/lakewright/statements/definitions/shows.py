@@ -1,4 +1,4 @@
-"""SHOW: catalogs, databases, tables, columns and properties, in the columns that Spark has for them."""
+"""SHOW: catalogs, databases, tables, columns and properties, in the columns that Spark has for them; and ANALYZE."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakewright.maintenance.statistics.columns import has_statistics
+from lakewright.statements.definitions.alter import changeable
+from lakewright.statements.definitions.columns import real_path
 from lakewright.statements.definitions.describe import information, properties
 from lakewright.statements.definitions.partitions import PartitionSpec, partition_names
 from lakewright.statements.definitions.placing import (
@@ -137,6 +140,24 @@ class Refresh(Command):
     def run(self, session: Session, args: Args) -> pa.Table:  # noqa: ARG002 - it has no parameters
         """Look that the table exists."""
         session.table(self.name)
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze(Command):
+    """ANALYZE TABLE name COMPUTE STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS]."""
+
+    name: Name
+    columns: tuple[Name, ...] = ()
+    all_columns: bool = False
+
+    def run(self, session: Session, args: Args) -> pa.Table:  # noqa: ARG002 - it has no parameters
+        """Count the rows, and the values of the columns, and record them in a snapshot."""
+        _, _, table = changeable(session, self.name)
+        named = {real_path(table.fields, one.parts)[0]: one.place for one in self.columns}
+        chosen = [field.name for field in table.fields if has_statistics(field.type)] if self.all_columns else named
+        with placing(self.name.place, named):
+            session.analyze(table, list(chosen))
         return NOTHING
 
 

@@ -1,4 +1,4 @@
-"""The grammar of SHOW, DESCRIBE, REFRESH, and of what looks at or repairs a table and is refused."""
+"""The grammar of SHOW, DESCRIBE, REFRESH, ANALYZE, and of what looks at or repairs a table and is refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lakewright.statements.definitions.databases import DescribeCatalog, Describ
 from lakewright.statements.definitions.describe import DescribeTable, ShowCreateTable
 from lakewright.statements.definitions.partitions import ShowPartitions
 from lakewright.statements.definitions.shows import (
+    Analyze,
     Refresh,
     ShowCatalogs,
     ShowColumns,
@@ -20,13 +21,12 @@ from lakewright.statements.definitions.shows import (
 )
 from lakewright.statements.definitions.tags import ShowTags
 from lakewright.statements.model import DescribeQuery, Native, Statement
-from lakewright.statements.parse.clauses import column_name, read_key, read_partition, read_pattern, read_place
+from lakewright.statements.parse.clauses import column_name, listed, read_key, read_partition, read_pattern, read_place
 from lakewright.statements.parse.cursor import Cursor
 from lakewright.statements.text import Name
 
 _DATABASES = ("DATABASE", "SCHEMA", "NAMESPACE")
 _REFUSED = {
-    "ANALYZE TABLE": "reads are planned by the statistics that every file has",
     "MSCK REPAIR TABLE": "the snapshots of a table say which partitions there are",
     "REPAIR TABLE": "the snapshots of a table say which partitions there are",
 }
@@ -39,7 +39,7 @@ def _grammar() -> dict[str, Callable[[Cursor], Statement]]:
     out |= {"SHOW TABLE EXTENDED": _show_table_extended, "SHOW TABLES": _show_tables, "SHOW VIEWS": _show_tables}
     out |= {"SHOW CATALOGS": _show_catalogs, "SHOW COLUMNS": _show_columns, "SHOW PARTITIONS": _show_partitions}
     out |= {"SHOW CREATE TABLE": _show_create, "SHOW TBLPROPERTIES": _show_properties}
-    out |= {"SHOW TAGS": _show_tags, "SHOW BRANCHES": _show_tags, "REFRESH TABLE": _refresh}
+    out |= {"SHOW TAGS": _show_tags, "SHOW BRANCHES": _show_tags, "REFRESH TABLE": _refresh, "ANALYZE TABLE": _analyze}
     for verb in ("DESCRIBE", "DESC"):
         out |= {f"{verb} FUNCTION": _native, f"{verb} QUERY": _describe_query, verb: _describe}
     return out | dict.fromkeys(_REFUSED, _refused)
@@ -58,6 +58,22 @@ def _refused(cursor: Cursor) -> Statement:
 def _refresh(cursor: Cursor) -> Refresh:
     cursor.at += 2
     return Refresh(cursor.qualified_name(), text=cursor.fragment)
+
+
+def _analyze(cursor: Cursor) -> Analyze:
+    cursor.at += 2
+    name = cursor.qualified_name()
+    if cursor.sees("PARTITION"):
+        why = "statistics are those of the whole table; leave PARTITION out"
+        raise cursor.error(f"ANALYZE TABLE of a partition is not supported: {why}", kind=UnsupportedError)
+    cursor.expect("COMPUTE", "STATISTICS")
+    if cursor.sees("NOSCAN"):
+        why = "nothing is known that needs no counting; leave NOSCAN out"
+        raise cursor.error(f"NOSCAN is not supported: {why}", kind=UnsupportedError)
+    if cursor.accept("FOR", "ALL", "COLUMNS"):
+        return Analyze(name, all_columns=True, text=cursor.fragment)
+    columns = listed(cursor, column_name) if cursor.accept("FOR", "COLUMNS") else ()
+    return Analyze(name, columns, text=cursor.fragment)
 
 
 def _show_current(cursor: Cursor) -> ShowCurrent:

@@ -234,6 +234,20 @@ def rollback_to_watermark(given: Given) -> Rows:
     return _rolled_back(table, table.store.snapshots.up_to_watermark(given.number("watermark") or 0))
 
 
+@procedure(
+    "rollback_to_as_latest(table STRING, snapshot_id? BIGINT, tag? STRING) -> result BOOLEAN",
+    "Publish the state of a snapshot or a tag as a new snapshot on top; nothing is removed.",
+)
+def rollback_to_as_latest(given: Given) -> Rows:
+    """See the declaration."""
+    snapshot_id, tag = given.number("snapshot_id"), given.optional_text("tag")
+    target = tag if snapshot_id is None else snapshot_id
+    if target is None or (tag is not None and snapshot_id is not None):
+        raise given.error("table", "rollback_to_as_latest takes one of snapshot_id and tag")
+    given.table().rollback_to_as_latest(target)
+    return DONE
+
+
 def _rolled_back(table: FileStoreTable, snapshot: Snapshot) -> Rows:
     table.rollback_to(snapshot.id)
     return [(f"Success roll back to snapshot: {snapshot.id} .",)]
@@ -248,12 +262,7 @@ def _rolled_back(table: FileStoreTable, snapshot: Snapshot) -> Rows:
 )
 def reset_consumer(given: Given) -> Rows:
     """See the declaration."""
-    table, next_snapshot = given.table(), given.number("nextSnapshotId")
-    table.store.check_same_table()
-    if next_snapshot is None:
-        table.store.consumers.delete(given.text("consumerId"))
-    else:
-        table.store.consumers.record(given.text("consumerId"), next_snapshot)
+    given.table().reset_consumer(given.text("consumerId"), given.number("nextSnapshotId"))
     return DONE
 
 
@@ -263,12 +272,8 @@ def reset_consumer(given: Given) -> Rows:
 )
 def clear_consumers(given: Given) -> Rows:
     """See the declaration."""
-    table = given.table()
-    including, excluding = pattern(given, "includingConsumers"), pattern(given, "excludingConsumers")
-    table.store.check_same_table()
-    for name in table.store.consumers.list():
-        if (including is None or including.fullmatch(name)) and not (excluding and excluding.fullmatch(name)):
-            table.store.consumers.delete(name)
+    patterns = (pattern(given, name) for name in ("includingConsumers", "excludingConsumers"))
+    given.table().clear_consumers(*(None if one is None else one.pattern for one in patterns))
     return DONE
 
 
@@ -300,6 +305,7 @@ PROCEDURES = (
     rollback,
     rollback_to_timestamp,
     rollback_to_watermark,
+    rollback_to_as_latest,
     reset_consumer,
     clear_consumers,
 )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 _LATER = "it is not built yet"
 _VIEWS = "it is not built yet: the catalogs keep no views and functions"
-_METASTORE = "it reads a Hive metastore, which needs a JVM; `lakewright ingest` loads the files of a table"
+_METASTORE = "it reads a Hive metastore, which needs a JVM; `lakewright migrate` makes a table of files"
 _SERVER = "it asks a server for its rules of access: use the tools of the server"
 _INDEX = "it is not built yet: such indexes are neither written nor used"
 
 REFUSED = {
     "merge_branch": _LATER,
-    "rollback_to_as_latest": "it is not built yet: rollback removes the snapshots after the one that it goes back to",
-    "compact_manifest": "it is not built yet: every commit merges small manifests as the options manifest.* say",
     "compact_chain_table": _LATER,
-    "materialize_deletion_vectors": "it is not built yet: compact rewrites files with deleted rows",
     "remove_unexisting_manifests": "it is not built yet: roll the table back to a snapshot whose files exist",
     "remove_orphan_blobs": _LATER,
-    "repair": "it brings a Hive metastore in line with the files; the catalogs here read the files themselves",
-    "repair_earliest_snapshot": "it is not needed: the files say which snapshot is the earliest, not the hint",
+    "repair": "it brings a Hive metastore in line with the files; `lakewright repair` mends a table",
+    "repair_earliest_snapshot": "it is not needed: `lakewright repair` mends the hint, and reads do without",
     "migrate_database": _METASTORE,
     "migrate_table": _METASTORE,
     "migrate_file": _METASTORE,

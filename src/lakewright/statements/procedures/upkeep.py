@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 
-from lakewright.errors import LakewrightError, LakewrightWarning, UnsupportedError
+from lakewright.compact.request.choice import partition_predicate
+from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.maintenance import partitions as parts
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
@@ -27,14 +28,16 @@ _ORDERS = ("none", "order", "zorder", "hilbert")
 )
 def compact(given: Given) -> Rows:
     """See the declaration."""
-    _refuse_order(given)
     table, full = _with_options(given), _strategy(given) == "full"
-    specs = _chosen(given, table)
+    chosen: dict[str, object] = {"full": full, **_order(given)}
+    specs, store = given.partitions(), table.refreshed().store
+    if "where" in given.values and specs is not None:
+        raise given.error("where", "give partitions or where, not both")
+    where = given.converted("where", lambda _name, text: partition_predicate(store, str(text)))
     idle = given.converted("partition_idle_time", arguments.age_millis)
-    if idle is not None:
-        specs = parts.idle_partitions(table.store, specs, before_millis=_now() - idle)
-    if specs is None or specs:
-        given.session.compact(table, full=full, partitions=specs)
+    optional = {"partitions": specs, "where": where, "idle": idle}
+    chosen |= {name: value for name, value in optional.items() if value is not None}
+    given.session.compact(table, **chosen)
     return DONE
 
 
@@ -46,13 +49,17 @@ def _word(name: str, value: object, allowed: tuple[str, ...]) -> str:
     return arguments.one_of(name, str(value).strip().lower(), allowed)
 
 
-def _refuse_order(given: Given) -> None:
+def _order(given: Given) -> dict[str, object]:
+    """Return the arguments that sort rows; none if the files are only merged."""
     order = given.converted("order_strategy", lambda name, it: _word(name, it, _ORDERS)) or "none"
-    if order != "none":
-        message = f"sorting files by {order!r} is not built yet: leave order_strategy out, and the files are merged"
-        raise given.error("order_strategy", message, UnsupportedError)
-    if "order_by" in given.values:
-        raise given.error("order_by", "order_by belongs to an order_strategy, which is not given")
+    columns = given.optional_text("order_by")
+    if order == "none":
+        if columns is not None:
+            raise given.error("order_by", "order_by belongs to an order_strategy, which is not given")
+        return {}
+    if columns is None:
+        raise given.error("order_strategy", f"order_strategy {order!r} needs order_by: the columns, such as 'a,b'")
+    return {"strategy": order, "order_by": [name.strip() for name in columns.split(",")]}
 
 
 def _with_options(given: Given) -> FileStoreTable:
@@ -98,6 +105,26 @@ def compact_database(given: Given) -> Rows:
             warnings.warn(f"{full} was not compacted: {error}", LakewrightWarning, stacklevel=2)
             failed += 1
     return [(f"Compact database finished. Success: {done}, Failed: {failed}",)]
+
+
+@procedure(
+    "compact_manifest(table STRING, options? OPTIONS) -> result BOOLEAN",
+    "Merge the manifests of a table into few full ones.",
+)
+def compact_manifest(given: Given) -> Rows:
+    """See the declaration."""
+    _with_options(given).compact_manifests()
+    return DONE
+
+
+@procedure(
+    "materialize_deletion_vectors(table STRING, partitions? PARTITIONS, options? OPTIONS) -> result BOOLEAN",
+    "Rewrite the files that have deletion vectors, without their deleted rows.",
+)
+def materialize_deletion_vectors(given: Given) -> Rows:
+    """See the declaration."""
+    _with_options(given).materialize_deletion_vectors(partitions=given.partitions())
+    return DONE
 
 
 @procedure(
@@ -228,6 +255,8 @@ def _now() -> int:
 PROCEDURES = (
     compact,
     compact_database,
+    compact_manifest,
+    materialize_deletion_vectors,
     rescale,
     expire_snapshots,
     expire_partitions,

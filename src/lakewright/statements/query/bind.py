@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import AuditLog, ReadableTable, RowsView, SystemReadBuilder, SystemTable
 from lakewright.errors import ColumnNotExistException, NotFoundError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.snapshots import asks_for_changes
@@ -58,12 +58,10 @@ class Relation:
         if self.snapshot_id is None or isinstance(self.table, SystemTable):
             return self.table.new_read_builder()
         # The option of a time travel would bring the columns of that snapshot: here those of today are read.
-        own = self.table.table if isinstance(self.table, AuditLog) else self.table
+        own = self.table.table if isinstance(self.table, RowsView) else self.table
         pin = {CoreOptions.SCAN_SNAPSHOT_ID.key(): str(self.snapshot_id)}
-        builder = ReadBuilder(own.store.with_schema(own.schema.with_options(pin)))
-        if isinstance(self.table, AuditLog):
-            return builder.with_include_row_kind(column=self.table.kind_column)
-        return builder
+        store = own.store.with_schema(own.schema.with_options(pin))
+        return self.table.builder_of(store) if isinstance(self.table, RowsView) else ReadBuilder(store)
 
 
 @dataclass(frozen=True, slots=True)

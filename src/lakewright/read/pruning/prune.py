@@ -137,15 +137,19 @@ class EntryPruner:
 
     def bucket_may_match(self, entry: ManifestEntry) -> bool:
         """Say whether rows that match can be in the entry's bucket, by the bucket count the entry itself records."""
-        if entry.total_buckets <= 0 or not self.bucket_fields:
-            return True
-        key = entry.partition, entry.total_buckets
+        buckets = self.buckets_of(entry.partition, entry.total_buckets)
+        return buckets is None or entry.bucket in buckets
+
+    def buckets_of(self, partition: bytes, total_buckets: int) -> frozenset[int] | None:
+        """Return the buckets of a partition that rows which match can be in; None: any."""
+        if total_buckets <= 0 or not self.bucket_fields:
+            return None
+        key = partition, total_buckets
         if key not in self._buckets:
             self._buckets[key] = matching_buckets(
-                self.residual(entry.partition), self.bucket_fields, self.bucket_function, entry.total_buckets
+                self.residual(partition), self.bucket_fields, self.bucket_function, total_buckets
             )
-        buckets = self._buckets[key]
-        return buckets is None or entry.bucket in buckets
+        return self._buckets[key]
 
     def stats_may_match(self, entry: ManifestEntry, file_fields: Sequence[DataField]) -> bool:
         """Say whether the file's statistics allow a matching row; `file_fields` are those the file was written with."""

@@ -1,0 +1,1 @@
+"""Which files may hold matching rows: by partition, bucket, keys and statistics, one by one or many together."""

@@ -1,4 +1,4 @@
-"""`import lakewright` loads what every program needs; clients of servers and drivers of databases come when named."""
+"""`import lakewright` is light, its names load what every program needs; engines and drivers come when named."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 
 import lakewright as lw
 
-LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch", "sqlglot", "duckdb")
+LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch", "sqlglot", "duckdb", "polars", "rich")
+# Arrow imports pandas with its datasets, and when it first makes an array of Python's values.
+HEAVY = ("pandas", "pyarrow.dataset", "pyarrow.acero")
 
 
-def _loaded(program: str) -> set[str]:
-    code = f"import sys\n{program}\nprint(*(name for name in {LATE!r} if name in sys.modules))"
+def _loaded(program: str, looked_for: tuple[str, ...] = LATE) -> set[str]:
+    code = f"import sys\n{program}\nprint(*(name for name in {looked_for!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -29,6 +31,25 @@ def _loaded(program: str) -> set[str]:
 )
 def test_no_client_and_no_driver_is_loaded(program: str) -> None:
     assert _loaded(program) == set()
+
+
+@pytest.mark.parametrize("program", ["import lakewright", "from lakewright import *", "import lakewright.public"])
+def test_names_are_loaded_without_pandas_and_datasets(program: str) -> None:
+    assert _loaded(program, HEAVY) == set()
+
+
+def test_the_package_itself_loads_no_room_and_no_arrow() -> None:
+    assert _loaded("import lakewright", ("lakewright.public", "lakewright.table", "pyarrow", "numpy")) == set()
+    assert _loaded("import lakewright\nlakewright.__version__", ("lakewright.public", "pyarrow")) == set()
+
+
+def test_names_are_listed_and_can_all_be_imported() -> None:
+    listed = "import lakewright\nprint(*(name for name in lakewright.__all__ if name not in dir(lakewright)))"
+    everything = "from lakewright import *\nfrom lakewright import __all__\nprint(*(set(__all__) - set(globals())))"
+    for program in (listed, everything):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == []
+    assert {"CatalogFactory", "read_table", "RESTCatalog", "sql"} <= set(dir(lw))
 
 
 def test_catalogs_on_servers_and_in_databases_are_loaded_when_they_are_named() -> None:

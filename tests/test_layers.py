@@ -35,7 +35,7 @@ FLOORS = [
     "distributed",
     "ingestion",
     "statements",
-    "spark ray torch",
+    "spark ray torch public",
     "cli pypaimon",
     "__main__ testing",
 ]

@@ -1,279 +1,23 @@
-"""Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone."""
+"""Apache Paimon tables from Python, in one process or on a Spark cluster, installed by pip alone.
+
+`import lakewright` itself loads nothing: the names of `lakewright.public` come when one of them is first used. Workers
+of an engine import the package for every task, and need only a few of its modules.
+"""
 
 import importlib
 from typing import TYPE_CHECKING
 
-from lakewright.calls import Progress, ProgressCallback, read_table, write_table
-from lakewright.catalog.base import Catalog, Database
-from lakewright.catalog.compaction import DatabaseCompaction, compact_database
-from lakewright.catalog.factory import CatalogFactory
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.catalog.listing import PagedList
-from lakewright.catalog.open import open_table
-from lakewright.catalog.system.views import (
-    AuditLog,
-    ReadableTable,
-    SystemPlan,
-    SystemReadBuilder,
-    SystemSplit,
-    SystemTable,
-    SystemTableRead,
-    SystemTableScan,
-)
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.table_commit import (
-    BatchTableCommit,
-    CommitContext,
-    CommitResult,
-    StreamTableCommit,
-    TableCommit,
-    WriteResult,
-)
-from lakewright.compact.manifests import ManifestsResult
-from lakewright.compact.rounds import CompactResult
-from lakewright.errors import (
-    AlreadyExistsError,
-    BranchAlreadyExistException,
-    BranchNotExistException,
-    CatalogServerError,
-    ColumnAlreadyExistException,
-    ColumnNotExistException,
-    CommitConflictError,
-    CommitContentionError,
-    CommitUnknownError,
-    CorruptTableError,
-    CredentialsError,
-    DatabaseAlreadyExistException,
-    DatabaseNoPermissionException,
-    DatabaseNotEmptyException,
-    DatabaseNotExistException,
-    InvalidInputError,
-    InvalidMessageError,
-    LakewrightError,
-    LakewrightWarning,
-    NotAuthorizedError,
-    NotFoundError,
-    TableAlreadyExistException,
-    TableNoPermissionException,
-    TableNotExistException,
-    TableReplacedError,
-    TagAlreadyExistException,
-    TagNotExistException,
-    UnsupportedError,
-)
-from lakewright.ingestion.columns import ColumnChange
-from lakewright.ingestion.local import ingest
-from lakewright.ingestion.move.copy import CopyResult, copy_table
-from lakewright.ingestion.move.migrate import MigrateResult, migrate
-from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
-from lakewright.maintenance.expire import ExpireResult
-from lakewright.maintenance.orphans import OrphanResult
-from lakewright.maintenance.partitions import PartitionExpireResult
-from lakewright.maintenance.purge import PurgeResult
-from lakewright.maintenance.repair import RepairResult, RepairStep
-from lakewright.maintenance.rollback import RollbackResult
-from lakewright.maintenance.statistics.analyze import AnalyzeResult
-from lakewright.maintenance.unexisting import UnexistingResult
-from lakewright.metadata.statistics import ColumnStatistics, TableStatistics
-from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
-from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
-from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
-from lakewright.read.splits.split import DataSplit, DeletionFile, Row
-from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
-from lakewright.spec.datafile import DataFile, SimpleStats
-from lakewright.spec.identifier import Identifier
-from lakewright.spec.manifest import ManifestEntry, Partition
-from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import Predicate
-from lakewright.spec.schema.changes import Move, Position, SchemaChange
-from lakewright.spec.schema.declaration import Schema
-from lakewright.spec.schema.table_schema import BucketMode, TableSchema
-from lakewright.spec.snapshot import CommitKind, Snapshot, Tag
-from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
-from lakewright.table.table import FileStoreTable
-from lakewright.table.update_builder import (
-    BatchTableUpdate,
-    ShardTableUpdator,
-    StreamTableUpdate,
-    TableUpdate,
-    WhenMatched,
-    WhenNotMatched,
-)
-from lakewright.table.write_builder import (
-    BatchTableWrite,
-    BatchWriteBuilder,
-    PostponeFixedBucketBatchTableWrite,
-    PostponeFixedBucketWriteBuilder,
-    StreamTableWrite,
-    StreamWriteBuilder,
-    TableWrite,
-)
-from lakewright.update.merge.merge import MergeBuilder
-from lakewright.update.result import UpdateResult
-from lakewright.update.values import ColumnRef, LiteralValue, lit, source_col, target_col
-from lakewright.verify.findings import Finding, VerifyResult
-from lakewright.version import __version__
-from lakewright.write.input.frames import ArrowData
+from lakewright.version import __version__ as __version__
 
-__all__ = [
-    "Age",
-    "AlreadyExistsError",
-    "AnalyzeResult",
-    "ArrayType",
-    "ArrowData",
-    "AtomicType",
-    "AuditLog",
-    "BatchTableCommit",
-    "BatchTableUpdate",
-    "BatchTableWrite",
-    "BatchWriteBuilder",
-    "BranchAlreadyExistException",
-    "BranchNotExistException",
-    "BucketMode",
-    "Catalog",
-    "CatalogFactory",
-    "CatalogServerError",
-    "ColumnAlreadyExistException",
-    "ColumnChange",
-    "ColumnNotExistException",
-    "ColumnRef",
-    "ColumnStatistics",
-    "CommitConflictError",
-    "CommitContentionError",
-    "CommitContext",
-    "CommitKind",
-    "CommitMessage",
-    "CommitResult",
-    "CommitUnknownError",
-    "CompactResult",
-    "ConfigOption",
-    "CopyResult",
-    "CoreOptions",
-    "CorruptTableError",
-    "CredentialsError",
-    "DataField",
-    "DataFile",
-    "DataSplit",
-    "Database",
-    "DatabaseAlreadyExistException",
-    "DatabaseCompaction",
-    "DatabaseNoPermissionException",
-    "DatabaseNotEmptyException",
-    "DatabaseNotExistException",
-    "DeletionFile",
-    "Distribution",
-    "ExpireResult",
-    "ExplainResult",
-    "ExplainSplitInfo",
-    "FileStoreTable",
-    "FileSystemCatalog",
-    "Filter",
-    "Finding",
-    "Identifier",
-    "IncrementalMode",
-    "IngestPlan",
-    "IngestResult",
-    "InvalidInputError",
-    "InvalidMessageError",
-    "LakewrightError",
-    "LakewrightWarning",
-    "LiteralValue",
-    "ManifestEntry",
-    "ManifestsResult",
-    "MapType",
-    "MergeBuilder",
-    "MergeEngine",
-    "MigrateResult",
-    "Moment",
-    "Move",
-    "MultisetType",
-    "NotAuthorizedError",
-    "NotFoundError",
-    "OrphanResult",
-    "PagedList",
-    "Partition",
-    "PartitionExpireResult",
-    "Plan",
-    "Position",
-    "PostponeFixedBucketBatchTableWrite",
-    "PostponeFixedBucketWriteBuilder",
-    "Predicate",
-    "PredicateBuilder",
-    "Progress",
-    "ProgressCallback",
-    "PruningStat",
-    "PurgeResult",
-    "ReadBuilder",
-    "ReadableTable",
-    "RepairResult",
-    "RepairStep",
-    "RollbackResult",
-    "Row",
-    "RowType",
-    "Schema",
-    "SchemaChange",
-    "SchemaMode",
-    "ShardTableUpdator",
-    "SimpleStats",
-    "Snapshot",
-    "SourceReport",
-    "StreamReadBuilder",
-    "StreamScan",
-    "StreamTableCommit",
-    "StreamTableUpdate",
-    "StreamTableWrite",
-    "StreamWriteBuilder",
-    "SystemPlan",
-    "SystemReadBuilder",
-    "SystemSplit",
-    "SystemTable",
-    "SystemTableRead",
-    "SystemTableScan",
-    "TableAlreadyExistException",
-    "TableCommit",
-    "TableNoPermissionException",
-    "TableNotExistException",
-    "TableRead",
-    "TableReplacedError",
-    "TableScan",
-    "TableSchema",
-    "TableStatistics",
-    "TableUpdate",
-    "TableWrite",
-    "Tag",
-    "TagAlreadyExistException",
-    "TagNotExistException",
-    "UnexistingResult",
-    "UnsupportedError",
-    "UpdateResult",
-    "VectorType",
-    "VerifyResult",
-    "WhenMatched",
-    "WhenNotMatched",
-    "WriteMode",
-    "WriteResult",
-    "__version__",
-    "compact_database",
-    "copy_table",
-    "ingest",
-    "lit",
-    "migrate",
-    "open_table",
-    "read_table",
-    "source_col",
-    "target_col",
-    "write_table",
-]
-
-# Not in `__all__`: they load an HTTP client, a database driver or a SQL parser, which most programs do not need.
 if TYPE_CHECKING:
     from lakewright.catalog.jdbc import JdbcCatalog as JdbcCatalog
     from lakewright.catalog.rest import RESTCatalog as RESTCatalog
+    from lakewright.public import *  # noqa: F403
+    from lakewright.public import __all__ as __all__
     from lakewright.statements.embedded.context import SQLContext as SQLContext
     from lakewright.statements.embedded.context import sql as sql
 else:
+    # Not in `__all__`: they load an HTTP client, a database driver or a SQL parser, which most programs do not need.
     _BY_KIND = {
         "RESTCatalog": "lakewright.catalog.rest",
         "JdbcCatalog": "lakewright.catalog.jdbc",
@@ -282,13 +26,26 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Load the catalogs on servers and in SQL databases, and SQL statements, when they are asked for."""
-        if name not in _BY_KIND:
+        """Load all public names when the first one is asked for; catalogs on servers and SQL when they are named."""
+        if name in _BY_KIND:
+            return _load(name)
+        if name.startswith("_") and name != "__all__":  # what Python and its tools look for in any module
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        public = importlib.import_module("lakewright.public")
+        globals().update({known: getattr(public, known) for known in public.__all__}, __all__=public.__all__)
+        if name not in globals():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *importlib.import_module("lakewright.public").__all__, *_BY_KIND})
+
+    def _load(name: str) -> object:
         try:
             return getattr(importlib.import_module(_BY_KIND[name]), name)
         except ModuleNotFoundError as cause:
             if cause.name not in {"sqlglot", "duckdb"}:
                 raise
+            errors = importlib.import_module("lakewright.errors")
             msg = f"lakewright.{name} needs the package {cause.name}: pip install 'lakewright[sql]'"
-            raise UnsupportedError(msg, extra="sql") from cause
+            raise errors.UnsupportedError(msg, extra="sql") from cause

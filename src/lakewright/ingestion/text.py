@@ -67,7 +67,7 @@ _EXPECTED = {
     "TIMESTAMP_LTZ": "a time such as 2026-01-31T12:30:00Z",
     **dict.fromkeys(INTEGER_BITS, "a whole number"),
 }
-_TRUE = pa.array(["t", "true", "y", "yes", "1"])
+_TRUE = ["t", "true", "y", "yes", "1"]
 _FRACTION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _EXACT_DIGITS = {"FLOAT": 7, "DOUBLE": 15}  # every whole number of so many digits is a number of this type
 
@@ -250,7 +250,8 @@ def _by_pattern(texts: pa.Array, dtype: AtomicType, pattern: str, settings: Pars
 def _value(texts: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.Array:
     match dtype.root:
         case "BOOLEAN":
-            return pc.if_else(texts.is_valid(), pc.is_in(pc.utf8_lower(texts), _TRUE), pa.scalar(None, pa.bool_()))
+            is_true = pc.is_in(pc.utf8_lower(texts), pa.array(_TRUE))
+            return pc.if_else(texts.is_valid(), is_true, pa.scalar(None, pa.bool_()))
         case "DECIMAL":
             return _plain_number(texts).cast(to_arrow_type(dtype))
         case "FLOAT" | "DOUBLE":

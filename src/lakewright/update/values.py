@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, counted
 from lakewright.spec.arrow import to_arrow_type
@@ -316,6 +315,9 @@ def _expression_needs(expression: pc.Expression, scope: Scope) -> list[ColumnRef
 
 def _evaluate_expression(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
     """Return the value of an expression for each row, in their order."""
+    # A door: Arrow's engine of plans imports pandas, and few programs write expressions of Arrow.
+    from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions  # noqa: PLC0415 - a door
+
     plan = Declaration.from_sequence(
         [
             Declaration("table_source", TableSourceNodeOptions(rows)),

@@ -24,7 +24,6 @@ Kinds: TypeAlias = npt.NDArray[np.int8]
 RowKinds: TypeAlias = str | int | Iterable[object]  # one kind for all rows, or one for each
 
 _INPUT_COLUMNS = ("_row_kind", "row_kind", "rowkind")
-_NAMES = pa.array(KIND_NAMES)
 _REMEDY = "use 0 to 3 or +I, -U, +U, -D"
 
 
@@ -50,7 +49,7 @@ def to_kinds(values: pa.Array | pa.ChunkedArray, *, table: str, source: str, fir
         known = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(KIND_NAMES)))
         numbers = pc.if_else(known, values, None)
     elif pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):
-        numbers = pc.index_in(pc.utf8_upper(values.cast(pa.string())), _NAMES)
+        numbers = pc.index_in(pc.utf8_upper(values.cast(pa.string())), pa.array(KIND_NAMES))
     else:
         raise InvalidInputError(
             f"table {table}: {source} is {dtype}, which cannot hold row kinds; {_REMEDY}", table=table

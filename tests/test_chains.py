@@ -1,0 +1,71 @@
+"""How many requests wait for each other on an object store. A chain that grows is a regression."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import lakewright as lw
+from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.storage.object import ObjectStorage
+from lakewright.testing.chain import ChainStorage, drawn, shortest_chain
+from support.latency_cases import CASES, Case, Tables, append, keyed, plain
+
+# How many rounds of requests each takes; `bench/latency.py` measures the first ten on a store that is slow.
+DEPTHS = {
+    "append, handle held open": 15,
+    "append, opened anew": 17,
+    "append into 4 partitions": 18,
+    "upsert into 2 buckets": 31,
+    "delete a key": 39,
+    "create": 5,
+    "plan": 6,
+    "read one file of 36": 7,
+    "read all 36": 24,
+    "merge read of 3 runs": 9,
+    "compact": 29,
+    "expire": 54,
+}
+_numbers = itertools.count()
+
+
+def uncompacted(tables: Tables) -> None:
+    """Leave a primary-key table with something to compact."""
+    keyed(tables)
+    write_only = tables.held["keyed"].copy({"write-only": "true"})
+    lw.write_table(tables.next_rows(), write_only)
+
+
+def compact(tables: Tables) -> None:
+    """Bring all of each bucket to one level."""
+    assert not tables.held["keyed"].compact(full=True).is_empty
+
+
+def expire(tables: Tables) -> None:
+    """Expire all snapshots but two."""
+    tables.held["plain"].expire_snapshots(retain_max=2, retain_min=1)
+
+
+def three_more(tables: Tables) -> None:
+    """Append three times to an append table, of which an expiry leaves two snapshots."""
+    plain(tables)
+    for _ in range(3):
+        append(tables)
+    assert len(tables.held["plain"].store.snapshots.ids()) > 2
+
+
+EVERY = (*CASES, Case("compact", 0, uncompacted, compact), Case("expire", 0, three_more, expire))
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_a_chain_is_not_longer_than_before(case: Case) -> None:
+    storage = ChainStorage(ObjectStorage("memory://"))
+    place = f"memory:///chains-{next(_numbers)}"
+    tables = Tables(lambda: FileSystemCatalog(storage, place), commits=8)
+    chain = shortest_chain(storage, lambda: case.prepare(tables), lambda: case.run(tables), DEPTHS[case.name])
+    assert len(chain) <= DEPTHS[case.name], f"{case.name}:\n{drawn(chain)}"
+
+
+def test_every_case_has_a_depth() -> None:
+    assert {case.name for case in EVERY} == set(DEPTHS)

@@ -12,7 +12,7 @@ SPARKS := 3.5 4.0 4.1 4.2 4.3
 RAYS := 2.52 2.60
 
 .PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
-.PHONY: interop-delta bench-spark-peers report-browser upkeep-mix
+.PHONY: interop-delta bench-spark-peers report-browser upkeep-mix long-run
 .PHONY: bench bench-rows bench-compaction bench-latency bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
@@ -71,6 +71,10 @@ bench-spark-peers: .venvs/spark-$(PEERS_SPARK)/.made target/delta/.made target/i
 soak: $(VENV)/.made $(PEERS)/.made
 	$(BIN)/python -m pytest -n auto --hypothesis-profile=soak
 	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
+
+# Two tables in use for an hour: nothing lost, memory and handles flat; LAKEWRIGHT_SOAK_MINUTES chooses another time.
+long-run: $(VENV)/.made
+	$(BIN)/python -m pytest -s tests/soak/test_long_run.py
 
 # Tables under 2,000 random operations with kills; LAKEWRIGHT_MIX_SEED and LAKEWRIGHT_MIX_OPERATIONS choose others.
 upkeep-mix: $(VENV)/.made

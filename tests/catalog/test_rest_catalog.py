@@ -85,15 +85,18 @@ def test_defaults_of_the_server_are_options_of_new_tables(catalog: RESTCatalog) 
 def test_the_database_of_all_tables_is_never_asked_for(server: RestServer, catalog: RESTCatalog) -> None:
     begin = len(server.log)
     calls: list[Callable[[], object]] = [
-        lambda: catalog.get_table("sys.tables"),
         lambda: catalog.create_database("sys"),
-        lambda: catalog.list_tables("sys"),
         lambda: catalog.drop_database("sys"),
+        lambda: catalog.create_table("sys.t", SCHEMA),
     ]
     for call in calls:
-        with pytest.raises(lw.UnsupportedError, match="sys"):
+        with pytest.raises(lw.InvalidInputError, match="sys"):
             call()
+    assert catalog.get_table("sys.tables").field_names[0] == "database_name"
+    assert "tables" in catalog.list_tables("sys")
     assert len(server.log) == begin
+    catalog.create_table("d.t", SCHEMA)
+    assert lw.read_table(catalog.get_table("sys.tables"))["table_name"].to_pylist() == ["t"]
 
 
 def test_properties_of_a_database_are_changed(catalog: RESTCatalog) -> None:

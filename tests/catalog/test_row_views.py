@@ -1,4 +1,4 @@
-"""Views of a table's rows: `$ro` without a merge, `$row_tracking` with ids."""
+"""Views of a table's rows: `$ro` without a merge, `$row_tracking` with ids, `$audit_log` and `$binlog` with changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.read.changes.rows import with_lists
+from lakewright.read.projection import plan_projection
+from lakewright.spec.arrow import from_arrow_schema
 
 ROWS = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 
@@ -81,3 +84,111 @@ def test_a_table_without_row_ids_has_no_view_of_them(tmp_path: Path) -> None:
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(ROWS))
     with pytest.raises(lw.UnsupportedError, match="does not track rows"):
         catalog.get_table("d.t$row_tracking")
+
+
+def log_table(catalog: lw.Catalog, **options: str) -> lw.FileStoreTable:
+    """Make a table with a changelog of three snapshots: a new row, a change of it beside a second row, a deletion."""
+    schema = lw.Schema.from_pyarrow_schema(
+        ROWS, primary_keys=["k"], options={"bucket": "1", "changelog-producer": "input", **options}
+    )
+    catalog.create_table("d.t", schema)
+    table = catalog.get_table("d.t")
+    for kinds, keys, values in (
+        (["+I"], [1], ["a"]),
+        (["-U", "+U", "+I"], [1, 1, 2], ["a", "b", "x"]),
+        (["-D"], [2], ["x"]),
+    ):
+        lw.write_table(pa.table({"_row_kind": kinds, "k": pa.array(keys), "v": values}), table)
+    return table
+
+
+def test_the_binary_log_has_an_update_in_one_row(tmp_path: Path) -> None:
+    catalog = catalog_of(tmp_path)
+    log_table(catalog)
+    log = catalog.get_table("d.t$binlog")
+    assert [str(field.type) for field in log.fields] == ["STRING", "ARRAY<BIGINT>", "ARRAY<STRING>"]
+    assert lw.read_table(log).to_pylist() == [{"rowkind": "+I", "k": [1], "v": ["b"]}]
+    changes = [
+        {"rowkind": "+U", "k": [1, 1], "v": ["a", "b"]},
+        {"rowkind": "+I", "k": [2], "v": ["x"]},
+        {"rowkind": "-D", "k": [2], "v": ["x"]},
+    ]
+    assert lw.read_table(log, incremental=(1, 3)).to_pylist() == changes
+    diff = lw.read_table(log, incremental=(1, 3), incremental_mode="diff").to_pylist()
+    assert diff == changes[:1]
+    assert lw.read_table(log, incremental=(1, 3), filter="k = 2", columns=["v"]).to_pydict() == {"v": [["x"], ["x"]]}
+    query = "SELECT rowkind, v[1] AS now FROM paimon_incremental_query('d.`t$binlog`', 1, 3) WHERE size(v) = 2"
+    assert lw.sql(query, catalog=catalog).to_pylist() == [{"rowkind": "+U", "now": "b"}]
+    assert lw.sql("SELECT count(*) AS n FROM d.`t$binlog`", catalog=catalog)["n"].to_pylist() == [1]
+    with pytest.raises(lw.UnsupportedError, match="v may differ in the two rows of an update"):
+        lw.read_table(log, filter="v = 'b'")
+
+
+@pytest.mark.parametrize("batch_rows", ["1", "2", "1024"])
+def test_an_update_on_the_border_of_batches_is_one_row(tmp_path: Path, batch_rows: str) -> None:
+    catalog = catalog_of(tmp_path)
+    log_table(catalog, **{"read.batch-size": batch_rows})
+    read = lw.read_table(catalog.get_table("d.t$binlog"), incremental=(1, 2))
+    assert read.to_pydict() == {"rowkind": ["+U", "+I"], "k": [[1, 1], [2]], "v": [["a", "b"], ["x"]]}
+
+
+def test_rows_of_changes_become_lists() -> None:
+    """An old row without its new one stays alone, wherever batches end."""
+    plain = plan_projection(from_arrow_schema(ROWS)).with_kinds("rowkind")
+    kinds = ["-U", "+U", "-U", "-D", "+I", "+U", "-U"]
+    batch = pa.RecordBatch.from_pydict({"rowkind": kinds, "k": range(7), "v": list("abcdefg")}, schema=plain.schema)
+    lists = with_lists(batch, plain.in_lists())
+    assert lists.column("rowkind").to_pylist() == ["+U", "-U", "-D", "+I", "+U", "-U"]
+    assert lists.column("k").to_pylist() == [[0, 1], [2], [3], [4], [5], [6]]
+    assert with_lists(batch.slice(1, 2), plain.in_lists()).column("v").to_pylist() == [["b"], ["c"]]
+    assert with_lists(batch, plain.in_lists().chosen([])).num_rows == 6
+
+
+def test_logs_are_followed(tmp_path: Path) -> None:
+    catalog = catalog_of(tmp_path)
+    table = log_table(catalog)
+    for name, second in (
+        ("audit_log", [("-U", 1, "a"), ("+U", 1, "b"), ("+I", 2, "x")]),
+        ("binlog", [("+U", [1, 1], ["a", "b"]), ("+I", [2], ["x"])]),
+    ):
+        builder = catalog.get_table(f"d.t${name}").new_stream_read_builder()
+        read, scan = builder.new_read(), builder.new_streaming_scan()
+        scan.restore(2)
+        plan = scan.plan()
+        assert plan is not None
+        assert [tuple(row.values()) for row in read.to_arrow(plan.splits()).to_pylist()] == second
+    with pytest.raises(lw.UnsupportedError, match="read-only"):
+        catalog.get_table("d.t$files").new_stream_read_builder()
+    assert table.snapshot() is not None
+
+
+def test_the_kind_of_a_row_is_a_column_of_the_log(tmp_path: Path) -> None:
+    catalog = catalog_of(tmp_path)
+    log_table(catalog)
+    log = catalog.get_table("d.t$audit_log")
+    assert lw.read_table(log, columns=["v", "rowkind"]).to_pydict() == {"v": ["b"], "rowkind": ["+I"]}
+    assert lw.read_table(log, columns=["v"], incremental=(2, 3)).to_pydict() == {"v": ["x"]}
+    assert lw.read_table(log, columns="rowkind", incremental=(2, 3)).to_pydict() == {"rowkind": ["-D"]}
+    with pytest.raises(lw.UnsupportedError, match="filter what was read, or use SQL"):
+        lw.read_table(log, filter="rowkind = '-D'")
+    with pytest.raises(lw.ColumnNotExistException, match="kind"):
+        lw.read_table(log, columns=["kind"])
+
+
+@pytest.mark.parametrize("view", ["`t$snapshots`", "`t$ro`", "`t$binlog`", "sys.tables"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO {} VALUES (1)",
+        "DELETE FROM {} WHERE 1 = 1",
+        "UPDATE {} SET v = 'x'",
+        "MERGE INTO {} t USING d.t s ON t.k = s.k WHEN MATCHED THEN DELETE",
+        "ANALYZE TABLE {} COMPUTE STATISTICS",
+        "ALTER TABLE {} ADD COLUMN x INT",
+    ],
+)
+def test_statements_that_change_a_view_are_refused_by_name(tmp_path: Path, view: str, statement: str) -> None:
+    catalog = catalog_of(tmp_path)
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(ROWS))
+    with pytest.raises(lw.UnsupportedError, match="is a system table, which can only be read"):
+        lw.SQLContext(catalog, database="d").sql(statement.format(view))

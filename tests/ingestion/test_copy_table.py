@@ -124,3 +124,39 @@ def test_every_fault_leaves_a_whole_copy_or_none(*, renames: bool) -> None:
     report = enumerate_faults(Operation("copy", prepare, run), observe, KINDS, renames=renames, thin=is_thin())
     assert report.calls > 10
     assert report.failures == ()
+
+
+def test_statistics_of_the_rows_that_are_copied_come_along(tmp_path: Path) -> None:
+    source, target = (lw.CatalogFactory.create({"warehouse": str(tmp_path / name)}) for name in ("from", "to"))
+    for catalog in (source, target):
+        catalog.create_database("d")
+    columns = pa.schema({"p": pa.string(), "n": pa.int64()})
+    source.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, partition_keys=["p"]))
+    table = source.get_table("d.t")
+    lw.write_table(pa.table({"p": ["a", "b"], "n": [1, 2]}), table)
+    counted = table.analyze("all")
+    assert lw.copy_table(table, target, "d.whole").snapshot_id == 1
+    copy = target.get_table("d.whole")
+    found = copy.statistics()
+    assert found is not None
+    assert (found.snapshot_id, found.row_count, found.columns) == (1, 2, counted.columns)
+    assert copy.verify(full=True).is_sound
+    lw.copy_table(table, target, "d.part", where="p = 'a'")
+    lw.write_table(pa.table({"p": ["a"], "n": [3]}), table)
+    lw.copy_table(table, target, "d.later")
+    assert [target.get_table(name).statistics() for name in ("d.part", "d.later")] == [None, None]
+    assert table.statistics() is not None
+
+
+def test_a_copy_does_without_statistics_that_are_damaged(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", pa.schema({"n": pa.int64()}))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"n": [1]}), table)
+    table.analyze()
+    for path in Path(table.table_path, "statistics").iterdir():
+        path.write_text("{")
+    with pytest.warns(lw.LakewrightWarning, match=r"copied without its statistics .* call table.analyze\(\)"):
+        assert lw.copy_table(table, catalog, "d.copy").rows == 1
+    assert catalog.get_table("d.copy").statistics() is None

@@ -249,7 +249,7 @@ def test_statistics_of_a_state_that_is_gone_are_refused_and_deleted(catalog: lw.
     assert of is not None
     table.rollback_to(1)
     lw.write_table(pa.table({"n": [3]}), table)
-    file = analyze._written(table.store, TableStatistics(2, 0, 2, 10))
+    file = analyze.write_statistics(table.store, TableStatistics(2, 0, 2, 10))
     with pytest.raises(CommitConflictError, match="was rolled back; analyze the table again"):
         Committer(table.store, sole=True).name_statistics(file, of=of, schema_id=0)
     assert stat_files(table) == set()
@@ -310,3 +310,20 @@ def test_counts_of_parts_travel_and_merge(catalog: lw.Catalog) -> None:
     first.merge(RowCounts.deserialize(second.serialize(), fields))
     assert [c.result() for c in first.columns] == [c.result() for c in whole.columns]
     assert first.rows == whole.rows == 3
+
+
+def test_analyze_by_sql(catalog: lw.Catalog) -> None:
+    catalog.create_table("d.t", pa.schema({"n": pa.int64(), "s": pa.string()}))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"n": [1, 1, 7], "s": ["a", None, "bcd"]}), table)
+    context = lw.SQLContext(catalog, database="d")
+    counted = []
+    for what in ("", "FOR COLUMNS n", "FOR ALL COLUMNS"):
+        assert context.sql(f"ANALYZE TABLE t COMPUTE STATISTICS {what}").num_rows == 0
+        found = table.statistics()
+        assert found is not None
+        counted.append((found.row_count, {name: one.distinct_count for name, one in found.columns.items()}))
+    assert counted == [(3, {}), (3, {"n": 2}), (3, {"n": 2, "s": 2})]
+    shown = context.sql("SELECT mergedRecordCount, colstat FROM `t$statistics`").to_pylist()
+    assert [(row["mergedRecordCount"], json.loads(row["colstat"])["s"]["maxLen"]) for row in shown] == [(3, 3)]
+    assert "Statistics:         3 rows, " in str(table.new_read_builder().explain())

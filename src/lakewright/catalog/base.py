@@ -16,6 +16,7 @@ from typing import Self
 import pyarrow as pa
 
 from lakewright.catalog.listing import PagedList, page, partitions_of
+from lakewright.catalog.system.database import catalog_table
 from lakewright.catalog.system.tables import system_table
 from lakewright.errors import (
     DatabaseNotExistException,
@@ -124,9 +125,13 @@ class Catalog(ABC):
     def get_table(self, identifier: str | Identifier) -> FileStoreTable:
         """Return a table; `db.t$snapshots` names a system table of it, `db.t$branch_b` its branch `b`.
 
+        `sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options` are about the whole catalog.
         System tables (`SystemTable`, `RowsView`) can be read and described like tables, and not be written.
         """
         name = as_identifier(identifier)
+        own = catalog_table(self, name)
+        if own is not None:
+            return own  # type: ignore[return-value]
         table = self._table(name)
         suffix = name.get_system_table_name()
         return table if suffix is None else system_table(table, suffix)  # type: ignore[return-value]

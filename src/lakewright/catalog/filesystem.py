@@ -29,6 +29,7 @@ from lakewright.catalog.files import (
     remove_table,
 )
 from lakewright.catalog.open import open_at
+from lakewright.catalog.system.database import SYSTEM_DATABASE, check_not_system, system_database_tables
 from lakewright.errors import (
     DatabaseAlreadyExistException,
     DatabaseNotEmptyException,
@@ -83,6 +84,7 @@ class FileSystemCatalog(Catalog):
     ) -> None:
         """Create a database."""
         check_name("database", name)
+        check_not_system(name)
         arguments.flag("ignore_if_exists", ignore_if_exists)
         if properties is not None and arguments.text_map("properties", properties):
             warnings.warn(
@@ -98,7 +100,8 @@ class FileSystemCatalog(Catalog):
 
     def get_database(self, name: str) -> Database:
         """Return a database, or raise DatabaseNotExistException."""
-        self._require_database(name)
+        if name != SYSTEM_DATABASE:
+            self._require_database(name)
         return Database(name)
 
     def drop_database(
@@ -131,6 +134,8 @@ class FileSystemCatalog(Catalog):
 
     def list_tables(self, database_name: str) -> list[str]:
         """Return the names of the tables of a database."""
+        if database_name == SYSTEM_DATABASE:
+            return system_database_tables()
         self._require_database(database_name)
         directory = database_directory(self.warehouse, database_name)
         names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(directory))

@@ -29,6 +29,7 @@ from lakewright.catalog.files import (
     remove_table,
 )
 from lakewright.catalog.open import open_at
+from lakewright.catalog.system.database import SYSTEM_DATABASE, check_not_system, system_database_tables
 from lakewright.errors import (
     CatalogServerError,
     CommitUnknownError,
@@ -99,6 +100,7 @@ class JdbcCatalog(Catalog):
     ) -> None:
         """Create a database. Tables lie below the warehouse, whatever a property `location` says."""
         check_name("database", name)
+        check_not_system(name)
         arguments.flag("ignore_if_exists", ignore_if_exists)
         given = {} if properties is None else arguments.text_map("properties", properties)
         location = database_directory(self.warehouse, name)
@@ -115,6 +117,8 @@ class JdbcCatalog(Catalog):
 
     def get_database(self, name: str) -> Database:
         """Return a database with its properties, or raise DatabaseNotExistException."""
+        if name == SYSTEM_DATABASE:
+            return Database(name)
         self._require_database(name)
         options = self.rows.database_properties(name)
         return Database(name, options, options.get("comment"))
@@ -159,6 +163,8 @@ class JdbcCatalog(Catalog):
 
     def list_tables(self, database_name: str) -> list[str]:
         """Return the names of the tables of a database."""
+        if database_name == SYSTEM_DATABASE:
+            return system_database_tables()
         self._require_database(database_name)
         return self.rows.tables(database_name)
 

@@ -26,6 +26,7 @@ from lakewright.catalog.base import (
 )
 from lakewright.catalog.listing import PagedList, page
 from lakewright.catalog.open import open_at
+from lakewright.catalog.system.database import SYSTEM_DATABASE, check_not_system, system_database_tables
 from lakewright.errors import (
     BranchNotExistException,
     DatabaseAlreadyExistException,
@@ -54,7 +55,6 @@ from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name
 from lakewright.table.table import FileStoreTable
 
-_SYSTEM_DATABASE = "sys"
 _TYPE, _QUERY_AUTH, _PATH = "type", "query-auth.enabled", "path"
 _PREFIX_PATTERN = re.compile(r"([^*%_\\]+)[*%]")  # what servers can look for
 
@@ -114,6 +114,8 @@ class RESTCatalog(Catalog):
 
     def get_database(self, name: str) -> Database:
         """Return a database with its properties, or raise DatabaseNotExistException."""
+        if name == SYSTEM_DATABASE:
+            return Database(name)
         _check_database(name)
         options = self.api.get_database(name).options
         return Database(name, options, options.get("comment"))
@@ -179,6 +181,8 @@ class RESTCatalog(Catalog):
 
     def list_tables(self, database_name: str) -> list[str]:
         """Return the names of the tables of a database, in order."""
+        if database_name == SYSTEM_DATABASE:
+            return system_database_tables()
         _check_database(database_name)
         return sorted(self.api.list_tables(database_name))
 
@@ -388,10 +392,7 @@ def _checked(name: Identifier) -> Identifier:
 
 def _check_database(name: str) -> None:
     check_name("database", name)
-    if name == _SYSTEM_DATABASE:
-        raise UnsupportedError(
-            f"the database {name!r} holds Paimon's tables about all tables, which are not implemented", database=name
-        )
+    check_not_system(name)
 
 
 def _check_kind(options: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from lakewright.catalog.base import Catalog
-from lakewright.catalog.system.views import RowsView, SystemTable
+from lakewright.catalog.system.views import RowsView, SystemTable, ViewOfTable
 from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
 from lakewright.cli.output import Output, plain
 from lakewright.errors import CorruptTableError, LakewrightError, counted
@@ -75,7 +75,8 @@ def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
 
 
 def _view_facts(view: SystemTable | RowsView) -> dict[str, object]:
-    return {"table": view.name, "system table of": view.table.name, "primary_keys": view.primary_keys}
+    owner = {"system table of": view.table.name} if isinstance(view, ViewOfTable) else {}
+    return {"table": view.name, **owner, "primary_keys": view.primary_keys}
 
 
 def _shown(value: object) -> str:

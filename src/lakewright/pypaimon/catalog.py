@@ -57,7 +57,7 @@ class Catalog(CatalogHistory):
         if isinstance(table, core.FileStoreTable):
             return FileStoreTable(name, table.store)
         shown: object = table
-        if isinstance(shown, views.SystemTable):
+        if isinstance(shown, views.TableFacts):
             owner = FileStoreTable(Identifier.of(shown.table.identifier), shown.table.store)
             return cast("FileStoreTable", load(shown.system_name, owner))  # read as a table is
         return table

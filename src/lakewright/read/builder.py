@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
@@ -53,6 +53,7 @@ _THREADS_MAX = 1024
 _AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
 
 Shape = Callable[[Sequence[DataSplit]], list[DataSplit]]
+B = TypeVar("B", bound="ReadBuilder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +402,10 @@ class ReadBuilder:
 
     def __exit__(self, *_: object) -> None:
         """Do nothing: a builder holds nothing open."""
+
+    def started_as(self, builder_class: type[B]) -> B:
+        """Return a builder of another class for the same state of the same table; nothing is chosen in it yet."""
+        return builder_class(self._store, self._other)
 
     @property
     def predicate(self) -> Predicate:

@@ -19,7 +19,7 @@ from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.keyed_rows import INSERT, KIND_NAMES, SEQUENCE_NUMBER
 from lakewright.spec.predicate.builder import resolve_path
 from lakewright.spec.predicate.predicate import TRUE, Predicate
-from lakewright.spec.types import AtomicType, DataField, DataType, RowType, with_nullable
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
 
 ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))
 ROW_TRACKING_FIELDS = (ROW_ID, SEQUENCE_NUMBER)
@@ -33,7 +33,8 @@ class Projection:
     read_fields: tuple[DataField, ...]  # columns of the table; of a ROW perhaps only a part
     fields: tuple[DataField, ...]  # the columns of the result
     paths: tuple[tuple[str, ...], ...]  # of each column of the result
-    kind: str | None = None  # the name of the first column of the result, where it is the kind of each row
+    kind: str | None = None  # the name of the column of the result that is the kind of each row, where there is one
+    rows: Projection | None = None  # of the rows that are put into lists, two for an update; None: rows stay rows
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -63,6 +64,20 @@ class Projection:
             )
         field = DataField(-1, name, AtomicType("STRING"))
         return replace(self, fields=(field, *self.fields), paths=((name,), *self.paths), kind=name)
+
+    def chosen(self, names: Sequence[str]) -> Projection:
+        """Return a projection whose result has only these columns, in this order."""
+        known = {field.name: (field, path) for field, path in zip(self.fields, self.paths, strict=True)}
+        found = [known[name] for name in names]
+        return replace(self, fields=tuple(field for field, _ in found), paths=tuple(path for _, path in found))
+
+    def in_lists(self) -> Projection:
+        """Return a projection whose columns are lists: one value of a row, or the old and the new one of an update."""
+        fields = [
+            field if field.name == self.kind else replace(field, type=ArrayType(True, with_nullable(field.type, True)))  # noqa: FBT003
+            for field in self.fields
+        ]
+        return replace(self, fields=tuple(fields), rows=self)
 
     def empty(self) -> pa.Table:
         """Return a result without rows."""

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
-from lakewright.errors import DatabaseNotExistException, NotFoundError
+from lakewright.catalog.system.database import SYSTEM_DATABASE
+from lakewright.errors import DatabaseNotExistException, NotFoundError, UnsupportedError
 from lakewright.maintenance.statistics.analyze import Columns
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
@@ -59,7 +60,7 @@ class Session(ABC):
         name = self.catalog_name if catalog is None else catalog
         if name not in self.catalogs:
             raise NotFoundError(_unknown(f"catalog {name!r}", name, self.catalogs), catalog=name)
-        if database is not None and database not in self.catalogs[name].list_databases():
+        if database not in (None, SYSTEM_DATABASE) and database not in self.catalogs[name].list_databases():
             known = self.catalogs[name].list_databases()
             raise DatabaseNotExistException(_unknown(f"database {database!r}", database, known), database=database)
         self.catalog_name = name
@@ -85,6 +86,14 @@ class Session(ABC):
             return catalog.get_table(identifier)
         except NotFoundError as error:
             raise self.not_found(name, error) from None
+
+    def changeable(self, name: Name) -> FileStoreTable:
+        """Return the table that a name means, to be changed; a system table is refused."""
+        table = self.table(name)
+        if isinstance(table, FileStoreTable):
+            return table
+        message = f"{name} is a system table, which can only be read: name the table itself"
+        raise name.place.error(message, kind=UnsupportedError, table=str(name))
 
     def not_found(self, name: Name, error: NotFoundError) -> NotFoundError:
         """Return the error for a table that does not exist, with the names that are near to it."""

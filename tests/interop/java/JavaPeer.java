@@ -44,6 +44,7 @@ import org.apache.paimon.table.sink.CommitMessage;
 import org.apache.paimon.table.sink.RowKeyExtractor;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.table.system.SystemTableLoader;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
@@ -85,6 +86,8 @@ import org.apache.paimon.types.VarCharType;
  * batchtag WAREHOUSE DB TABLE                 make the tag that follows a batch write
  * markdone WAREHOUSE DB TABLE PARTITION       carry out the actions of a partition that is done, such as p=1/q=2
  * purge WAREHOUSE DB TABLE                    remove all rows with their history and files
+ * columns WAREHOUSE DB TABLE                  name and type of each column, also of system tables
+ * systemtables WAREHOUSE                      names of the system tables of a table, and of those of the catalog
  * </pre>
  *
  * A WAREHOUSE may be options of a catalog: {@code metastore=jdbc|uri=jdbc:sqlite:x|warehouse=y}.
@@ -130,6 +133,13 @@ public class JavaPeer {
                 return "{}";
             }
             Table table = catalog.getTable(identifier);
+            if (words[0].equals("columns")) {
+                List<String> columns = new ArrayList<>();
+                for (DataField field : table.rowType().getFields()) {
+                    columns.add("[" + text(field.name()) + ", " + text(field.type().toString()) + "]");
+                }
+                return "{\"columns\": [" + String.join(", ", columns) + "]}";
+            }
             if (words[0].equals("read")) {
                 return "{\"rows\": [" + String.join(", ", rows(with(table, words, 4))) + "]}";
             }
@@ -152,6 +162,11 @@ public class JavaPeer {
     /** Carries out a command that is about names; null for any other. */
     static String names(Catalog catalog, String[] words) throws Exception {
         switch (words[0]) {
+            case "systemtables":
+                List<String> all = new ArrayList<>();
+                SystemTableLoader.SYSTEM_TABLES.forEach(name -> all.add("$" + name));
+                SystemTableLoader.loadGlobalTableNames().forEach(name -> all.add("sys." + name));
+                return listed(all);
             case "databases":
                 return listed(catalog.listDatabases());
             case "tables":
@@ -233,7 +248,8 @@ public class JavaPeer {
                 catalog.rollbackTo(identifier, Instant.snapshot(Long.parseLong(words[4])));
                 return true;
             default:
-                return upkeep((FileStoreTable) catalog.getTable(identifier), words);
+                Table table = catalog.getTable(identifier);
+                return table instanceof FileStoreTable && upkeep((FileStoreTable) table, words);
         }
     }
 

@@ -1,4 +1,4 @@
-"""The columns and keys of each system table: its name in, its fields and the columns that identify a row out."""
+"""The columns and keys of system tables, and of those of the database `sys`: a name in, fields and key columns out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, Ro
 _NOT_NULL = "!"  # after a type: the column is never null
 _TEXT = AtomicType("STRING")
 _RANGE = RowType(
-    False,  # noqa: FBT003 - an element is never null
+    True,  # noqa: FBT003
     (
         DataField(0, "f0", AtomicType("STRING", False)),  # noqa: FBT003
         DataField(1, "f1", AtomicType("INT", False)),  # noqa: FBT003
@@ -20,6 +20,8 @@ _NESTED: dict[str, DataType] = {"TEXTS": ArrayType(True, _TEXT), "RANGES": Array
 _FILE = """partition STRING, bucket INT!, file_path STRING!, file_format STRING!, schema_id BIGINT!, level INT!,
     record_count BIGINT!, file_size_in_bytes BIGINT!, min_key STRING, max_key STRING"""
 _COUNTS = "record_count BIGINT!, file_size_in_bytes BIGINT!, file_count BIGINT!, last_update_time TIMESTAMP(3)"
+_NAMES = "database_name STRING, table_name STRING"
+_FILE_COUNTS = "record_count BIGINT, file_size_in_bytes BIGINT, file_count BIGINT, last_file_creation_time BIGINT"
 _COLUMNS = {
     "snapshots": """snapshot_id BIGINT!, schema_id BIGINT!, commit_user STRING!, commit_identifier BIGINT!,
         commit_kind STRING!, commit_time TIMESTAMP(3)!, base_manifest_list STRING!, delta_manifest_list STRING!,
@@ -49,6 +51,11 @@ _COLUMNS = {
     "table_indexes": """partition STRING, bucket INT!, index_type STRING!, file_name STRING!, file_size BIGINT!,
         row_count BIGINT!, dv_ranges RANGES, row_range_start BIGINT, row_range_end BIGINT, index_field_id INT,
         index_field_name STRING""",
+    "sys.tables": f"""{_NAMES}, table_type STRING, partitioned BOOLEAN, primary_key BOOLEAN, owner STRING,
+        created_at BIGINT, created_by STRING, updated_at BIGINT, updated_by STRING, {_FILE_COUNTS}""",
+    "sys.partitions": f"{_NAMES}, partition_name STRING, {_FILE_COUNTS}, done BOOLEAN",
+    "sys.all_table_options": f"{_NAMES}, key STRING, value STRING",
+    "sys.catalog_options": "key STRING!, value STRING!",
 }
 _KEYS = {
     "buckets": ("partition", "bucket"),

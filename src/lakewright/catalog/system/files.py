@@ -50,10 +50,16 @@ def file_key_ranges(table: FileStoreTable, key_text: KeyText | None = None) -> I
         yield (*_file_facts(table, entry, path, key_text or _key_text), entry.file.first_row_id)
 
 
-def manifests(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
-    """Yield each manifest of the snapshot, those of its base first."""
+def manifests(table: FileStoreTable, *, changelog: bool = True) -> Iterator[tuple[object, ...]]:
+    """Yield each manifest of the snapshot: those of its base, those of its delta, those of its changelog."""
     snapshot, types = _snapshot(table), table.store.partition_types
-    for file in () if snapshot is None else table.store.manifests.files_of(snapshot):
+    if snapshot is None:
+        return
+    found = table.store.manifests.files_of(snapshot)
+    if changelog and snapshot.changelog_manifest_list is not None:
+        size = snapshot.changelog_manifest_list_size
+        found += table.store.manifests.read_list(snapshot.changelog_manifest_list, size, snapshot_id=snapshot.id)
+    for file in found:
         yield (
             file.file_name,
             file.file_size,

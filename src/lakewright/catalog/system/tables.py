@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from lakewright.catalog.system import files, history
 from lakewright.catalog.system.columns import fields_of, keys_of
-from lakewright.catalog.system.views import AuditLog, ReadOptimized, RowSource, RowsView, RowTracking, SystemTable
+from lakewright.catalog.system.views import (
+    AuditLog,
+    BinaryLog,
+    ReadOptimized,
+    RowSource,
+    RowsView,
+    RowTracking,
+    TableFacts,
+)
 from lakewright.errors import TableNotExistException
 from lakewright.spec.identifier import Identifier
 from lakewright.table.table import FileStoreTable
@@ -27,10 +35,10 @@ _ROWS: dict[str, RowSource] = {
 }
 
 
-_VIEWS: dict[str, type[RowsView]] = {view.suffix: view for view in (AuditLog, ReadOptimized, RowTracking)}
+_VIEWS: dict[str, type[RowsView]] = {view.suffix: view for view in (AuditLog, BinaryLog, ReadOptimized, RowTracking)}
 
 
-def system_table(table: FileStoreTable, name: str) -> SystemTable | RowsView:
+def system_table(table: FileStoreTable, name: str) -> TableFacts | RowsView:
     """Return the system table of that name."""
     if name in _VIEWS:
         return _VIEWS[name](table)
@@ -41,4 +49,4 @@ def system_table(table: FileStoreTable, name: str) -> SystemTable | RowsView:
             table=f"{table.name}${name}",
             identifier=Identifier(table.identifier.database, table.identifier.get_object_name(), system_table=name),
         )
-    return SystemTable(table, name, fields_of(name), keys_of(name), _ROWS[name])
+    return TableFacts(name, fields_of(name), keys_of(name), table, _ROWS[name])

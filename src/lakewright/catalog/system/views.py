@@ -16,6 +16,14 @@ import pyarrow as pa
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder, register_in_duckdb
+from lakewright.read.changes.log import (
+    KIND_COLUMN,
+    BinaryLogReadBuilder,
+    BinaryLogStreamReadBuilder,
+    LogReadBuilder,
+    LogStreamReadBuilder,
+)
+from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.request import ReadRequest
 from lakewright.spec import arguments
@@ -49,7 +57,6 @@ class TableView(ABC):
     """What system tables show of themselves, under the names that a `FileStoreTable` has."""
 
     __slots__ = ()
-    table: FileStoreTable
 
     @property
     @abstractmethod
@@ -67,10 +74,19 @@ class TableView(ABC):
         """The columns that identify a row; empty where there are none. pypaimon's `primary_keys()` works as well."""
 
     @property
+    @abstractmethod
     def identifier(self) -> Identifier:
         """The name in its parts."""
-        owner = self.table.identifier
-        return Identifier(owner.database, owner.table, owner.branch, self.name.rpartition("$")[2])
+
+    @property
+    @abstractmethod
+    def options(self) -> CoreOptions:
+        """The options of what it is about."""
+
+    @property
+    @abstractmethod
+    def table_path(self) -> str:
+        """Where what it is about lies."""
 
     @property
     def field_names(self) -> list[str]:
@@ -85,19 +101,13 @@ class TableView(ABC):
     @property
     def schema(self) -> TableSchema:
         """The columns and keys as a schema, with the id and the options of the table's own schema."""
-        fields, own = tuple(self.fields), self.table.schema
+        fields, options = tuple(self.fields), self.options.to_map()
         highest = max((field.id for field in fields), default=-1)
-        return TableSchema(own.id, fields, highest, primary_keys=tuple(self.primary_keys), options=own.options)
+        keys = tuple(self.primary_keys)
+        return TableSchema(self._schema_id(), fields, highest, primary_keys=keys, options=options)
 
-    @property
-    def options(self) -> CoreOptions:
-        """The options of the table."""
-        return self.table.options
-
-    @property
-    def table_path(self) -> str:
-        """Where the table lies."""
-        return self.table.table_path
+    def _schema_id(self) -> int:
+        return 0
 
     def comment(self) -> str | None:
         """Return nothing: system tables have no comment."""
@@ -115,31 +125,55 @@ class TableView(ABC):
         """Raise UnsupportedError: a system table is never written."""
         raise self._read_only()
 
-    def new_stream_read_builder(self) -> NoReturn:
-        """Raise UnsupportedError: only tables themselves are followed."""
+    def new_stream_read_builder(self) -> StreamReadBuilder:
+        """Raise UnsupportedError: only tables themselves and their logs are followed."""
         raise self._read_only()
 
     def _read_only(self) -> UnsupportedError:
         return UnsupportedError(
-            f"System table is read-only: {self.name} can be read with new_read_builder(); write or follow "
-            f"{self.table.name} itself"
+            f"System table is read-only: {self.name} can be read with new_read_builder(){self._remedy()}"
         )
+
+    def _remedy(self) -> str:
+        return ""
+
+
+class ViewOfTable(TableView):
+    """A view of one table, whose options and place it shows as its own."""
+
+    __slots__ = ()
+    table: FileStoreTable
+
+    @property
+    def identifier(self) -> Identifier:
+        """The name in its parts."""
+        owner = self.table.identifier
+        return Identifier(owner.database, owner.table, owner.branch, self.name.rpartition("$")[2])
+
+    @property
+    def options(self) -> CoreOptions:
+        """The options of the table."""
+        return self.table.options
+
+    @property
+    def table_path(self) -> str:
+        """Where the table lies."""
+        return self.table.table_path
+
+    def _schema_id(self) -> int:
+        return self.table.schema.id
+
+    def _remedy(self) -> str:
+        return f"; write or follow {self.table.name} itself"
 
 
 @dataclass(frozen=True, slots=True)
 class SystemTable(TableView):
-    """One system table of one table."""
+    """A table whose rows are gathered from metadata: one of a table, such as `db.t$files`, or of a catalog."""
 
-    table: FileStoreTable
     system_name: str
     columns: tuple[DataField, ...]
     keys: tuple[str, ...]
-    rows: RowSource
-
-    @property
-    def name(self) -> str:
-        """The full name, `database.table$name`."""
-        return f"{self.table.name}${self.system_name}"
 
     @property
     def fields(self) -> list[DataField]:
@@ -173,20 +207,36 @@ class SystemTable(TableView):
             builder.with_projection(arguments.names("columns", request.columns))
         return builder.with_limit(request.limit)
 
-    def _shown_rows(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    @abstractmethod
+    def _gathered(self) -> Iterator[tuple[object, ...]]:
         """Yield all rows."""
-        return self.rows(table)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         schema = self.arrow_schema
-        columns = list(zip(*self._shown_rows(self.table), strict=True)) or [()] * len(schema)
+        columns = list(zip(*self._gathered(), strict=True)) or [()] * len(schema)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
         return pa.table(arrays, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
-class RowsView(TableView):
+class TableFacts(SystemTable, ViewOfTable):
+    """One system table of one table."""
+
+    table: FileStoreTable
+    rows: RowSource
+
+    @property
+    def name(self) -> str:
+        """The full name, `database.table$name`."""
+        return f"{self.table.name}${self.system_name}"
+
+    def _gathered(self) -> Iterator[tuple[object, ...]]:
+        return self.rows(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsView(ViewOfTable):
     """The rows of a table, shown in another way; options of the table say of which state."""
 
     table: FileStoreTable
@@ -201,6 +251,10 @@ class RowsView(TableView):
     def fields(self) -> list[DataField]:
         """The columns in order."""
         return self.new_read_builder().read_type()
+
+    def refreshed(self) -> Self:
+        """Return the view of the table with its newest schema."""
+        return type(self)(self.table.refreshed())
 
     def copy(self, options: Mapping[str, object]) -> Self:
         """Return the same view with more options, such as `{"incremental-between": "3,7"}`."""
@@ -282,7 +336,7 @@ class AuditLog(RowsView):
     """The rows of a table with a first column `rowkind`; with `incremental-between` deleted rows too."""
 
     suffix: ClassVar[str] = AUDIT_LOG
-    kind_column: ClassVar[str] = "rowkind"
+    kind_column: ClassVar[str] = KIND_COLUMN
 
     @property
     def primary_keys(self) -> KeyNames:
@@ -291,7 +345,26 @@ class AuditLog(RowsView):
 
     def shown(self, builder: ReadBuilder) -> ReadBuilder:
         """Return a read with the kinds of rows."""
-        return builder.with_include_row_kind(column=self.kind_column)
+        return builder.started_as(LogReadBuilder)
+
+    def new_stream_read_builder(self) -> StreamReadBuilder:
+        """Start to follow the log: the rows of the table, then what every new snapshot changes."""
+        return LogStreamReadBuilder(self.table.refreshed().store)
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryLog(AuditLog):
+    """The audit log with all other columns as lists: an update is one row `+U` with the old and the new values."""
+
+    suffix: ClassVar[str] = "binlog"
+
+    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+        """Return a read with the kinds of rows and lists of values."""
+        return builder.started_as(BinaryLogReadBuilder)
+
+    def new_stream_read_builder(self) -> StreamReadBuilder:
+        """Start to follow the log: the rows of the table, then what every new snapshot changes."""
+        return BinaryLogStreamReadBuilder(self.table.refreshed().store)
 
 
 ReadableTable: TypeAlias = FileStoreTable | SystemTable | RowsView

@@ -11,6 +11,7 @@ that nothing names; the same call goes on.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,7 @@ from lakewright.commit.plan import partition_selector, select_partitions
 from lakewright.errors import (
     InvalidInputError,
     LakewrightError,
+    LakewrightWarning,
     NotFoundError,
     TableAlreadyExistException,
     TableNotExistException,
@@ -30,6 +32,8 @@ from lakewright.errors import (
 )
 from lakewright.ingestion.move.migrate import check_catalog, copy_file
 from lakewright.maintenance.partitions import partitions_where
+from lakewright.maintenance.statistics.analyze import write_statistics
+from lakewright.metadata.statistics import read_statistics
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.datafile import DataFile, IndexFile
@@ -37,7 +41,7 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.schema.declaration import Schema
 from lakewright.spec.schema.table_schema import TableSchema
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.table.table import FileStoreTable
 
 _THREADS = 8
@@ -79,8 +83,10 @@ def copy_table(  # noqa: PLR0913 - the call of a user
 ) -> CopyResult:
     """Copy the newest snapshot of a table, or that of an id or a tag, to a new table of any catalog.
 
-    Schemas, options, deletion vectors and indexes come along; the history does not. `where` is a condition on partition
-    columns, such as `day >= '2026-01-01'`. With `dry_run` nothing is copied, and the result says how much would be.
+    Schemas, options, deletion vectors and indexes come along; the history does not. Statistics do, in an ANALYZE
+    snapshot of their own, if they were counted on these rows and all partitions are copied. `where` is a condition on
+    partition columns, such as `day >= '2026-01-01'`. With `dry_run` nothing is copied, and the result says how much
+    would be.
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> here, there = (lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()}) for _ in range(2))
@@ -110,7 +116,9 @@ def copy_table(  # noqa: PLR0913 - the call of a user
     if not is_dry:
         target = _created(source.store, snapshot, target_catalog, name)
         published = _commit(source.store, target, copied)
-        result = replace(result, snapshot_id=published)
+        if published is not None and condition is None:
+            _copy_statistics(source.store, target, snapshot, published)
+        result = replace(result, snapshot_id=None if published is None else published.id)
     return replace(result, seconds=time.monotonic() - started)
 
 
@@ -190,14 +198,14 @@ def _agree(one: TableSchema, other: TableSchema) -> bool:
 # ---- the files -------------------------------------------------------------------------------------------------------
 
 
-def _commit(source: TableStore, target: TableStore, copied: _Copied) -> int | None:
+def _commit(source: TableStore, target: TableStore, copied: _Copied) -> Snapshot | None:
     """Copy the files, and publish all of them in one snapshot."""
     pairs = dict(_pairs(source, target, copied))
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
             for _ in pool.map(lambda pair: _copy(source, target, *pair), pairs.items()):
                 pass
-        published = _published(target, _messages(target, copied))
+        return _published(target, _messages(target, copied))
     except InvalidInputError as error:
         _remove(target, pairs)
         if "path" not in error.facts:
@@ -209,7 +217,6 @@ def _commit(source: TableStore, target: TableStore, copied: _Copied) -> int | No
         if published_nothing(target):
             _remove(target, pairs)
         raise
-    return None if published is None else published.id
 
 
 def _published(target: TableStore, messages: list[CommitMessage]) -> Snapshot | None:
@@ -217,6 +224,32 @@ def _published(target: TableStore, messages: list[CommitMessage]) -> Snapshot | 
     if target.options.data_evolution_enabled():  # an append may not bring columns of rows that it adds itself
         return committer.overwrite(messages, dynamic=False)
     return committer.commit(messages, ignore_empty=False)
+
+
+def _copy_statistics(source: TableStore, target: TableStore, snapshot: Snapshot, copy: Snapshot) -> None:
+    """Record the statistics of a snapshot for its copy, if they are of the same rows; a copy without them is whole."""
+    try:
+        found = read_statistics(source, snapshot)
+        if (
+            found is None
+            or found.schema_id != target.schema.id
+            or not _has_rows_of(source, snapshot, found.snapshot_id)
+        ):
+            return
+        file = write_statistics(target, replace(found, snapshot_id=copy.id))
+        Committer(target, sole=True).name_statistics(file, of=copy, schema_id=found.schema_id)
+    except (LakewrightError, OSError) as error:
+        message = f"{target.name} was copied without its statistics ({error}): call table.analyze()"
+        warnings.warn(message, LakewrightWarning, stacklevel=3)
+
+
+def _has_rows_of(source: TableStore, snapshot: Snapshot, older_id: int) -> bool:
+    """Say whether no snapshot after an older one has changed rows, as far as snapshots are still there to tell."""
+    for snapshot_id in range(older_id + 1, snapshot.id + 1):
+        between = snapshot if snapshot_id == snapshot.id else source.snapshots.find(snapshot_id)
+        if between is None or between.commit_kind not in (CommitKind.ANALYZE, CommitKind.COMPACT):
+            return False
+    return True
 
 
 def published_nothing(store: TableStore) -> bool:

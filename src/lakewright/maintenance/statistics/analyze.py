@@ -84,7 +84,7 @@ def analyze_table(store: TableStore, columns: Columns, count: CountRows = count_
     def publish(made: _Counted | None, _: Snapshot | None) -> Snapshot | None:
         if made is None:
             return None
-        file = _written(made.store, made.found)
+        file = write_statistics(made.store, made.found)
         return Committer(made.store, sole=True).name_statistics(file, of=made.of, schema_id=made.found.schema_id)
 
     attempt = publish_on_newest(store, prepare, publish, Retries.of(store))
@@ -141,8 +141,8 @@ def _size(store: TableStore, snapshot: Snapshot, rows: int) -> int:
     return size if rows >= total else size * rows // total
 
 
-def _written(store: TableStore, statistics: TableStatistics) -> WrittenFile:
-    """Write the statistics file."""
+def write_statistics(store: TableStore, statistics: TableStatistics) -> WrittenFile:
+    """Write a statistics file, which no snapshot names yet."""
     name, data = f"stat-{uuid.uuid4()}-0", statistics.to_json().encode()
     path = store.layout.statistics_file(name)
     store.storage.create(path, data)

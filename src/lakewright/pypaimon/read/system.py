@@ -38,7 +38,7 @@ class SystemReadBuilder(views.SystemReadBuilder):
         return super().with_projection(known_columns(self.source.name, projection, known))
 
 
-class SystemTable(views.SystemTable):
+class SystemTable(views.TableFacts):
     """One system table of one table."""
 
     __slots__ = ()
@@ -47,8 +47,8 @@ class SystemTable(views.SystemTable):
 
     def __init__(self, base_table: FileStoreTable) -> None:
         made = tables.system_table(base_table, self.system)
-        assert isinstance(made, views.SystemTable)  # noqa: S101 - the names of the classes below are those of tables
-        super().__init__(base_table, self.system, made.columns, made.keys, made.rows)
+        assert isinstance(made, views.TableFacts)  # noqa: S101 - the names of the classes below are those of tables
+        super().__init__(self.system, made.columns, made.keys, base_table, made.rows)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.table,)
@@ -74,8 +74,9 @@ class SystemTable(views.SystemTable):
         """Start a read."""
         return SystemReadBuilder(self)
 
-    def _shown_rows(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+    def _gathered(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows with partitions as pypaimon writes them."""
+        table = self.table
         default = table.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
         at_partition = self.columns[0].name == "partition"
         for row in self.rows_of(table):
@@ -120,6 +121,10 @@ class ManifestsTable(SystemTable):
 
     __slots__ = ()
     system = "manifests"
+
+    def rows_of(self, table: FileStoreTable) -> Iterator[tuple[object, ...]]:
+        """Yield the manifests of the rows, without those of the changelog."""
+        return files.manifests(table, changelog=False)
 
 
 class FilesTable(SystemTable):

@@ -5,6 +5,8 @@ with `before` gives the difference of two states of a bucket: +I for a new key, 
 for one that was deleted; rows that are the same in both states give nothing. Rows of an append table have no key,
 so there a row that is in both states equally often gives nothing. Without a kind column only rows of the state
 afterwards are given: +I and +U. Filters are applied to whole changes, after old and new rows were compared.
+
+A projection into lists puts the old and the new row of an update into one row of kind +U: see `with_lists`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakewright.errors import UnsupportedError
 from lakewright.lsm.changes import key_changes
@@ -27,11 +30,11 @@ from lakewright.lsm.merge import MergeSpec, drop_retracts
 from lakewright.lsm.windows import windows
 from lakewright.read.files import missing_files_explained
 from lakewright.read.keyed_files import KeyedFiles
-from lakewright.read.projection import plan_projection
+from lakewright.read.projection import Projection, plan_projection
 from lakewright.read.reader import SplitReader, Unit
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
-from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, VALUE_KIND
+from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.evaluation import project
 from lakewright.spec.predicate.predicate import TRUE
@@ -41,6 +44,8 @@ _SIDE = "_SIDE"  # of a row while two states are compared: 0 before, 1 after
 
 def units_of(reader: SplitReader, split: DataSplit) -> list[Unit]:
     """Return the parts of any split that can be read side by side."""
+    if reader.projection.rows is not None:
+        return [partial(_read_lists, reader, reader.projection.rows, split)]
     if split.before is not None:
         keyed = bool(reader.store.schema.primary_keys)
         _check_columns(reader)
@@ -126,6 +131,43 @@ def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> I
     at = np.repeat(np.arange(len(surplus)), np.abs(surplus))
     kinds = np.where(surplus[at] > 0, INSERT, DELETE).astype(np.int8)
     yield from _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds))
+
+
+def _read_lists(reader: SplitReader, rows: Projection, split: DataSplit) -> Iterator[pa.RecordBatch]:
+    """Yield the changes of a split as lists; an old row that ends a batch waits for the next one."""
+    waiting: pa.RecordBatch | None = None
+    for unit in units_of(replace(reader, projection=rows), split):
+        for batch in unit():
+            joined = batch if waiting is None else pa.concat_batches([waiting, batch])
+            ends_old = joined.num_rows > 0 and joined.column(rows.kind)[-1].as_py() == KIND_NAMES[UPDATE_BEFORE]
+            done = joined.num_rows - ends_old
+            waiting = joined.slice(done) if ends_old else None
+            if done:
+                yield with_lists(joined.slice(0, done), reader.projection)
+    if waiting is not None:
+        yield with_lists(waiting, reader.projection)
+
+
+def with_lists(rows: pa.RecordBatch, projection: Projection) -> pa.RecordBatch:
+    """Return changes with their values in lists: two of an update whose old and new row are neighbours, else one."""
+    kinds = rows.column(projection.kind)
+    is_old = np.asarray(pc.equal(kinds, KIND_NAMES[UPDATE_BEFORE]))
+    is_new = np.asarray(pc.equal(kinds, KIND_NAMES[UPDATE_AFTER]))
+    has_new = np.zeros(rows.num_rows, np.bool_)
+    has_new[:-1] = is_old[:-1] & is_new[1:]
+    last = np.flatnonzero(~has_new)  # of each list
+    offsets = pa.array(np.concatenate(([0], last + 1)).astype(np.int32))
+    columns = [
+        kinds.take(pa.array(last)) if field.name == projection.kind else _listed(field, offsets, rows)
+        for field in projection.schema
+    ]
+    if not columns:
+        return pa.record_batch({"": pa.array(last)}).select([])  # a batch without columns keeps its number of rows
+    return pa.RecordBatch.from_arrays(columns, schema=projection.schema)
+
+
+def _listed(field: pa.Field, offsets: pa.Array, rows: pa.RecordBatch) -> pa.Array:
+    return pa.ListArray.from_arrays(offsets, rows.column(field.name), type=field.type)
 
 
 def _with_kinds(values: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:

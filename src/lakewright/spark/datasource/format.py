@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
-from lakewright.catalog.system.views import SystemReadBuilder
+from lakewright.catalog.system.views import RowsView, SystemReadBuilder
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.splits.shares import shares
@@ -52,7 +52,7 @@ _READ_WORDS = READ | {READ_TASKS}
 class LakewrightSource(DataSource):
     """The class that Spark creates for `format("lakewright")`, with the options of one read or write."""
 
-    bound: ClassVar[FileStoreTable | None] = None  # the table, for a format of one table (see `bound_format`)
+    bound: ClassVar[FileStoreTable | RowsView | None] = None  # the table of a format of one table: see `bound_format`
 
     @classmethod
     def name(cls) -> str:
@@ -96,13 +96,14 @@ class LakewrightSource(DataSource):
         return SourceOptions.of(self.options, words, self.bound)
 
 
-def bound_format(spark: SparkSession, table: FileStoreTable) -> str:
+def bound_format(spark: SparkSession, table: FileStoreTable | RowsView) -> str:
     """Register a format of one table, and return its name: the same one for equal handles of the same table.
 
     The handle travels inside the format with its storage and its home, so no option has to say how to find them: the
     processes of Spark ask no catalog, and nothing secret stands in a plan.
     """
-    handle = (table.store.identity, table.name, sorted(table.options.to_map().items()))
+    own = table.table if isinstance(table, RowsView) else table
+    handle = (own.store.identity, table.name, sorted(table.options.to_map().items()))
     name = f"{FORMAT}-{hashlib.sha256(repr(handle).encode()).hexdigest()[:16]}"
 
     class Bound(LakewrightSource):

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.open import open_table, read_builder
-from lakewright.catalog.system.views import ReadableTable, SystemReadBuilder, SystemTable
+from lakewright.catalog.system.views import ReadableTable, RowsView, SystemReadBuilder, SystemTable
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.request import ReadRequest
@@ -48,11 +48,11 @@ class SourceOptions:
     words: Mapping[str, str]  # ours: `columns`, `filter`, `snapshot_id` and others
     table: Mapping[str, str]  # options of the table, for this read or write only
     storage: Mapping[str, str] = field(repr=False)  # and of the catalog; may hold secrets
-    bound: FileStoreTable | None = field(default=None, repr=False)  # the table, where the call has it already
+    bound: FileStoreTable | RowsView | None = field(default=None, repr=False)  # the table, if the call has it
 
     @classmethod
     def of(
-        cls, options: Mapping[str, str], words: Collection[str], bound: FileStoreTable | None = None
+        cls, options: Mapping[str, str], words: Collection[str], bound: FileStoreTable | RowsView | None = None
     ) -> SourceOptions:
         """Sort the options of a call that accepts some words; refuse keys that mean nothing."""
         given = {_spelled(str(key).lower(), words): str(value) for key, value in options.items()}
@@ -71,7 +71,8 @@ class SourceOptions:
     def open_any(self) -> ReadableTable:
         """Open the table, or the system table such as `db.t$snapshots`, that the options name."""
         opening = {key: value for key, value in self.table.items() if key in OPENING}
-        table = self.bound.refreshed() if self.bound is not None else _open(self.place, {**self.storage, **opening})
+        bound: ReadableTable | None = None if self.bound is None else self.bound.refreshed()
+        table = _open(self.place, {**self.storage, **opening}) if bound is None else bound
         kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
         if isinstance(table, SystemTable):
             if kept:

@@ -17,6 +17,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from lakewright.catalog.system.views import AuditLog
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.changes.offsets import Limits, Offset, Steps
@@ -47,7 +48,8 @@ _TASKS = 16  # a batch is spread over so many tasks where it is large enough
 
 def stream_reader(given: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """Return the reader of a stream, as `readStream` options describe it."""
-    table = given.open()
+    shown = given.open_any()
+    table = shown if isinstance(shown, AuditLog) else given.open()
     limits = {word: given.number(word) for word in LIMITS if word in given.words}
     for word, limit in limits.items():
         if limit is None or limit < 1:
@@ -55,7 +57,7 @@ def stream_reader(given: SourceOptions, schema: StructType) -> DataSourceStreamR
     if limits:
         word = next(iter(limits))
         require(Feature.RATE_LIMITS, f"{table.name}: the option {word!r}", option=word)
-    check_zone_said(table, given.words.get("filter"))
+    check_zone_said(table.table if isinstance(table, AuditLog) else table, given.words.get("filter"))
     table = _as_promised(table, schema)
     read = stream_read(table, schema.names, given.words.get("filter"))
     _check_types(read, schema, table.name)
@@ -63,8 +65,11 @@ def stream_reader(given: SourceOptions, schema: StructType) -> DataSourceStreamR
     return kind(read, schema.names, Limits(**{LIMITS[word]: limit for word, limit in limits.items()}))
 
 
-def stream_read(table: FileStoreTable, columns: Sequence[str] | None, condition: str | None) -> TableRead:
+def stream_read(table: FileStoreTable | AuditLog, columns: Sequence[str] | None, condition: str | None) -> TableRead:
     """Return what reads the rows of a stream; it gives the column `_row_kind` if the columns name it."""
+    if isinstance(table, AuditLog):
+        log = table.builder_of(table.table.store)
+        return ReadRequest(filter=condition, columns=columns).apply_to(log).new_read()
     kinds = columns is not None and ROW_KIND in columns and ROW_KIND not in table.field_names
     names = None if columns is None else [name for name in columns if not kinds or name != ROW_KIND]
     request = ReadRequest(filter=condition, columns=names, row_kinds=kinds)
@@ -149,20 +154,23 @@ class _LimitedReader(StreamSource, SupportsTriggerAvailableNow):
         return Offset(self._steps.newest() + 1).to_json()
 
 
-def _as_promised(table: FileStoreTable, schema: StructType) -> FileStoreTable:
+def _as_promised(shown: FileStoreTable | AuditLog, schema: StructType) -> FileStoreTable | AuditLog:
     """Return the table with the columns that Spark was promised.
 
     These are the newest ones, except where options name the snapshot to begin at: then they are those of that snapshot,
     because Spark asks for the schema without saying that it is for a stream.
     """
-    newest = spark_schema(table.fields)
+    table = shown.table if isinstance(shown, AuditLog) else shown
+    builder = shown.builder_of(table.store) if isinstance(shown, AuditLog) else ReadBuilder(table.store)
+    newest = spark_schema(builder.read_type())
     if not travels(table.store) or all(
         field.name in newest.names and newest[field.name].dataType == field.dataType
         for field in schema.fields
         if field.name != ROW_KIND
     ):
-        return table
-    return replace(table, store=with_travelled_schema(table.store) or table.store)
+        return shown
+    travelled = replace(table, store=with_travelled_schema(table.store) or table.store)
+    return replace(shown, table=travelled) if isinstance(shown, AuditLog) else travelled
 
 
 def _shares(read: TableRead, splits: Sequence[DataSplit]) -> Iterator[list[DataSplit]]:

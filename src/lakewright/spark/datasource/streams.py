@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lakewright.calls import check_mode
 from lakewright.catalog.open import open_table
+from lakewright.catalog.system.views import AuditLog
 from lakewright.distributed.call import check_concurrency, refuse_lookup
 from lakewright.distributed.write_job import new_job
 from lakewright.errors import InvalidInputError, UnsupportedError
@@ -126,7 +127,7 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
 
 def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     spark: SparkSession,
-    table: FileStoreTable | Path,
+    table: FileStoreTable | AuditLog | Path,
     *,
     from_snapshot: int | None = None,
     from_timestamp: Moment | None = None,
@@ -144,17 +145,21 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
 
     `latest` leaves out the rows that the table holds now, `from_snapshot` begins with the changes of a snapshot,
     `from_timestamp` with the first snapshot of that time or later; the table's option `scan.mode` has more choices.
-    `row_kinds` puts a column `_row_kind` first, and only with it rows that are deleted or replaced are read. With a
+    `row_kinds` puts a column `_row_kind` first, and only with it rows that are deleted or replaced are read; the logs
+    `db.t$audit_log` and `db.t$binlog` have the kinds in a column of their own. With a
     `consumer_id` the progress is recorded in the table, and snapshots that are still to be read do not expire. The
     limits of a batch need PySpark 4.2.
 
     `options` are those of the storage, for a table that is given by its path.
     """
     require(Feature.PYTHON_SOURCE, "read_stream")
-    target = in_session_zone(spark, open_table(table, options) if isinstance(table, str | os.PathLike) else table)
+    given_table = open_table(table, options) if isinstance(table, str | os.PathLike) else table
+    log = type(given_table) if isinstance(given_table, AuditLog) else None
+    own = in_session_zone(spark, given_table.table if isinstance(given_table, AuditLog) else given_table)
+    target = own if log is None else log(own)
     fields = columns if columns is not None else target.field_names
-    names = [ROW_KIND, *fields] if row_kinds else list(fields)
-    condition = _text(target, filter)
+    names = [ROW_KIND, *fields] if row_kinds and log is None else list(fields)
+    condition = _text(own, filter)
     read = stream_read(target, names, condition)  # refuses what it does not understand before Spark is asked
     given = {
         "filter": condition,
@@ -164,7 +169,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
         CoreOptions.CONSUMER_ID.key(): consumer_id,
     }
     source_options = {key: str(value) for key, value in given.items() if value is not None}
-    source_options |= _start(target, from_snapshot, from_timestamp, latest=latest)
+    source_options |= _start(own, from_snapshot, from_timestamp, latest=latest)
     reader = spark.readStream.format(bound_format(spark, target)).schema(spark_schema(read.projection.fields))
     return reader.options(**source_options).load()
 

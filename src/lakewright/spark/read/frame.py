@@ -127,6 +127,9 @@ def _framed(
 
 def _divided(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:
     """Divide splits into those for Spark's own scan, with their outdated rows, and the others."""
+    if read.projection.rows is not None:
+        reason = "the old and the new row of an update become one"
+        return DividedSplits((), {}, tuple(splits), MergeWay(by_bits=False, reason=reason))
     if to_column(read.predicate, read.projection.read_fields) is None:
         return DividedSplits(
             (), {}, tuple(splits), MergeWay(by_bits=False, reason="Spark has no exact form of the filter")

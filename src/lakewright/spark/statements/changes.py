@@ -74,7 +74,7 @@ _HASHED_MAX = 3  # columns by which new rows are spread over the tasks
 def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> UpdateResult:
     """Change the rows of a table as a statement says, in one snapshot."""
     spark = evaluation.spark
-    table = in_session_zone(spark, evaluation.session.table(statement.table))
+    table = in_session_zone(spark, evaluation.session.changeable(statement.table))
     if isinstance(statement, Merge):
         table = _evolved(evaluation, table, statement)
     work = _Change(evaluation, table, statement)

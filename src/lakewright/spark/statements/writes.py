@@ -48,7 +48,7 @@ _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 def insert(evaluation: Evaluation, statement: Insert) -> WriteResult:
     """Write the rows of a query into a table."""
     spark = evaluation.spark
-    table = in_session_zone(spark, evaluation.session.table(statement.table))
+    table = in_session_zone(spark, evaluation.session.changeable(statement.table))
     rows = evaluation.query(insert_query(table.store, statement))
     merge = SchemaMerge.of(evaluation.session, evaluation.lookup, statement.table)
     is_merged = statement.by_name and merge.adds
@@ -135,7 +135,7 @@ def _value(evaluation: Evaluation, field: DataField, value: Fragment) -> object:
 
 def copy_in(evaluation: Evaluation, statement: CopyIn) -> int:
     """Load files into a table, and return how many rows were loaded."""
-    table = in_session_zone(evaluation.spark, evaluation.session.table(statement.table))
+    table = in_session_zone(evaluation.spark, evaluation.session.changeable(statement.table))
     settings = CopySettings.of(statement)
 
     def load(paths: Sequence[str], job_id: str | None) -> int:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakewright.catalog.base import Catalog
-from lakewright.errors import UnsupportedError
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.changes import Move, SchemaChange
 from lakewright.spec.types import DataField, DataType, with_nullable
@@ -67,11 +66,7 @@ class AlterTable(Command):
 
 def changeable(session: Session, name: Name) -> tuple[Catalog, Identifier, FileStoreTable]:
     """Return a table to be changed; a system table is refused."""
-    catalog, identifier = session.resolve(name)
-    if identifier.is_system_table():
-        message = f"{name} is a system table, which can only be read: name the table itself"
-        raise name.place.error(message, kind=UnsupportedError, table=str(name))
-    return catalog, identifier, session.table(name)
+    return *session.resolve(name), session.changeable(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class ShowPartitions(Command):
 
     def run(self, session: Session, args: Args) -> pa.Table:
         """Show the names of the partitions, in order."""
-        table = session.table(self.name)
+        table = session.changeable(self.name)
         if not table.partition_keys:
             raise self.name.place.error(f"the table {table.name} has no partitions", kind=InvalidInputError)
         wanted = {} if self.partition is None else self.partition.of(table, args)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from lakewright.catalog.base import Catalog
+from lakewright.catalog.system.database import SYSTEM_DATABASE
 from lakewright.errors import DatabaseNotExistException, LakewrightError, NotFoundError, SQLSyntaxError
 from lakewright.spec.arguments import did_you_mean
 from lakewright.statements.session import Session
@@ -92,7 +93,7 @@ def database_of(session: Session, name: Name | None) -> tuple[str, str]:
 
 def has_database(catalog: Catalog, database: str) -> bool:
     """Say whether a database exists. The one named `default` always does: it is created when it is asked for."""
-    if database in catalog.list_databases():
+    if database == SYSTEM_DATABASE or database in catalog.list_databases():
         return True
     if database == DEFAULT_DATABASE:
         catalog.create_database(database, ignore_if_exists=True)

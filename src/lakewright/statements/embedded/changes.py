@@ -78,7 +78,7 @@ def in_zone(evaluation: Evaluation, table: FileStoreTable) -> FileStoreTable:
 
 def change_rows(evaluation: Evaluation, statement: Update | Delete | Merge) -> UpdateResult:
     """Change the rows of a table as a statement says, in one snapshot."""
-    table = in_zone(evaluation, evaluation.session.table(statement.table))
+    table = in_zone(evaluation, evaluation.session.changeable(statement.table))
     if isinstance(statement, Merge):
         table = _evolved(evaluation, table, statement)
     work = _Change(evaluation, table, statement)

@@ -60,7 +60,7 @@ _ON_SPARK = "lakewright.spark.SQLContext can do it"
 
 def copy_in(evaluation: Evaluation, statement: CopyIn) -> int:
     """Load files into a table, and return how many rows were loaded."""
-    table = in_zone(evaluation, evaluation.session.table(statement.table))
+    table = in_zone(evaluation, evaluation.session.changeable(statement.table))
     settings = CopySettings.of(statement)
     options = reader_options(statement)
     unknown = next((name for name in options if name not in _READ_HERE[statement.format]), None)

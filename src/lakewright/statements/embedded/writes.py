@@ -30,7 +30,7 @@ _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 def insert(evaluation: Evaluation, statement: Insert) -> CommitResult:
     """Write the rows of a query into a table."""
-    table = in_zone(evaluation, evaluation.session.table(statement.table))
+    table = in_zone(evaluation, evaluation.session.changeable(statement.table))
     query = insert_query(table.store, statement)
     bound = evaluation.bind([(query, Kind.QUERY)])
     given = evaluation.ready(bound, lambda written: written(query)).columns

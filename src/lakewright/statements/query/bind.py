@@ -47,12 +47,8 @@ class Relation:
         return builder if self.columns is None else builder.with_projection(self._chosen(self.columns))
 
     def _chosen(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the columns to name: that of the row kinds comes with every read of a log."""
-        if not isinstance(self.table, AuditLog):
-            return columns
-        kind = self.table.kind_column
-        named = tuple(name for name in columns if name != kind)
-        return named or tuple(one.name for one in self.table.fields if one.name != kind)[:1]
+        """Return the columns to name: of a log at least the kinds of its rows, so that they can be counted."""
+        return columns or ((self.table.kind_column,) if isinstance(self.table, AuditLog) else columns)
 
     def _state(self) -> ReadBuilder | SystemReadBuilder:
         if self.snapshot_id is None or isinstance(self.table, SystemTable):

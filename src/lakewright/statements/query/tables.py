@@ -91,7 +91,7 @@ class Tables:
     args: Args
     pins: dict[Place, int | None] = field(default_factory=dict)
     _settings: dict[str, str] | None = None
-    _opened: dict[tuple[str, Identifier], FileStoreTable | None] = field(default_factory=dict)
+    _opened: dict[tuple[str, Identifier], FileStoreTable | SystemTable | None] = field(default_factory=dict)
     _views: dict[tuple[str, ...], bool] = field(default_factory=dict)
 
     def find(self, reference: Reference) -> Found | None:
@@ -110,6 +110,8 @@ class Tables:
             return None
         catalog_name, identifier = resolved
         whole = (catalog_name, identifier.get_database_name(), identifier.get_object_name())
+        if isinstance(table, SystemTable):
+            return self._of_catalog(reference, table, whole)
         options = self._to_auto_tag(table, {**self._set_options(*whole), **options})
         if reference.travel is not None:
             options |= self._state(reference.travel)
@@ -120,6 +122,13 @@ class Tables:
             pin = None if isinstance(shown, SystemTable) else self._pinned(table)
             fields = shown.fields if pin is not None else shown.new_read_builder().read_type()
             return Found(shown, pin, whole, tuple(fields))
+
+    def _of_catalog(self, reference: Reference, table: SystemTable, whole: tuple[str, ...]) -> Found:
+        """Return a table of the database `sys`, which has no other states."""
+        if reference.travel is not None or reference.options or reference.call is not None:
+            message = f"{table.name} shows the catalog as it is: it has no past states and no options"
+            raise reference.name.place.error(message, kind=InvalidInputError)
+        return Found(table, None, whole, tuple(table.fields))
 
     def missing(self, name: Name) -> NotFoundError:
         """Return the error for a name that neither we nor the engine know."""
@@ -138,7 +147,7 @@ class Tables:
         name = self._name(call.expressions[0], place)
         resolved = self._resolved(name)
         table = None if resolved is None else self._table(name, *resolved)
-        if table is None:
+        if table is None or isinstance(table, SystemTable):
             raise self.missing(name)
         with _shown(place):
             return _greatest_partition(table, self._pinned(table))
@@ -167,7 +176,7 @@ class Tables:
         except InvalidInputError:
             return None
 
-    def _table(self, name: Name, catalog_name: str, identifier: Identifier) -> FileStoreTable | None:
+    def _table(self, name: Name, catalog_name: str, identifier: Identifier) -> FileStoreTable | SystemTable | None:
         plain = Identifier.create(identifier.database, identifier.table, identifier.branch)
         key = catalog_name, plain
         if key not in self._opened:

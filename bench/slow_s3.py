@@ -3,8 +3,8 @@
     PYTHONPATH=tests python bench/slow_s3.py
 
 prints its endpoint and runs until its standard input is closed. Each line there is a number of milliseconds to wait
-from now on, at first 0, and is answered with the number of requests since the last line. The emulator has a process of its
-own, so that it and what is measured do not wait for one interpreter.
+from now on, at first 0, and is answered with the number of requests since the last line. The emulator has a process of
+its own, so that it and what is measured do not wait for one interpreter.
 """
 
 from __future__ import annotations

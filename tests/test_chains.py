@@ -14,17 +14,17 @@ from support.latency_cases import CASES, Case, Tables, append, keyed, plain
 
 # How many rounds of requests each takes; `bench/latency.py` measures the first ten on a store that is slow.
 DEPTHS = {
-    "append, handle held open": 15,
-    "append, opened anew": 17,
-    "append into 4 partitions": 18,
-    "upsert into 2 buckets": 31,
-    "delete a key": 39,
+    "append, handle held open": 7,
+    "append, opened anew": 9,
+    "append into 4 partitions": 7,
+    "upsert into 2 buckets": 19,
+    "delete a key": 25,
     "create": 5,
-    "plan": 6,
-    "read one file of 36": 7,
-    "read all 36": 24,
-    "merge read of 3 runs": 9,
-    "compact": 29,
+    "plan": 4,
+    "read one file of 36": 5,
+    "read all 36": 22,
+    "merge read of 3 runs": 7,
+    "compact": 18,
     "expire": 54,
 }
 _numbers = itertools.count()

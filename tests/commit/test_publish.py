@@ -21,6 +21,7 @@ class Scripted:
     def __init__(self, root: Path, *, renames: bool = True) -> None:
         self.inner = LocalStorage(durable=False)
         self.renames_atomically = renames
+        self.requests_at_once = 1
         self.path = Layout(str(root)).snapshot_file(1)
         self.before: OSError | None = None
         self.after: OSError | None = None

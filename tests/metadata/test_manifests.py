@@ -353,7 +353,7 @@ def histories(draw: st.DrawFn) -> list[list[ManifestEntry]]:
 class MemoryStore:
     """Just enough of a storage for manifests, without the price of a disk."""
 
-    renames_atomically = True
+    requests_at_once = 1
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -377,8 +377,8 @@ class SlowStorage(LocalStorage):
     both = Barrier(2, timeout=60)
 
     @property
-    def renames_atomically(self) -> bool:
-        return False
+    def requests_at_once(self) -> int:
+        return 8
 
     def read(self, path: str) -> bytes:
         self.both.wait()

@@ -141,6 +141,7 @@ class Hooked:
     """A local storage that lets a test act, or fail, around the creation of snapshot files."""
 
     renames_atomically = True
+    requests_at_once = 1
 
     def __init__(self, inner: Storage | None = None) -> None:
         self.inner = inner or LocalStorage(durable=False)

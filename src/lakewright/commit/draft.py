@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -22,9 +23,10 @@ from lakewright.commit.renumber import Renumbering
 from lakewright.errors import AlreadyExistsError, TableNotExistException
 from lakewright.metadata.manifests import Manifests, Namer
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry, ManifestFile
+from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot, is_same_state
+from lakewright.storage.side_by_side import Errand, Errands
 from lakewright.version import __version__
 
 T = TypeVar("T")
@@ -70,6 +72,8 @@ class Drafts:
     _delta_list: tuple[str, int] | None = None
     _changelog_list: tuple[str, int] | None = None
     _merged: tuple[tuple[str, ...], tuple[ManifestFile, ...]] | None = None
+    _base_files: Errand[list[ManifestFile]] | None = None  # the manifests of the base that the next draft is made on
+    _schema_ids: Errand[list[int]] | None = None
 
     def __post_init__(self) -> None:
         # Two processes that commit the same messages write the same entries. The salt makes their bytes differ, so that
@@ -97,6 +101,12 @@ class Drafts:
         ordered = self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
         return ordered and bool(self.store.schema.primary_keys) and self.intent.kind is not CommitKind.COMPACT
 
+    def ask_early(self, base: Snapshot | None, errands: Errands) -> None:
+        """Ask for what the next draft needs of its base, while the commit does something else."""
+        self._base_files = None if base is None else errands.start(partial(self._manifests.files_of, base))
+        if self._newest_schema is None:
+            self._schema_ids = errands.start(self.store.schemas.ids)
+
     def claim(self) -> bool:
         """Write the manifest of the new files, and say whether nobody had written it before."""
         self._new_files = self._write_manifests(self.intent.change.entries, self._kept, marked=True)
@@ -105,7 +115,8 @@ class Drafts:
     def draft(self, plan: Plan, *, in_doubt: bool = False) -> Draft:
         """Write the metadata files of a plan, and copies of data files whose sequence numbers are too low for its base.
 
-        With `in_doubt` an earlier draft may be published, so that nothing it names is deleted.
+        With `in_doubt` an earlier draft may be published, so that nothing it names is deleted. When this returns, the
+        files are durable, and the table is not another one by now: the snapshot can be published.
         """
         if self._renumbering is not None:
             plan = self._renumbering.apply(plan, keep=in_doubt)
@@ -148,13 +159,17 @@ class Drafts:
     def _snapshot(self, plan: Plan) -> Snapshot:
         intent, base = self.intent, plan.base
         snapshot_id = 1 if base is None else base.id + 1
-        base_list = self._write_list(self._base_manifests(base), self._written)
+        manifests = self._base_manifests(base)
         entries, next_row_id = self._numbered(plan, snapshot_id)
-        delta_list = self._write_delta(entries)
-        changelog_list = self._write_changelog(plan)
-        index = None if base is None else base.index_manifest
-        if plan.index is not None:
-            index = self._write_index(plan.index)
+        with Errands(self.store.storage) as errands:
+            base_file = errands.start(lambda: self._write_list(manifests, self._written))
+            delta_file = errands.start(lambda: self._write_delta(entries))
+            changelog_file = errands.start(lambda: self._write_changelog(plan))
+            index_file = errands.start(lambda: self._index_manifest(plan))
+            same_table = errands.start(self.store.check_same_table)
+            base_list, delta_list = base_file.result(), delta_file.result()
+            changelog_list, index = changelog_file.result(), index_file.result()
+            same_table.result()
         delta_rows = record_count(entries)
         return Snapshot(
             id=snapshot_id,
@@ -233,7 +248,8 @@ class Drafts:
         """Return the manifests before this commit, merged by the format's rules."""
         if base is None:
             return ()
-        inputs = tuple(self._manifests.files_of(base))
+        early, self._base_files = self._base_files, None
+        inputs = tuple(self._manifests.files_of(base) if early is None else early.result())
         names = tuple(m.file_name for m in inputs)
         if self._merged is None:
             merged = self._manifests.merge(inputs)
@@ -283,8 +299,11 @@ class Drafts:
             return None
         return self._write_list(self._write_manifests(entries, names, marked=False), names)
 
-    def _write_index(self, entries: Sequence[IndexEntry]) -> str:
+    def _index_manifest(self, plan: Plan) -> str | None:
         """Write the index manifest, which is the marker of a commit that changes index files only."""
+        entries = plan.index
+        if entries is None:
+            return None if plan.base is None else plan.base.index_manifest
         name = self._marked("index-manifest", lambda manifests: manifests.write_index(entries))
         self._written.append(name)
         return name
@@ -321,7 +340,7 @@ class Drafts:
     def _schema_on(self, base: Snapshot | None) -> int:
         """Return the id of the newest schema: looked up once, because the bases of later attempts show later ones."""
         if self._newest_schema is None:
-            ids = self.store.schemas.ids()
+            ids = self.store.schemas.ids() if self._schema_ids is None else self._schema_ids.result()
             if not ids:
                 raise TableNotExistException(
                     f"{self.store.name} has no schema any more: it was dropped or renamed; get it from its catalog",

@@ -11,7 +11,9 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import InvalidMessageError
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore
+from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH
+from lakewright.storage.side_by_side import each
 
 _THREADS = 16
 _FEW = 8  # below this starting threads costs more than it saves
@@ -33,7 +35,7 @@ def files_of(store: TableStore, messages: Iterable[CommitMessage]) -> tuple[Writ
 
 def check_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
     """Raise InvalidMessageError if a file is missing or has another size than its message says."""
-    sizes = _call_each(store.storage.size, [file.path for file in files])
+    sizes = _call_each(store.storage, store.storage.size, [file.path for file in files])
     bad = [
         f"{file.path} ({'missing' if size is None else f'{size} bytes, not {file.size}'})"
         for file, size in zip(files, sizes, strict=True)
@@ -50,7 +52,7 @@ def check_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
 
 def delete_written(store: TableStore, files: Sequence[WrittenFile]) -> None:
     """Delete files that will never be committed."""
-    _call_each(store.storage.delete, [file.path for file in files])
+    _call_each(store.storage, store.storage.delete, [file.path for file in files])
 
 
 def prune_dropped_table(store: TableStore) -> None:
@@ -81,8 +83,8 @@ def _files(store: TableStore, message: CommitMessage) -> Iterator[WrittenFile]:
         yield WrittenFile(index.file_name, layout.index_file(index, directory), index.file_size)
 
 
-def _call_each(call: Callable[[str], int | None], paths: Sequence[str]) -> list[int | None]:
-    if len(paths) <= _FEW:
-        return [call(path) for path in paths]
+def _call_each(storage: Storage, call: Callable[[str], int | None], paths: Sequence[str]) -> list[int | None]:
+    if storage.requests_at_once > 1 or len(paths) <= _FEW:
+        return each(storage, call, paths)
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(call, paths))

@@ -3,6 +3,8 @@
     look whether it is published already -> plan on the newest snapshot -> renumber rows if need be -> write metadata
     -> check that the table is still the same -> publish -> wait and try again
 
+Far away, calls that do not need each other's answers are made side by side (design/0012 draws the chain).
+
 Always holds: metadata of an attempt is deleted only when the attempt is known to have lost the race. While the outcome
 of an attempt is unknown, the loop ends in success or in `CommitUnknownError`, never in an error that says that nothing
 was published.
@@ -10,9 +12,10 @@ was published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from lakewright.commit.draft import Draft, Drafts, Environment
 from lakewright.commit.files import WrittenFile, check_written
@@ -31,6 +34,7 @@ from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, state_of
+from lakewright.storage.side_by_side import Errands
 
 REFUSALS = (NotAuthorizedError, CatalogException)  # of a server: not published, and no use to try again
 ATTEMPTS_MAX = 10_000  # the loop has an end, also for commits that only add files and are retried without limit
@@ -50,6 +54,7 @@ class CommitRun:
     publisher: Publisher
     environment: Environment
     sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
+    newest: Callable[[], Snapshot | None] | None = None  # returns the newest snapshot, asked for a moment ago
     search: CommitSearch = field(init=False)
     drafts: Drafts = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts of unknown outcome: they may be visible, or become so
@@ -91,21 +96,16 @@ class CommitRun:
             began = environment.clock()
             # The snapshot may exist although the reply was lost, so look before trying again.
             newer = [] if winner_id is None or self._is_on_server else list(self.store.snapshots.walk_on(winner_id))
-            base = newer[-1] if newer else self.store.snapshots.latest()
-            if (existing := self.search.find(base, newer)) is not None:
-                return self._finish_published(existing)
-            self._drop_lost_drafts(base)
-            self._check_files(attempt)
-            draft = self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
+            base = newer[-1] if newer else self._newest()
+            found = self._draft_on(base, newer, attempt)
+            if isinstance(found, Snapshot):
+                return self._finish_published(found)
+            draft = found
             match self._hand_in(draft):
-                case Published() if take_back_if_rolled_back(self.store, draft.base, draft.snapshot):
-                    winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
-                case Published():
-                    self._take_back_if_replaced(draft)
-                    self._drop_lost_drafts(draft.snapshot, published=True)
-                    self.store.snapshots.write_latest_hint(draft.snapshot.id)
-                    self.drafts.remove_unused_copies(draft.snapshot)
+                case Published() if self._stays(draft):
                     return draft.snapshot
+                case Published():
+                    winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
                 case LostRace(winner_id, in_doubt):
                     self.files_in_doubt |= in_doubt
                     self.drafts.discard(draft)
@@ -123,6 +123,34 @@ class CommitRun:
             raise self._unknown() from self.cause
         raise self._not_published(f"other writers were faster {counted(attempt + 1, 'time')}")
 
+    def _newest(self) -> Snapshot | None:
+        """Return the newest snapshot: what was asked for while the files were written, if that is not long ago."""
+        early, self.newest = self.newest, None
+        return self.store.snapshots.latest() if early is None else early()
+
+    def _draft_on(self, base: Snapshot | None, newer: Sequence[Snapshot], attempt: int) -> Draft | Snapshot:
+        """Write the metadata of a commit on a base, or return the snapshot that published the commit before."""
+        with Errands(self.store.storage) as errands:
+            self.drafts.ask_early(base, errands)
+            files_checked = errands.start(partial(self._check_files, attempt))
+            if (existing := self.search.find(base, newer)) is not None:
+                return existing
+            self._drop_lost_drafts(base)
+            files_checked.result()
+            return self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
+
+    def _stays(self, draft: Draft) -> bool:
+        """Do what follows the publishing; False if the base was rolled back before it, and the snapshot taken back."""
+        with Errands(self.store.storage) as errands:
+            hint = errands.start(partial(self.store.snapshots.write_latest_hint, draft.snapshot.id))
+            if take_back_if_rolled_back(self.store, draft.base, draft.snapshot):
+                return False
+            self._take_back_if_replaced(draft)
+            self._drop_lost_drafts(draft.snapshot, published=True)
+            hint.result()
+            self.drafts.remove_unused_copies(draft.snapshot)
+        return True
+
     def _check_files(self, attempt: int) -> None:
         """Check that the files to commit exist: at first, and where others may have removed them meanwhile.
 
@@ -136,7 +164,6 @@ class CommitRun:
 
     def _hand_in(self, draft: Draft) -> Outcome:
         try:
-            self.store.check_same_table()
             self.search.tried.add(state_of(draft.snapshot))
             return self.publisher.publish(draft.snapshot, draft.base, draft.entries)
         except Exception:

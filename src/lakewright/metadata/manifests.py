@@ -11,10 +11,10 @@ size and the number of entries that are recorded in the file that names it, or C
 from __future__ import annotations
 
 import itertools
+import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar, cast
 
@@ -59,9 +59,9 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import DataType
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
+from lakewright.storage.side_by_side import each
 
 _COLUMNS_MIN = 2_000  # entries; fewer are decoded one by one
-THREADS_MAX = 8  # manifests are small, so most of the time is the latency of the storage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -79,11 +79,13 @@ class Namer:
 
     def __init__(self, new_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> None:
         self._unique = str(new_uuid())
+        self._lock = threading.Lock()
         self._counts: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 
     def name(self, kind: str) -> str:
         """Return a new name."""
-        return f"{kind}-{self._unique}-{next(self._counts[kind])}"
+        with self._lock:
+            return f"{kind}-{self._unique}-{next(self._counts[kind])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,11 +330,8 @@ class Manifests:
             return None
 
     def _each(self, read: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
-        """Read several files: in threads on an object store, whose latency is high, one by one on a disk."""
-        if len(files) <= 1 or self.storage.renames_atomically:
-            return map(read, files)
-        with ThreadPoolExecutor(min(THREADS_MAX, len(files))) as pool:
-            return list(pool.map(read, files))
+        """Read several files: side by side on an object store, whose latency is high, one by one on a disk."""
+        return map(read, files) if self.storage.requests_at_once == 1 else each(self.storage, read, files)
 
     def _load(self, name: str, *, size: int | None = None, snapshot_id: int | None = None) -> tuple[str, bytes]:
         """Return the path and the bytes of a file, which must have the recorded size."""

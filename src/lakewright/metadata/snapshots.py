@@ -18,18 +18,23 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from lakewright.errors import CorruptTableError, NotFoundError
 from lakewright.metadata.home import HistoryOwner
 from lakewright.spec.snapshot import MIN_LONG, Snapshot, is_same_state, snapshot_from_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
+from lakewright.storage.side_by_side import Errand, Errands
 
 HINT_READS_MAX = 3
 HINT_WAIT_SECONDS = 0.001
 BODY_READS_MAX = 10
 BODY_WAIT_SECONDS = 0.2
 EXPIRY_STEPS_MAX = 300  # how many snapshots may expire while the oldest is being opened
+_LAST_SEEN_MAX = 4096
+# By the directory, the newest snapshot that this process saw: what to ask for early, never what to believe.
+_last_seen: dict[str, int] = {}
 LATEST_LOOKS_MAX = 5  # how often a rollback may remove the newest snapshot while it is being opened
 
 
@@ -46,15 +51,16 @@ class Snapshots:
         """Return the newest snapshot, None for a table that was never written."""
         if self.owner is not None:
             return self.owner.latest()
-        hint = self._hint(self.layout.latest_hint)
-        if hint is not None and hint > 0 and not self.exists(hint + 1):
-            with suppress(FileNotFoundError):
-                return self._read(hint)
+        hint, snapshot = self._by_hint()
+        if snapshot is not None:
+            return snapshot
         for _ in range(LATEST_LOOKS_MAX):
             newest = max(self.ids(), default=None)
             if newest is not None:
                 with suppress(FileNotFoundError):
-                    return self._read(newest)
+                    snapshot = self._read(newest)
+                    self._saw(newest)
+                    return snapshot
             elif hint is None:
                 return None
             else:
@@ -65,6 +71,34 @@ class Snapshots:
             return None
         path = self.layout.snapshot_directory
         raise NotFoundError(f"the newest snapshot in {path} was removed again and again; try again later", path=path)
+
+    def _by_hint(self) -> tuple[int | None, Snapshot | None]:
+        """Return the number in the hint, and its snapshot if that is the newest.
+
+        Far away, the hint is read side by side with the snapshot that this process saw last, which is mostly the same.
+        """
+        guess = _last_seen.get(self.layout.snapshot_directory) if self.storage.requests_at_once > 1 else None
+        with Errands(self.storage) as errands:
+            asked = {} if guess is None else {guess: self._ask(errands, guess)}
+            hint = self._hint(self.layout.latest_hint)
+            if hint is None or hint <= 0:
+                return hint, None
+            has_next, found = asked.get(hint) or self._ask(errands, hint)
+            snapshot = None if has_next.result() else found.result()
+            if snapshot is not None:
+                self._saw(hint)
+            return hint, snapshot
+
+    def _ask(self, errands: Errands, snapshot_id: int) -> tuple[Errand[bool], Errand[Snapshot | None]]:
+        """Ask whether there is a snapshot after this one, and for this one."""
+        return errands.start(partial(self.exists, snapshot_id + 1)), errands.start(partial(self.find, snapshot_id))
+
+    def _saw(self, snapshot_id: int) -> None:
+        """Remember the newest snapshot, so that it can be asked for early."""
+        if self.storage.requests_at_once > 1:
+            if len(_last_seen) >= _LAST_SEEN_MAX:
+                _last_seen.clear()
+            _last_seen[self.layout.snapshot_directory] = snapshot_id
 
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, None for a table that was never written."""
@@ -211,6 +245,7 @@ class Snapshots:
         """
         if self.owner is not None:
             return
+        self._saw(snapshot_id)
         with suppress(OSError):
             self.storage.replace(self.layout.latest_hint, b"%d" % snapshot_id, durable=False)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,6 +32,7 @@ from lakewright.spec.types import DataType, Value
 from lakewright.spec.values import to_text
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, partition_text
+from lakewright.storage.side_by_side import Errands
 
 _PARTIAL = (  # options that let a handle show only some of the rows
     CoreOptions.INCREMENTAL_BETWEEN.key(),
@@ -89,12 +89,10 @@ class TableStore:
 
         If the table was replaced, that error is raised, not the one that reading the files of another table caused.
         """
-        if self.storage.renames_atomically:
-            self.check_same_table()
-            yield
-            return
-        with ThreadPoolExecutor(1) as pool:
-            check = pool.submit(self.check_same_table)
+        with Errands(self.storage) as errands:
+            check = errands.start(self.check_same_table)
+            if self.storage.requests_at_once == 1:
+                check.result()
             try:
                 yield
             finally:

@@ -62,6 +62,10 @@ class Storage(Protocol):
     def renames_atomically(self) -> bool:
         """Say whether `rename_directory` is atomic: true of disks, false of object stores."""
 
+    @property
+    def requests_at_once(self) -> int:
+        """How many calls to make at the same time where they do not depend on each other; 1 for a storage nearby."""
+
     def open_input(self, path: str) -> BinaryIO:
         """Open a file for random access."""
 

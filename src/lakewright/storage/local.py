@@ -62,6 +62,11 @@ class LocalStorage:
         """True: `rename_directory` is atomic."""
         return True
 
+    @property
+    def requests_at_once(self) -> int:
+        """1: starting a thread takes longer than a call."""
+        return 1
+
     def open_input(self, path: str) -> BinaryIO:
         """Open a file for random access; reads do not hold Python's lock."""
         return cast("BinaryIO", pa.OSFile(_plain(path)))

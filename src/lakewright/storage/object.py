@@ -30,6 +30,7 @@ from lakewright.storage.object_client import ObjectClient, ObjectInfo, open_clie
 from lakewright.storage.settings import ENDPOINT_VARIABLES, Settings, store_settings
 
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+REQUESTS_AT_ONCE = 32
 MARKER = ".directory"  # makes an empty directory visible
 PART_BYTES = 8 * 1024 * 1024  # objects up to this size are one put
 TAIL_BYTES = 64 * 1024  # read when an object is opened: all of a small file, the footer of a large one
@@ -67,6 +68,11 @@ class ObjectStorage:
     def renames_atomically(self) -> bool:
         """False: `rename_directory` copies object by object."""
         return False
+
+    @property
+    def requests_at_once(self) -> int:
+        """Enough to hide the latency of the store."""
+        return REQUESTS_AT_ONCE
 
     def open_input(self, path: str) -> BinaryIO:
         """Open an object for random access; one request reads its size and its last bytes."""

@@ -85,13 +85,16 @@ def enumerate_faults(
     kinds: tuple[FaultKind, ...] = SIX_FAULTS,
     *,
     renames: bool = True,
+    at_once: int = 1,
     thin: bool = False,
 ) -> Report:
     """Run an operation with every call failing in every way; without `renames` on a storage like an object store.
 
-    With `thin` every call fails in one or two of the ways alone, its neighbours in others.
+    With `at_once` above 1 calls are made side by side: which call has which number then differs from run to run, but
+    what is checked must hold all the same. With `thin` every call fails in one or two of the ways alone, its
+    neighbours in others.
     """
-    memory = MemoryStorage(f"enumerator-{next(_names)}", renames=renames)
+    memory = MemoryStorage(f"enumerator-{next(_names)}", renames=renames, requests_at_once=at_once)
     operation.prepare(_open(memory))
     start = memory.image()
     before = observe(_open(memory))

@@ -92,6 +92,7 @@ class MemoryStorage:
     name: str
     durable: bool = True
     renames: bool = True
+    requests_at_once: int = 1  # with more, the order of calls differs from run to run
 
     @property
     def renames_atomically(self) -> bool:
@@ -411,10 +412,10 @@ class FaultyStorage:
 
     def __init__(self, inner: Storage, plan: Iterable[Fault] = (), *, pause: Callable[[], None] | None = None) -> None:
         self.inner = inner
+        self.requests_at_once = inner.requests_at_once
         self.plan = {fault.call: fault.kind for fault in plan}
         self.calls: list[Call] = []
-        self.dead = False
-        self._full = False
+        self.dead = self._full = False
         self._pause = pause
         self._created: set[str] = set()
         self._lock = threading.Lock()

@@ -164,7 +164,7 @@ RETURNED = frozenset(
     " IngestResult ReadBuilder SchemaChange ShardTableUpdator Snapshot StreamReadBuilder StreamScan StreamTableCommit"
     " StreamTableUpdate StreamTableWrite StreamWriteBuilder SystemTable TableCommit TableRead TableScan TableSchema"
     " TableUpdate TableWrite Tag UpdateResult WhenMatched AuditLog ColumnChange ColumnRef CommitContext CompactResult"
-    " DatabaseCompaction ManifestsResult"
+    " DatabaseCompaction ManifestsResult PartitionEstimate"
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
     " AnalyzeResult ColumnStatistics TableStatistics PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"

@@ -27,7 +27,7 @@ from lakewright.commit.table_commit import (
     WriteResult,
 )
 from lakewright.compact.manifests import ManifestsResult
-from lakewright.compact.rounds import CompactResult
+from lakewright.compact.rounds import CompactResult, PartitionEstimate
 from lakewright.errors import (
     AlreadyExistsError,
     BranchAlreadyExistException,
@@ -191,6 +191,7 @@ __all__ = [
     "OrphanResult",
     "PagedList",
     "Partition",
+    "PartitionEstimate",
     "PartitionExpireResult",
     "Plan",
     "Position",

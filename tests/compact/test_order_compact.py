@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.compact.order import curve
+from lakewright.compact.order import curve, sort
 from lakewright.compact.order.key import OrderKey
 from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.gather import gather
 from lakewright.spec.types import AtomicType, DataField
 
 SMALL = {"target-file-size": "6 kb", "file.block-size": "4 kb"}
@@ -139,6 +140,75 @@ def test_sorted_files_are_not_small(tmp_path: Path, strategy: str) -> None:
     assert sum(count < 500 for count in rows) <= 1
 
 
+def test_texts_that_begin_alike_rule_files_out(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(4).permutation(6000).tolist()
+    texts = [f"https://example.org/customers/{number:06}" for number in numbers]
+    table = made(tmp_path, pa.schema({"u": pa.string(), "v": pa.string()}), {"target-file-row-num": "500"})
+    lw.write_table(pa.table({"u": texts, "v": texts}), table)
+    for strategy in STRATEGIES:
+        table.compact(order_by=["u"], strategy=strategy)  # type: ignore[arg-type]
+        assert opened(table, f"u = '{texts[17]}'") == (1, 12), strategy
+        assert opened(table, f"v = '{texts[17]}'") == (12, 12), strategy  # its bounds are as short as the option says
+    own = table.copy({"fields.u.stats-mode": "truncate(16)"})
+    own.compact(order_by=["u"])
+    assert opened(own, f"u = '{texts[17]}'") == (12, 12)
+
+
+def test_texts_with_different_beginnings_are_divided_evenly() -> None:
+    field = DataField(0, "v", AtomicType("STRING"))
+    kinds = ["http://", "https://www."]
+    texts = [f"{kinds[number % 2]}example.org/{number * 7919 % 20_011:06}" for number in range(20_000)]
+    key = OrderKey.of_sample("order", [field], pa.table({"v": texts})).coarser(8)
+    rows = pa.table({"v": [None, "", "a", *sorted(texts), "https://zzz", "z"]})
+    numbers = key.range_of(rows).tolist()
+    assert numbers == sorted(numbers)
+    assert np.bincount(numbers).max() <= 2600
+
+
+def test_parts_cover_all_rows_and_end_with_files() -> None:
+    rng = np.random.default_rng(5)
+    fields = [DataField(0, "a", AtomicType("BIGINT")), DataField(1, "b", AtomicType("BIGINT"))]
+    heavy = np.where(rng.random(40_000) < 0.5, rng.integers(0, 5, 40_000), rng.integers(0, 10**9, 40_000))
+    sample = pa.table({"a": heavy, "b": rng.integers(0, 1000, 40_000)})
+    for strategy in STRATEGIES:
+        key = OrderKey.of_sample(strategy, fields, sample, 20.0)
+        parts = key.parts(4)
+        assert len(parts) == key.part_key(4).ranges
+        assert 3 <= len(parts) <= 4
+        counts = [int(part.counts.sum()) for part in parts]
+        assert sum(counts) == 40_000
+        assert max(counts) <= 14_000
+        assert np.bincount(key.part_key(4).range_of(sample)).tolist() == counts
+        if key.quantiles:
+            assert set(key.part_key(4).cuts[0].tolist()) <= set(key.files.tolist())
+
+
+def test_a_sort_stays_within_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 20 MB are sorted with 8 MB. What Arrow holds is looked at whenever a group of rows is handed over."""
+    table = made(
+        tmp_path, pa.schema({"x": pa.int64(), "y": pa.float64(), "t": pa.string()}), {"target-file-size": "2 mb"}
+    )
+    rng = np.random.default_rng(6)
+    for _ in range(8):
+        rows = {
+            "x": rng.integers(0, 10**6, 50_000),
+            "y": rng.random(50_000),
+            "t": pa.array(["0123456789abcdef01234"] * 50_000),
+        }
+        lw.write_table(pa.table(rows), table)
+    seen, plain = [0], gather
+
+    def watched(rows: pa.Table, positions: np.ndarray) -> pa.Table:
+        seen[0] = max(seen[0], pa.total_allocated_bytes())
+        return plain(rows, positions)
+
+    monkeypatch.setattr(sort, "gather", watched)
+    held = pa.total_allocated_bytes()
+    options = {"lakewright.merge-memory": "8 mb", "lakewright.write-threads": "1"}
+    assert table.copy(options).compact(order_by=["x", "y"], strategy="zorder").rows == 400_000
+    assert seen[0] - held <= 12 << 20
+
+
 def test_deleted_rows_go_and_row_ids_stay(tmp_path: Path) -> None:
     options = {**SMALL, "row-tracking.enabled": "true", "deletion-vectors.enabled": "true"}
     table = points(tmp_path, options, commits=3, rows=500)
@@ -196,7 +266,7 @@ def test_every_type_has_its_order(text: str) -> None:
     number = DataField(1, "n", AtomicType("INT"))
     both = sample.append_column("n", pa.array(range(len(values)), pa.int32()))
     for strategy in STRATEGIES:
-        ranged = OrderKey.of_sample(strategy, [field, number], both, 4)
+        ranged = OrderKey.of_sample(strategy, [field, number], both).coarser(4)
         numbers = ranged.range_of(both)
         in_order = numbers[ranged.order(both)].tolist()
         assert in_order == sorted(in_order)
@@ -205,7 +275,7 @@ def test_every_type_has_its_order(text: str) -> None:
 def test_texts_with_a_common_beginning_are_told_apart() -> None:
     field = DataField(0, "v", AtomicType("STRING"))
     texts = [f"https://example.org/customers/{number:06}" for number in range(5000)]
-    key = OrderKey.of_sample("order", [field], pa.table({"v": texts}), 8)
+    key = OrderKey.of_sample("order", [field], pa.table({"v": texts})).coarser(8)
     assert key.ranges == 8
     rows = pa.table({"v": ["a", *texts[::100], "z"]})
     assert key.range_of(rows).tolist() == sorted(key.range_of(rows).tolist())
@@ -320,6 +390,8 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     assert (plan.dry_run, plan.is_empty, plan.snapshot_id) == (True, False, None)
     assert (plan.partitions, plan.buckets, plan.files_before, plan.files_after, plan.rows) == (2, 2, 4, 2, 4)
     assert plan.bytes > 0
+    days_of_plan = [(one.partition, one.buckets, one.files_before, one.files_after, one.rows) for one in plan.details]
+    assert days_of_plan == [("dt=2026-01-01", 1, 2, 1, 2), ("dt=2026-01-02", 1, 2, 1, 2)]
     assert table.compact(order_by=["x"], dry_run=True).files_before == 4
     assert table.snapshot() == before
     table.compact(full=True)

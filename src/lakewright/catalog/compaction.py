@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakewright.catalog.base import Catalog
+from lakewright.compact.job import compact_chosen
+from lakewright.compact.request.choice import CompactRequest
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.spec import arguments
@@ -26,7 +28,7 @@ class DatabaseCompaction:
     failed: Mapping[str, str]  # tables that were not compacted, and why
 
 
-def compact_database(
+def compact_database(  # noqa: PLR0913 - each argument is one choice of the caller
     catalog: Catalog,
     database: str | None = None,
     *,
@@ -34,11 +36,13 @@ def compact_database(
     excluding: str | None = None,
     full: bool = False,
     idle: Age | None = None,
+    dry_run: bool = False,
 ) -> DatabaseCompaction:
     """Compact the tables of a database, or of all; `including` and `excluding` are patterns of names such as `db.t`.
 
     The patterns are regular expressions that match the whole name. `idle` leaves out partitions that were written
-    lately, and is for partitioned tables: others are compacted as they are.
+    lately, and is for partitioned tables: others are compacted as they are. With `dry_run` nothing is written, and the
+    results are estimates.
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -51,13 +55,34 @@ def compact_database(
     >>> {name: result.files_after for name, result in done.tables.items()}
     {'d.a': 1}
     """
-    names = chosen_tables(catalog, database, including=including, excluding=excluding)
-    is_full, age = arguments.flag("full", full), arguments.optional(arguments.age_millis, "idle", idle)
+    request = DatabaseRequest(database, including, excluding, full, idle, dry_run)
+    return request.run(catalog, lambda table, one: compact_chosen(table.store, one.checked(table.store)))
 
-    def compact(table: FileStoreTable) -> CompactResult:
-        return table.compact(full=is_full, idle=age if table.partition_keys else None)
 
-    return compact_each(catalog, names, compact)
+@dataclass(frozen=True, slots=True)
+class DatabaseRequest:
+    """The arguments of a compaction of many tables, as a caller gave them."""
+
+    database: str | None = None
+    including: str | None = None
+    excluding: str | None = None
+    full: bool = False
+    idle: Age | None = None
+    dry_run: bool = False
+
+    def run(
+        self, catalog: Catalog, compact: Callable[[FileStoreTable, CompactRequest], CompactResult]
+    ) -> DatabaseCompaction:
+        """Check the arguments, and have each table compacted by a function."""
+        names = chosen_tables(catalog, self.database, including=self.including, excluding=self.excluding)
+        full, dry_run = arguments.flag("full", self.full), arguments.flag("dry_run", self.dry_run)
+        age = arguments.optional(arguments.age_millis, "idle", self.idle)
+
+        def compact_one(table: FileStoreTable) -> CompactResult:
+            idle = age if table.partition_keys else None
+            return compact(table, CompactRequest(full=full, idle=idle, dry_run=dry_run))
+
+        return compact_each(catalog, names, compact_one)
 
 
 def chosen_tables(

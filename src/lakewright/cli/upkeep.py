@@ -23,6 +23,8 @@ from lakewright.compact.rounds import CompactResult
 from lakewright.errors import LakewrightError, counted
 from lakewright.table.table import FileStoreTable
 
+_PARTITIONS_SHOWN = 20  # of a dry run
+
 
 def _compact_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path; or db.* for all of a database")
@@ -69,10 +71,11 @@ def _compacted(result: CompactResult) -> str:
         return "there was nothing to compact"
     size = f"{counted(result.rows, 'row')}, {result.bytes / 1e6:,.1f} MB"
     if result.dry_run:
-        return (
+        total = (
             f"{counted(result.files_before, 'file')} in {counted(result.buckets, 'bucket')} of "
             f"{counted(result.partitions, 'partition')} would become about {result.files_after:,}, {size}"
         )
+        return "\n".join([total, *_planned(result)])
     skipped = f"; other writers changed {', '.join(result.skipped)} meanwhile" if result.skipped else ""
     return (
         f"snapshot {result.snapshot_id}: {counted(result.files_before, 'file')} became {result.files_after:,}, {size}, "
@@ -80,12 +83,26 @@ def _compacted(result: CompactResult) -> str:
     )
 
 
+def _planned(result: CompactResult) -> list[str]:
+    """Return what a compaction would do to each partition, a line each; of very many partitions the first ones."""
+    named = [one for one in result.details if one.partition]
+    lines = [
+        f"  {one.partition}: {counted(one.files_before, 'file')} would become about {one.files_after:,}, "
+        f"{counted(one.rows, 'row')}, {one.bytes / 1e6:,.1f} MB"
+        for one in named[:_PARTITIONS_SHOWN]
+    ]
+    left = len(named) - len(lines)
+    return [*lines, f"  and {counted(left, 'partition')} more; --json shows all"] if left else lines
+
+
 def _compact_all(args: argparse.Namespace, output: Output) -> None:
     """Compact the tables of a database, and say of each what was done."""
     catalog = need_catalog(args)
 
     def compact(table: FileStoreTable) -> CompactResult:
-        result = _compact_one(table, args)
+        # As in `compact_database`: a table without partitions is compacted as it is.
+        idle = args.idle if table.partition_keys else None
+        result = _compact_one(table, argparse.Namespace(**{**vars(args), "idle": idle}))
         output.say(f"{table.name}: {_compacted(result)}")
         return result
 

@@ -30,6 +30,18 @@ Publish: TypeAlias = Callable[[Sequence[CommitMessage], Snapshot], Snapshot | No
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionEstimate:
+    """What a compaction would do to one partition, or to a table without partitions."""
+
+    partition: str  # such as `day=2026-01-01`; empty for a table without partitions
+    buckets: int
+    files_before: int
+    files_after: int  # about, as are the rows and bytes
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CompactResult:
     """What a compaction did to the table, or what it would do (`dry_run`: then files, rows and bytes are estimates)."""
 
@@ -44,6 +56,7 @@ class CompactResult:
     partitions: int = 0
     dry_run: bool = False
     skipped: tuple[str, ...] = ()  # buckets that other writers changed again and again meanwhile: they stay as they are
+    details: tuple[PartitionEstimate, ...] = ()  # of a dry run: each partition that would be compacted
 
     @property
     def is_empty(self) -> bool:
@@ -63,6 +76,7 @@ class CompactResult:
             self.partitions + later.partitions,
             self.dry_run or later.dry_run,
             (*self.skipped, *later.skipped),
+            (*self.details, *later.details),
         )
 
 

@@ -33,6 +33,15 @@ class Spill:
             raise
         self._left = len(self._bounds) - 1
 
+    @property
+    def count(self) -> int:
+        """How many tables there are."""
+        return len(self._bounds) - 1
+
+    def close(self) -> None:
+        """Remove the file, whatever was released."""
+        self._file.close()
+
     def read(self, number: int) -> pa.Table:
         """Return a spilled table by its number, whole."""
         return pa.concat_tables([self._schema.empty_table(), *self.parts(number)])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+import pyarrow as pa
+
 from lakewright.commit.message.message import CommitMessage
 from lakewright.distributed.cleanup import remove_all, remove_all_but
 from lakewright.errors import (
@@ -39,6 +41,8 @@ class TaskId:
 
 Work = TypeVar("Work")  # what an engine runs, in its own terms
 ShareTask: TypeAlias = Callable[[TaskId, Iterator[bytes]], bytes]  # one share in, a payload out
+# One share in, blobs out, each with the number of the task that gets it.
+SendTask: TypeAlias = Callable[[Iterator[bytes]], Iterator[tuple[int, pa.Buffer]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,24 @@ class Workers(Protocol[Work]):
 
     def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> Work:
         """Return the work of calling a function once for every share, each in a task of its own."""
+
+
+class ExchangingWorkers(Workers[Work], Protocol[Work]):
+    """What an engine must be able to do besides, so that tasks can send rows to each other."""
+
+    def exchange(
+        self,
+        shares: Sequence[Sequence[bytes]],
+        send: SendTask,
+        receive: ShareTask,
+        *,
+        targets: int,
+        description: str,
+    ) -> Work:
+        """Return the work of tasks that send blobs to so many others, which get those of all, in no order.
+
+        The payloads are those of the receivers. One task holds only some of the blobs at a time.
+        """
 
 
 class HasMessages(Protocol):

@@ -6,7 +6,7 @@ from lakewright.ray.join import bucket_join
 from lakewright.ray.read import read_table
 from lakewright.ray.rows.merge import merge, upsert
 from lakewright.ray.rows.row_ids import delete_by_row_id, read_by_row_id, update_by_row_id
-from lakewright.ray.rows.verbs import compact, delete, update
+from lakewright.ray.rows.verbs import compact, compact_database, delete, update
 from lakewright.ray.sink import PaimonDatasink
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "WriteResult",
     "bucket_join",
     "compact",
+    "compact_database",
     "delete",
     "delete_by_row_id",
     "merge",

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -23,7 +24,7 @@ from lakewright.calls import Progress, ProgressCallback
 from lakewright.commit.message.message import CommitMessage
 from lakewright.distributed.call import check_concurrency
 from lakewright.distributed.cleanup import QUIET_SECONDS
-from lakewright.distributed.job import Job, ShareTask, TaskId
+from lakewright.distributed.job import Job, SendTask, ShareTask, TaskId
 from lakewright.distributed.messages import pack, unpack
 from lakewright.distributed.rows.merge import CountingWriter
 from lakewright.errors import InvalidInputError, LakewrightError
@@ -35,6 +36,7 @@ from lakewright.write.shuffle import Receivers, send
 from lakewright.write.writer import WriteJob
 
 _STOP_SECONDS_MAX = 30.0
+_SENT_BYTES = 64 << 20  # a task that sends blobs to others puts so many of them into the object store at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,21 @@ class Tasks:
         self._sending.append(returned[0])
         self._sent.append(returned[0])
         return list(returned[1:])
+
+    def stream(self, function: Any, *arguments: object) -> Any:  # noqa: ANN401 - a remote function, a generator of Ray
+        """Start a task that yields values, the last of which says that it is done, once there is room."""
+        while len(self._sending) >= self._ahead:
+            self._check_sent(1)
+        generator = function.options(**self._arguments, num_returns="streaming").remote(*arguments)
+        self._sending.append(generator.completed())
+        return generator
+
+    def streamed(self, generators: Sequence[Any]) -> list[list[Any]]:
+        """Wait for tasks that `stream` started; return references to what each yielded, without the last."""
+        self._check_sent(len(self._sending))
+        references = [list(generator) for generator in generators]
+        ray.get([some[-1] for some in references])  # raises the error of a task that failed
+        return [some[:-1] for some in references]
 
     def wait_for_sent(self) -> list[Any]:
         """Wait until all tasks that `send` started are done, and return their facts, in the order of the calls."""
@@ -245,17 +262,37 @@ class RayWorkers:
     def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> RayWork:  # noqa: ARG002 - Ray names tasks itself
         """Return the work of calling a function once for every share; every failure is raised as an error of ours."""
 
-        def work(store: TableStore) -> RayAnswers:
+        def work(tasks: Tasks) -> None:
             shared = ray.put(function)
-            try:
-                with Tasks(self.settings, ProgressReport(None)) as tasks:
-                    for number, share in enumerate(shares):
-                        tasks.start(RUN_SHARE, shared, number, share)
-                    return RayAnswers(tasks.finish())
-            except RayError as error:
-                raise error_of_ours(error) or LakewrightError(f"{store.name}: {error}", table=store.name) from error
+            for number, share in enumerate(shares):
+                tasks.start(RUN_SHARE, shared, number, share)
 
-        return work
+        return partial(self._answers, work)
+
+    def exchange(
+        self, shares: Sequence[Sequence[bytes]], send: SendTask, receive: ShareTask, *, targets: int, description: str
+    ) -> RayWork:
+        """Return the work of tasks that send blobs to so many others: blobs travel through the object store."""
+        del description  # Ray names tasks itself
+
+        def work(tasks: Tasks) -> None:
+            sending, receiving = ray.put(send), ray.put(receive)
+            sent = tasks.streamed([tasks.stream(SEND_BLOBS, sending, share, targets) for share in shares])
+            for number in range(targets):
+                # Each task yields a list for every target in turn.
+                lists = [some for one in sent for some in one[number::targets]]
+                tasks.start(RECEIVE_BLOBS, receiving, number, lists)
+
+        return partial(self._answers, work)
+
+    def _answers(self, work: Callable[[Tasks], None], store: TableStore) -> RayAnswers:
+        """Start tasks, wait for all of them, and return their answers; what fails is raised as an error of ours."""
+        try:
+            with Tasks(self.settings, ProgressReport(None)) as tasks:
+                work(tasks)
+                return RayAnswers(tasks.finish())
+        except RayError as error:
+            raise error_of_ours(error) or LakewrightError(f"{store.name}: {error}", table=store.name) from error
 
 
 # ---- on a worker -----------------------------------------------------------------------------------------------------
@@ -317,6 +354,26 @@ def run_share(function: ShareTask, number: int, share: Sequence[bytes]) -> TaskA
     return TaskAnswer(number, function(TaskId(number, new_attempt()), iter(share)), was_tried_before())
 
 
+def send_blobs(function: SendTask, share: Sequence[bytes], targets: int) -> Iterator[list[pa.Buffer] | None]:
+    """Yield lists of blobs, one for each target in turn, whenever there are some; and None at the end."""
+    lists: list[list[pa.Buffer]] = [[] for _ in range(targets)]
+    size = 0
+    for target, blob in function(iter(share)):
+        lists[target].append(blob)
+        size += blob.size
+        if size >= _SENT_BYTES:
+            yield from (some for some in lists)  # Ray hands values to what is yielded from, so it must be a generator
+            lists, size = [[] for _ in range(targets)], 0
+    yield from (some for some in lists)
+    yield None
+
+
+def receive_blobs(function: ShareTask, number: int, lists: Sequence[Any]) -> TaskAnswer:
+    """Call a function for the blobs that were sent to one task, which are fetched list by list."""
+    blobs = (blob for some in lists for blob in ray.get(some))
+    return TaskAnswer(number, function(TaskId(number, new_attempt()), blobs), was_tried_before())
+
+
 def fetched(pieces: Iterable[Piece]) -> Iterator[Any]:
     """Yield the blocks of pieces, which are fetched one by one."""
     for piece in pieces:
@@ -360,3 +417,5 @@ SEND = ray.remote(take_apart)
 RECEIVE = ray.remote(receive)
 RECEIVE_COUNTED = ray.remote(receive_counted)
 RUN_SHARE = ray.remote(run_share)
+SEND_BLOBS = ray.remote(send_blobs)
+RECEIVE_BLOBS = ray.remote(receive_blobs)

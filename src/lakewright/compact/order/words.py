@@ -2,9 +2,9 @@
 
 Unlike `lsm.images`, whose words only compare within one table, these compare between all tables of one `ColumnWords`,
 so rows of many files can be told apart by them. Nulls are 0 and come first, -0.0 is below 0.0 and NaN above everything.
-A text is represented by eight bytes, those after the beginning that all texts of a sample share; a decimal of more than
-18 digits by its nearest double. Such words may be equal for different values (`is_exact` is False); they are never in
-the wrong order.
+A text is represented by eight bytes, those after the beginning that all texts of a sample share, or by 32; a decimal of
+more than 18 digits by its nearest double. Such words may be equal for different values (`is_exact` is False); they are
+never in the wrong order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.lsm.images import COMPACT_DECIMAL_MAX, raw_values, shared_prefix, text_words
+from lakewright.lsm.images import COMPACT_DECIMAL_MAX, WORD_BYTES, raw_values, shared_prefix, text_words
 from lakewright.spec.rows.binary_row import null_mask, plain_column
 from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, AtomicType, DataField
 
@@ -25,6 +25,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 _SIGN = np.uint64(1 << 63)
 _DOUBLE = AtomicType("DOUBLE")
+_TEXT_WORDS = 4  # of a text that are compared with the ends of ranges
 _HIGHEST = np.uint64((1 << 64) - 1)
 
 
@@ -70,6 +71,19 @@ class ColumnWords:
         if nulls is not None:
             out[nulls] = 0
         return out
+
+    def all_words(self, column: pa.Array | pa.ChunkedArray) -> list[Words]:
+        """Return the words of a column and, of texts, those of the bytes that follow, which order texts further."""
+        first = self.words(column)
+        if not _is_text(self.type):
+            return [first]
+        texts = _bytes(plain_column(column, self.type))
+        more = [text_words(texts, len(self.prefix) + at * WORD_BYTES) for at in range(1, _TEXT_WORDS)]
+        # These are nulls and texts that do not begin as the others do: what follows must not order them.
+        unordered = (first <= 1) | (first == _HIGHEST)
+        for words in more:
+            words[unordered] = 0
+        return [first, *more]
 
     def _text_words(self, column: pa.Array) -> Words:
         column = _bytes(column)

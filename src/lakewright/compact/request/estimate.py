@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakewright.compact.rounds import CompactResult
+from lakewright.compact.rounds import CompactResult, PartitionEstimate
 from lakewright.compact.task import CompactTask
 from lakewright.metadata.store import TableStore
 
 
 def estimate(store: TableStore, tasks: Sequence[CompactTask]) -> CompactResult:
     """Return how many files tasks would take, and about how many files, rows and bytes would come out."""
-    target = store.options.target_file_size(has_primary_key=bool(store.schema.primary_keys))
-    counts = [_kept(task) for task in tasks]
+    by_partition: dict[bytes, list[CompactTask]] = {}
+    for task in tasks:
+        by_partition.setdefault(task.partition, []).append(task)
+    details = tuple(_of_partition(store, partition, some) for partition, some in sorted(by_partition.items()))
     return CompactResult(
         snapshot_id=None,
-        buckets=len({(task.partition, task.bucket) for task in tasks}),
+        buckets=sum(one.buckets for one in details),
+        files_before=sum(one.files_before for one in details),
+        files_after=sum(one.files_after for one in details),
+        rows=sum(one.rows for one in details),
+        bytes=sum(one.bytes for one in details),
+        partitions=len(details),
+        dry_run=True,
+        details=details,
+    )
+
+
+def _of_partition(store: TableStore, partition: bytes, tasks: Sequence[CompactTask]) -> PartitionEstimate:
+    target = store.options.target_file_size(has_primary_key=bool(store.schema.primary_keys))
+    counts = [_kept(task) for task in tasks]
+    return PartitionEstimate(
+        partition=store.partition_name(partition) if store.schema.partition_keys else "",
+        buckets=len({task.bucket for task in tasks}),
         files_before=sum(len(task.files) for task in tasks),
         files_after=sum(-(-size // target) for _, size in counts),
         rows=sum(rows for rows, _ in counts),
         bytes=sum(size for _, size in counts),
-        partitions=len({task.partition for task in tasks}),
-        dry_run=True,
     )
 
 

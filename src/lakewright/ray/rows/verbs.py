@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.compaction import DatabaseCompaction, DatabaseRequest
 from lakewright.catalog.open import opened
 from lakewright.compact.job import compact_chosen
 from lakewright.compact.request.choice import CompactRequest, Strategy
 from lakewright.compact.rounds import CompactResult
-from lakewright.distributed.compaction import compacting_on
+from lakewright.distributed.compaction import sorting_on
 from lakewright.distributed.rows.verbs import delete_on, update_on
 from lakewright.ray.tasks import RayWorkers, WriteSettings
 from lakewright.spec.arguments import Age, Path
@@ -62,7 +65,29 @@ def compact(  # noqa: PLR0913 - each argument is one choice of the caller
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> CompactResult:
     """Merge files where it is worth it, on Ray's workers; with `full`, all that can be: see `table.compact`."""
-    workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
-    store = opened(table).store
+    settings = WriteSettings.of(concurrency, ray_remote_args)
     request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
-    return compact_chosen(store, request.checked(store), compacting_on(workers))
+    return _compact(settings, opened(table), request)
+
+
+def compact_database(  # noqa: PLR0913 - each argument is one choice of the caller
+    catalog: Catalog,
+    database: str | None = None,
+    *,
+    including: str | None = None,
+    excluding: str | None = None,
+    full: bool = False,
+    idle: Age | None = None,
+    dry_run: bool = False,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+) -> DatabaseCompaction:
+    """Compact the tables of a database, or of all, on Ray's workers: see `lakewright.compact_database`."""
+    settings = WriteSettings.of(concurrency, ray_remote_args)
+    request = DatabaseRequest(database, including, excluding, full, idle, dry_run)
+    return request.run(catalog, partial(_compact, settings))
+
+
+def _compact(settings: WriteSettings, table: FileStoreTable, request: CompactRequest) -> CompactResult:
+    store = table.refreshed().store
+    return compact_chosen(store, request.checked(store), sorting_on(RayWorkers(settings)))

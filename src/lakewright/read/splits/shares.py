@@ -92,11 +92,23 @@ def _spread(store: TableStore, parts: Sequence[Share], at_least: int, exactly: i
     packing = Packing.of(store.options)
     weights = [sum(packing.weight(split.files) for split in part) for part in parts]
     tasks = max(at_least, -(-sum(weights) // packing.target_bytes)) if exactly is None else exactly
-    count = max(1, min(tasks, len(parts)))
+    return [tuple(split for at in some for split in parts[at]) for some in sorted(spread(weights, tasks))]
+
+
+def spread(weights: Sequence[int], count: int) -> list[list[int]]:
+    """Spread things over so many groups, or one for each: the heaviest first, each to the group that weighs least.
+
+    The groups hold the numbers of the things in order; the heaviest group comes first.
+
+    >>> spread([1, 5, 2, 2], 2)
+    [[1], [0, 2, 3]]
+    """
+    count = max(1, min(count, len(weights)))
     loads = [(0, number) for number in range(count)]
     members: list[list[int]] = [[] for _ in range(count)]
-    for at in sorted(range(len(parts)), key=lambda at: -weights[at]):
+    for at in sorted(range(len(weights)), key=lambda at: -weights[at]):
         load, number = heapq.heappop(loads)
         members[number].append(at)
         heapq.heappush(loads, (load + weights[at], number))
-    return [tuple(split for at in sorted(some) for split in parts[at]) for some in sorted(members) if some]
+    heaviest_first = sorted(loads, key=lambda load: (-load[0], load[1]))
+    return [sorted(members[number]) for _, number in heaviest_first if members[number]]

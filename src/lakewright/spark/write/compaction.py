@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from lakewright.catalog.base import Catalog
-from lakewright.catalog.compaction import DatabaseCompaction, chosen_tables, compact_each
+from lakewright.catalog.compaction import DatabaseCompaction, DatabaseRequest
 from lakewright.catalog.open import opened
 from lakewright.compact.job import RunTasks, compact_chosen
 from lakewright.compact.request.choice import CompactRequest, Strategy
@@ -15,7 +16,6 @@ from lakewright.compact.rounds import CompactResult
 from lakewright.distributed import compaction
 from lakewright.spark.jobs.session import check_session
 from lakewright.spark.jobs.workers import SparkWorkers
-from lakewright.spec import arguments
 from lakewright.spec.arguments import Age, Path
 from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable, Partitions
@@ -35,12 +35,11 @@ def compact(  # noqa: PLR0913 - each argument is one choice of the caller
 ) -> CompactResult:
     """Merge files where it is worth it, on Spark's workers; with `full`, all that can be: see `table.compact`."""
     check_session(spark)
-    store = opened(table).store
     request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
-    return compact_chosen(store, request.checked(store), compacting_on(spark))
+    return _compact(spark, opened(table), request)
 
 
-def compact_database(
+def compact_database(  # noqa: PLR0913 - each argument is one choice of the caller
     spark: SparkSession,
     catalog: Catalog,
     database: str | None = None,
@@ -48,12 +47,18 @@ def compact_database(
     including: str | None = None,
     excluding: str | None = None,
     full: bool = False,
+    idle: Age | None = None,
+    dry_run: bool = False,
 ) -> DatabaseCompaction:
     """Compact the tables of a database, or of all, on Spark's workers: see `lakewright.compact_database`."""
     check_session(spark)
-    names = chosen_tables(catalog, database, including=including, excluding=excluding)
-    is_full = arguments.flag("full", full)
-    return compact_each(catalog, names, lambda table: compact(spark, table, full=is_full))
+    request = DatabaseRequest(database, including, excluding, full, idle, dry_run)
+    return request.run(catalog, partial(_compact, spark))
+
+
+def _compact(spark: SparkSession, table: FileStoreTable, request: CompactRequest) -> CompactResult:
+    store = table.refreshed().store
+    return compact_chosen(store, request.checked(store), compaction.sorting_on(SparkWorkers(spark)))
 
 
 def compacting_on(spark: SparkSession) -> RunTasks:

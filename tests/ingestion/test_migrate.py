@@ -212,3 +212,12 @@ def test_two_calls_at_once_add_the_rows_once(
     with pytest.raises(lw.CommitConflictError):
         lw.migrate(catalog, "d.t", tmp_path / "old")
     assert lw.read_table(catalog.get_table("d.t"))["n"].to_pylist() == [1, 2]
+
+
+def test_columns_of_two_files_that_differ_in_case_alone_are_refused(catalog: lw.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for name in ("id", "ID"):
+        pq.write_table(pa.table({name: [1]}), tmp_path / f"old/{name}-1.parquet")
+    with pytest.raises(lw.InvalidInputError, match=r"a column is named 'id' in .* and 'ID' in .*, and most engines"):
+        lw.migrate(catalog, "d.t", tmp_path / "old")
+    assert catalog.list_tables("d") == []

@@ -431,3 +431,23 @@ def test_procedures_are_listed_and_described(session: LocalSession) -> None:
 
 def test_no_procedure_is_both_built_and_refused() -> None:
     assert not PROCEDURES.keys() & REFUSED.keys()
+
+
+# Of Java's Spark connector 0.9.0, and what later releases up to 1.4 have besides.
+JAVA_090 = """compact create_branch create_tag create_tag_from_timestamp delete_branch delete_tag expire_partitions
+    expire_snapshots fast_forward mark_partition_done migrate_file migrate_table remove_orphan_files repair
+    reset_consumer rollback"""
+JAVA_LATER = """alter_function alter_view_dialect clear_consumers compact_database compact_manifest copy create_function
+    create_global_index drop_function expire_tags migrate_database purge_files refresh_object_table
+    remove_unexisting_files rename_tag replace_tag rescale rewrite_file_index rollback_to_timestamp
+    rollback_to_watermark trigger_tag_automatic_creation"""
+NOT_BUILT = """alter_function alter_view_dialect create_function create_global_index drop_function migrate_database
+    migrate_file migrate_table refresh_object_table repair rewrite_file_index"""
+
+
+def test_every_procedure_of_java_is_built_or_refused_with_the_reason(session: LocalSession) -> None:
+    names = {*JAVA_090.split(), *JAVA_LATER.split()}
+    assert names - PROCEDURES.keys() == set(NOT_BUILT.split())
+    for name in NOT_BUILT.split():
+        with pytest.raises(UnsupportedError, match=f"the procedure {name!r} cannot be called: "):
+            session.sql(f"CALL sys.{name}()")

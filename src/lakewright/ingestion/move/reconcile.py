@@ -37,6 +37,7 @@ def reconcile(files: Mapping[str, Columns]) -> list[dict[str, pa.DataType]]:
             known = types.setdefault(name, [])
             if not any(arrow.equals(other) for other, _ in known):
                 known.append((arrow, path))
+    _check_spelling(types)
     for name, known in list(types.items()):
         first, first_path = known[0]
         for arrow, path in known[1:]:
@@ -45,6 +46,22 @@ def reconcile(files: Mapping[str, Columns]) -> list[dict[str, pa.DataType]]:
         types[name] = sorted(known, key=cmp_to_key(_compare))
     ranks = {name: {str(arrow): rank for rank, (arrow, _) in enumerate(known)} for name, known in types.items()}
     return _chain(files, types, ranks)
+
+
+def _check_spelling(types: Mapping[str, Sequence[tuple[pa.DataType, str]]]) -> None:
+    """Raise InvalidInputError for columns of two files that differ in case alone: most engines take them for one."""
+    spelled: dict[str, str] = {}
+    for name, known in types.items():
+        other = spelled.setdefault(name.casefold(), name)
+        path, other_path = known[0][1], types[other][0][1]
+        if path != other_path:
+            raise InvalidInputError(
+                f"a column is named {name!r} in {path} and {other!r} in {other_path}, and most engines take them for "
+                "one: load one of the files with `lakewright ingest`, which matches names without case",
+                column=name,
+                path=path,
+                other_path=other_path,
+            )
 
 
 def _chain(

@@ -23,6 +23,7 @@ REFUSED = {
     "create_global_index": _INDEX,
     "drop_global_index": _INDEX,
     "reassign_row_id": _LATER,
+    "refresh_object_table": "it lists the files of an object table, which catalogs have no more",
     "alter_view_dialect": _VIEWS,
     "create_function": _VIEWS,
     "alter_function": _VIEWS,

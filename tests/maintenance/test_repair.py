@@ -140,3 +140,24 @@ def test_every_fault_leaves_the_missing_file_named_or_not() -> None:
     report = enumerate_faults(Operation("remove unexisting", _prepare, run), _observe, KINDS)
     assert report.calls > 5
     assert [failure for failure in report.failures if "clean-up" not in failure] == []
+
+
+def test_a_damaged_newest_snapshot_is_reported_and_can_be_given_up(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", pa.schema({"n": pa.int64()}))
+    table = catalog.get_table("d.t")
+    for number in range(3):
+        lw.write_table(pa.table({"n": [number]}), table)
+    newest = Path(table.table_path, "snapshot", "snapshot-3")
+    newest.write_text('{"ver')
+    [step] = [step for step in table.repair().steps if step.kind == "snapshot"]
+    assert (step.path, step.repaired) == (str(newest), False)
+    assert "delete the file and call table.repair()" in step.message
+    with pytest.raises(lw.CorruptTableError, match=r"delete the file and call table.repair\(\)"):
+        lw.read_table(table)
+    newest.unlink()
+    assert [step.message for step in table.repair().steps] == ["LATEST says '3'; it is 2"]
+    assert sorted(lw.read_table(table)["n"].to_pylist()) == [0, 1]
+    lw.write_table(pa.table({"n": [9]}), table)
+    assert lw.read_table(table).num_rows == 3

@@ -1,4 +1,4 @@
-"""Repair: hints that are wrong, tags whose files are gone, and what cut-short work on branches left.
+"""Repair: hints that are wrong, tags whose files are gone, what cut-short work on branches left, a damaged snapshot.
 
 Nothing that can be read is removed: a tag goes only if its file, its manifests or all of its data files are gone, and
 left-overs of branches only if they are older than a day, because a call may still be writing them. Each step is one
@@ -18,14 +18,14 @@ from lakewright.maintenance.unexisting import missing_files
 from lakewright.metadata.refs import HIDDEN_BRANCH, branches
 from lakewright.metadata.store import TableStore
 
-HINT, TAG, BRANCH = "hint", "tag", "branch"
+HINT, TAG, BRANCH, SNAPSHOT = "hint", "tag", "branch", "snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
     """One thing that was wrong, and what was done about it, or would be."""
 
-    kind: str  # "hint", "tag" or "branch"
+    kind: str  # "hint", "tag", "branch" or "snapshot"
     path: str
     message: str
     repaired: bool  # False: it is only reported, and the message says what to do
@@ -54,7 +54,18 @@ def repair(store: TableStore, *, dry_run: bool, now_millis: int | None = None) -
     store.check_same_table()
     now = int(time.time() * 1000) if now_millis is None else now_millis
     steps = [*_tags(store, dry_run=dry_run), *_branches(store, now - DAY_MILLIS, dry_run=dry_run)]
-    return RepairResult((*_hints(store, dry_run=dry_run), *steps), dry_run)
+    return RepairResult((*_newest(store), *_hints(store, dry_run=dry_run), *steps), dry_run)
+
+
+def _newest(store: TableStore) -> Iterator[RepairStep]:
+    """Report a newest snapshot that cannot be read: only a person can say whether what it committed may be lost."""
+    for snapshot_id in store.snapshots.ids()[-1:]:
+        try:
+            store.snapshots.get(snapshot_id)
+        except CorruptTableError as error:
+            yield RepairStep(SNAPSHOT, store.layout.snapshot_file(snapshot_id), error.message, repaired=False)
+        except NotFoundError:
+            return  # somebody rolled it back
 
 
 def _hints(store: TableStore, *, dry_run: bool) -> Iterator[RepairStep]:

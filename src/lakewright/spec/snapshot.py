@@ -20,7 +20,7 @@ MIN_LONG = -9223372036854775808
 VERSION = 3  # of new snapshots; 1 and 2 lack some keys
 
 _CHECKSUM = "checksum"
-_REMEDY = "restore the file from a copy, or roll the table back to a snapshot whose file is not damaged"
+_REMEDY = "restore the file from a copy; or, to give up what it committed, delete the file and call table.repair()"
 
 
 class CommitKind(StrEnum):

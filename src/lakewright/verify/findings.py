@@ -21,7 +21,10 @@ SEVERITIES: Final = (ERROR, WARNING, INFO)
 
 _RESTORE = "restore the file from a copy, or roll back to a snapshot that does not need it (table.rollback_to)"
 _FILE_GONE = f"{_RESTORE}, or give up the rows of missing data files with table.remove_unexisting_files()"
-_METADATA = "roll back to the newest snapshot that is sound (table.rollback_to), or restore the file from a copy"
+_METADATA = (
+    "restore the file from a copy, or roll back to the newest snapshot that is sound (table.rollback_to); a damaged "
+    "file of a snapshot is given up by deleting it and calling table.repair()"
+)
 _REWRITE = "rewrite the rows: overwrite the partition, or roll back to a sound snapshot (table.rollback_to)"
 
 # The severity and the remedy of every kind of finding.

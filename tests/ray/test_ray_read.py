@@ -279,7 +279,7 @@ def test_tags_audit_logs_and_system_tables_are_read(catalog: lw.Catalog) -> None
     assert len(read_table(table, tag="second").take_all()) == 4
     snapshots = read_table(catalog.get_table("d.append$snapshots"), columns=["snapshot_id"], filter="snapshot_id > 1")
     assert sorted(row["snapshot_id"] for row in snapshots.take_all()) == [2, 3]
-    log = read_table(catalog.get_table("d.keyed$audit_log"), columns=["id"])
+    log = read_table(catalog.get_table("d.keyed$audit_log"), columns=["id", "rowkind"])
     assert {row["rowkind"] for row in log.take_all()} == {"+I"}
     with pytest.raises(InvalidInputError, match="only filter, columns and limit fit it"):
         read_table(catalog.get_table("d.append$snapshots"), tag="second")

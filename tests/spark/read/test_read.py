@@ -96,7 +96,7 @@ def test_system_tables(spark: SparkSession, catalog: lw.Catalog) -> None:
     frame = read_table(spark, snapshots, filter="snapshot_id > 1", columns=["snapshot_id", "commit_time"], limit=1)
     assert [row["snapshot_id"] for row in frame.collect()] == [2]
     assert read_table(spark, snapshots, filter="snapshot_id > 9").count() == 0
-    log = read_table(spark, catalog.get_table("d.keyed$audit_log"), incremental=(2, 3), columns=["id"])
+    log = read_table(spark, catalog.get_table("d.keyed$audit_log"), incremental=(2, 3), columns=["rowkind", "id"])
     assert [tuple(row) for row in log.collect()] == [("-D", 5)]
     with pytest.raises(InvalidInputError, match="only filter, columns and limit"):
         read_table(spark, snapshots, tag="second")

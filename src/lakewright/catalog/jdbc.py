@@ -29,7 +29,7 @@ from lakewright.catalog.files import (
     remove_table,
 )
 from lakewright.catalog.open import open_at
-from lakewright.catalog.system.database import SYSTEM_DATABASE, check_not_system, system_database_tables
+from lakewright.catalog.system.database import check_not_system, is_system, system_database_tables
 from lakewright.errors import (
     CatalogServerError,
     CommitUnknownError,
@@ -117,7 +117,7 @@ class JdbcCatalog(Catalog):
 
     def get_database(self, name: str) -> Database:
         """Return a database with its properties, or raise DatabaseNotExistException."""
-        if name == SYSTEM_DATABASE:
+        if is_system(name):
             return Database(name)
         self._require_database(name)
         options = self.rows.database_properties(name)
@@ -163,7 +163,7 @@ class JdbcCatalog(Catalog):
 
     def list_tables(self, database_name: str) -> list[str]:
         """Return the names of the tables of a database."""
-        if database_name == SYSTEM_DATABASE:
+        if is_system(database_name):
             return system_database_tables()
         self._require_database(database_name)
         return self.rows.tables(database_name)

@@ -26,7 +26,7 @@ from lakewright.catalog.base import (
 )
 from lakewright.catalog.listing import PagedList, page
 from lakewright.catalog.open import open_at
-from lakewright.catalog.system.database import SYSTEM_DATABASE, check_not_system, system_database_tables
+from lakewright.catalog.system.database import check_not_system, is_system, system_database_tables
 from lakewright.errors import (
     BranchNotExistException,
     DatabaseAlreadyExistException,
@@ -114,7 +114,7 @@ class RESTCatalog(Catalog):
 
     def get_database(self, name: str) -> Database:
         """Return a database with its properties, or raise DatabaseNotExistException."""
-        if name == SYSTEM_DATABASE:
+        if is_system(name):
             return Database(name)
         _check_database(name)
         options = self.api.get_database(name).options
@@ -181,7 +181,7 @@ class RESTCatalog(Catalog):
 
     def list_tables(self, database_name: str) -> list[str]:
         """Return the names of the tables of a database, in order."""
-        if database_name == SYSTEM_DATABASE:
+        if is_system(database_name):
             return system_database_tables()
         _check_database(database_name)
         return sorted(self.api.list_tables(database_name))

@@ -160,6 +160,11 @@ def system_database_tables() -> list[str]:
     return sorted(_ROWS)
 
 
+def is_system(database: object) -> bool:
+    """Say whether a name is that of the database of the catalog itself."""
+    return isinstance(database, str) and database == SYSTEM_DATABASE
+
+
 def check_not_system(database: str) -> None:
     """Raise InvalidInputError for the database that belongs to the catalog itself."""
     if database == SYSTEM_DATABASE:

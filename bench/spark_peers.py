@@ -353,24 +353,29 @@ def _in_turn(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[st
 
 
 @contextmanager
-def session(root: Path, memory: str) -> Iterator[SparkSession]:
-    """Run a local session on two cores that knows the peers."""
+def session(root: Path, memory: str, *, peers: bool = True) -> Iterator[SparkSession]:
+    """Run a local session on two cores, that knows the peers unless it is told not to."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = [
         str(jar) for peer in ("delta", "iceberg") for jar in sorted((ROOT / "target" / peer / "jars").glob("*.jar"))
     ]
+    extensions = ["io.delta.sql.DeltaSparkSessionExtension"]
+    if (ROOT / "target" / "iceberg" / "jars").is_dir():
+        extensions.append("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+    known = {
+        "spark.jars": ",".join(jars),
+        "spark.sql.extensions": ",".join(extensions),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "hadoop",
+        "spark.sql.catalog.ice.warehouse": str(root / "iceberg"),
+    }
     spark = lws.local_session(
         "bench",
         master="local[2]",
         memory=memory,
         config={
-            "spark.jars": ",".join(jars),
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
-            "spark.sql.catalog.ice.type": "hadoop",
-            "spark.sql.catalog.ice.warehouse": str(root / "iceberg"),
+            **(known if peers else {}),
             "spark.sql.warehouse.dir": str(root / "delta"),
             "spark.local.dir": str(root / "scratch"),
             "spark.sql.session.timeZone": "UTC",

@@ -148,8 +148,15 @@ class KeyedRules:
         missing = (field for field in self.store.schema.fields if field.name not in given)
         return self.folds and any(field.default_value is not None for field in missing)
 
+    def columns_to_read(self, assigned: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of a row that must be read to set some of them: not those that are set, if it can be."""
+        written = self.columns_to_update(assigned)
+        if self.writes_old_rows or self._partial is not None:
+            return written  # the old row is written too, or is compared with the new values
+        return self._in_order(({*written} - {*assigned}) | self._keys | self._sequence)
+
     def columns_to_update(self, assigned: Collection[str]) -> tuple[str, ...]:
-        """Return the columns of a row that must be read to set some of them."""
+        """Return the columns of the row that is written to set some of them; the others are null in it."""
         if self.upserts:
             return self._in_order(self._keys | self._sequence | self.columns_to_keep(assigned) | {*assigned})
         if self.writes_whole_rows:
@@ -325,17 +332,19 @@ class RowKindWriter:
         self.counts[DELETE] += old.num_rows
 
     def update(self, old: pa.Table, values: pa.Table) -> None:
-        """Set columns of rows; `old` has at least the columns that `rules.columns_to_update` names.
+        """Set columns of rows; `old` has at least the columns that `rules.columns_to_read` names.
 
         Rows of an upsert that are older than those of the table change nothing, as in a write.
         """
-        old = old.select(self.rules.columns_to_update(values.column_names))
+        names = self.rules.columns_to_update(values.column_names)
+        old = old.select([name for name in names if name in old.column_names])
         if not self.rules.upserts:
             self.rules.check_updated(old, values)
         elif not self.rules.folds and (older := self.rules.is_older(old, values)).any():
             newer = pa.array(~older)
             old, values = old.filter(newer), values.filter(newer)
-        new = self._with_all_columns(_with_values(old, values))
+        given = {name: (values if name in values.column_names else old).column(name) for name in names}
+        new = self._with_all_columns(pa.table(given))
         if self.rules.writes_old_rows:
             before = self._with_all_columns(old).filter(self._stays_in_partition(old, new))
             kinds = np.repeat(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), (before.num_rows, new.num_rows))
@@ -391,6 +400,11 @@ class KeyedWriter(RowKindWriter):
         self._writer = (job or keyed_job(store)).open_writer(task, attempt)
         super().__init__(store, self._writer, upserts=upserts)
 
+    def flush_above(self, bytes_max: int) -> None:
+        """Write the rows in memory if they are many: no more rows of these buckets are expected."""
+        if self._writer.held_bytes >= bytes_max:
+            self._writer.flush()
+
     def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> Prepared:
         """Finish the files; the commit fails if somebody wrote to the scope `unchanged`, or wider if keys may move."""
         messages = tuple(self._writer.prepare())
@@ -431,7 +445,7 @@ class KeyedChange:
         """Change the rows of whole buckets."""
         given = self.assignments
         with KeyedWriter(self.store, self.job, task, attempt) as writer:
-            names = writer.rules.columns_to_delete() if given is None else writer.rules.columns_to_update(given.names)
+            names = writer.rules.columns_to_delete() if given is None else writer.rules.columns_to_read(given.names)
             needed = {*names, *(() if given is None else given.target_columns)}
             columns = [name for name in self.store.schema.field_names if name in needed]
             for rows in read_merged(self.store, splits, columns, self.predicate):

@@ -34,7 +34,7 @@ def buckets_on(workers: Workers[Work]) -> RunBuckets:
 
 def _run(workers: Workers[Work], change: KeyedChange, splits: Sequence[DataSplit]) -> list[Prepared]:
     store, write_id = change.store, change.job.write_id
-    shipped = replace(change, store=_one_reader(store), job=single_threaded(change.job))
+    shipped = replace(change, store=one_reader(store), job=single_threaded(change.job))
     blobs = [[split.serialize() for split in share] for share in _shares(store, splits, workers.tasks_at_once)]
     work = workers.share_out(blobs, partial(_apply, shipped), description=description(store))
     return [prepare_job(workers, Job(store, write_id, work), partial(_verify, change))]
@@ -70,7 +70,7 @@ def _body(payload: bytes) -> bytes:
     return payload[_COUNTS.size :]
 
 
-def _one_reader(store: TableStore) -> TableStore:
+def one_reader(store: TableStore) -> TableStore:
     """Return the table with one thread per read, unless its options set another number: tasks use all cores already."""
     option = CoreOptions.LAKEWRIGHT_READ_THREADS.key()
     given = {option, CoreOptions.READ_PARALLELISM.key()} & store.schema.options.keys()

@@ -222,6 +222,12 @@ class CountingWriter:
         return _KINDS.pack(*self._kinds.tolist())
 
 
+def pack_counts(made: Prepared) -> bytes:
+    """Return the counts of a change as those of row kinds, as the payload of its task begins with them."""
+    counts = {DELETE: made.deleted, UPDATE_AFTER: made.updated, INSERT: made.inserted}
+    return _KINDS.pack(*(counts.get(kind, 0) for kind in range(len(KIND_NAMES))))
+
+
 def verify_keyed(job: WriteJob, answers: Answers, *, counted: bool = True) -> Prepared:
     """Return what the tasks of a change wrote; with `counted`, each payload begins with the counts of row kinds."""
     size = _KINDS.size if counted else 0

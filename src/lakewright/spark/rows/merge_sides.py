@@ -51,6 +51,20 @@ def source_schema(df: DataFrame, table: str) -> pa.Schema:
     return read_source(arrow_schema_of(df.schema).empty_table(), table).schema
 
 
+def has_plain_columns(df: DataFrame) -> bool:
+    """Return whether each column has a name of its own, and texts are compared byte by byte."""
+    names = [name.casefold() for name in df.columns]
+    return len({*names}) == len(names) and "collate" not in df.schema.simpleString().casefold()
+
+
+def plan_columns(df: DataFrame, plan: MergePlan, *others: Column) -> DataFrame:
+    """Return the columns of a frame that a plan needs as `s0`, `s1`, ..., and others, of columns `c0`, `c1`, ..."""
+    names = df.columns
+    frame = df.toDF(*(f"c{at}" for at in range(len(names))))
+    own = [F.col(f"c{names.index(name)}").alias(source_name(at)) for at, name in enumerate(plan.source_columns)]
+    return frame.select(*own, *others)
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """A pair of columns that must be equal, and the type in which they are compared."""
@@ -95,9 +109,7 @@ class MergeSides:
         With `last_by` only its last row of each key counts, in the order of these columns and then of the frame.
         """
         names, schema = df.columns, source_schema(df, store.name)
-        frame = df.toDF(*(f"c{at}" for at in range(len(names))))
-        columns = [F.col(f"c{names.index(name)}").alias(source_name(at)) for at, name in enumerate(plan.source_columns)]
-        keys = []
+        keys, columns = [], []
         for at, (field, name) in enumerate(plan.on):
             place, dtype = names.index(name), _compared_in(store, field, schema.field(name))
             if df.schema[place].dataType == spark_type(dtype):
@@ -105,7 +117,7 @@ class MergeSides:
                 continue
             keys.append(_Key(field, dtype, f"k{at}"))
             columns.append(F.col(f"c{place}").cast(spark_type(dtype)).alias(f"k{at}"))
-        frame = frame.select(*columns)
+        frame = plan_columns(df, plan, *columns)
         if last_by is not None:
             order = [
                 _newest_first(column, source_name(plan.source_columns.index(column.field.name))) for column in last_by

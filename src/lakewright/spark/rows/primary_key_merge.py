@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.distributed.job import Job, prepare_job
+from lakewright.distributed.rows.bucket_merge import BucketMerge, BucketRoute
 from lakewright.distributed.rows.groups import POSITION, description
 from lakewright.distributed.rows.merge import (
     KeyedMergeTask,
@@ -31,8 +32,10 @@ from lakewright.distributed.rows.merge import (
 from lakewright.lsm.keys import SortColumn
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.shares import pieces
+from lakewright.spark.jobs.estimate import size_of
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
+from lakewright.spark.rows.bucket_merge import fits, merge_buckets
 from lakewright.spark.rows.group_rows import TASK, located_rows, shuffle_by_group, split_by_group, task_count
 from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.spark.write.blocks import GroupMaker
@@ -60,11 +63,43 @@ def prepare_merge(
     check_keyed_merge(store, plan)
     # A position counts the rows that are read, so both reads must use the same predicate.
     known = replace(plan, prunes=TRUE) if plan.by_source else plan
-    return partial(_prepare, MergeSides.of(store, df, known, last_by=last_by), concurrency)
+    if BucketRoute.of(store, known, source_schema(df, store.name)) is None:
+        return partial(_prepare, MergeSides.of(store, df, known, last_by=last_by), concurrency)
+
+    def prepare(base: Snapshot | None) -> Prepared:
+        newest = last_by is not None
+        prepared = merged_by_bucket(df, store, known, base, newest=newest, concurrency=concurrency)
+        if prepared is None:
+            return _prepare(MergeSides.of(store, df, known, last_by=last_by), concurrency, base)
+        return guarded_keyed_merge(store, known, prepared)
+
+    return prepare
+
+
+def merged_by_bucket(
+    df: DataFrame,
+    store: TableStore,
+    plan: MergePlan,
+    base: Snapshot | None,
+    *,
+    newest: bool = False,
+    concurrency: int | None = None,
+) -> Prepared | None:
+    """Merge into a snapshot bucket by bucket; None: that cannot be done, because a row may match in any bucket.
+
+    With `newest` only the newest source row of each key counts.
+    """
+    source = source_schema(df, store.name)
+    route = BucketRoute.of(store, plan, source)
+    splits = [] if base is None or route is None else merged_splits(store, base, plan.prunes)
+    if route is None or not fits(store, splits, size_of(df)):
+        return None
+    work = BucketMerge.of(store, plan, source, newest=newest)
+    return merge_buckets(df, work, route, splits, concurrency=concurrency)
 
 
 def _prepare(sides: MergeSides, concurrency: int | None, base: Snapshot | None) -> Prepared:
-    """Merge into a snapshot of a primary-key table."""
+    """Merge into a snapshot of a primary-key table whose buckets the condition of the merge does not tell."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     base = distribute_postponed(store, base)
     predicate = plan.prunes

@@ -39,8 +39,15 @@ from lakewright.spark.rows.group_rows import (
     shuffle_by_group,
     task_count,
 )
-from lakewright.spark.rows.merge_sides import BROADCAST_BYTES_MAX, has_bounds, is_much_smaller, key_bounds
-from lakewright.spark.rows.primary_key_merge import write_merged
+from lakewright.spark.rows.merge_sides import (
+    BROADCAST_BYTES_MAX,
+    has_bounds,
+    has_plain_columns,
+    is_much_smaller,
+    key_bounds,
+    source_schema,
+)
+from lakewright.spark.rows.primary_key_merge import merged_by_bucket, write_merged
 from lakewright.spark.statements.evaluate import Evaluation, Written
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spec.predicate.predicate import Predicate, and_predicates
@@ -51,7 +58,7 @@ from lakewright.statements.change.clauses import Relation, Text
 from lakewright.statements.change.evolve import SchemaMerge
 from lakewright.statements.change.plan import ChangePlan
 from lakewright.statements.change.rows import CLAUSE, value_name
-from lakewright.statements.change.scope import Verb, guard, pruning, verb_of
+from lakewright.statements.change.scope import Verb, guard, merge_of, pruning, verb_of
 from lakewright.statements.model import Delete, Merge, Update
 from lakewright.statements.query.bind import Bound
 from lakewright.statements.query.bind import Relation as BoundTable
@@ -222,12 +229,23 @@ class _Attempt:
         """Find the rows that change and apply what happens to them."""
         if source is None:
             return self._apply(None, self.predicate)
+        merged = self._merged(source.frame)
+        if merged is not None:
+            return merged
         with source.persisted_if_small(sum(self._bytes(part) for part in self._parts(self.predicate))) as kept:
             predicate = self.predicate
             if kept.is_persisted and not self.plan.reaches_all:
                 bounds = key_bounds(*kept.keys(self.plan), self.store.schema.partition_keys)
                 predicate = and_predicates((bounds, predicate))
             return self._apply(kept, predicate)
+
+    def _merged(self, frame: DataFrame) -> Prepared | None:
+        """Merge bucket by bucket, without a query, if the merge of the library does what the statement says."""
+        if not self.store.schema.primary_keys or not has_plain_columns(frame):
+            return None
+        source = source_schema(frame, self.store.name)
+        plan = merge_of(self.plan, self.bound, source, self.evaluation.args, self.evaluation.lookup.zone)
+        return None if plan is None else merged_by_bucket(frame, self.store, plan, self.base)
 
     def _bytes(self, part: DataSplit) -> int:
         return sum(file.file_size for file in part.files)

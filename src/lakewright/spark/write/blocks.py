@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, groupby
+from operator import itemgetter
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from pyspark import TaskContext
 
 from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
 from lakewright.errors import LakewrightError
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.write.buckets.routing import Group
 from lakewright.write.shuffle import Receivers, send
 from lakewright.write.writer import WriteJob
@@ -34,6 +36,8 @@ _BLOCKS = pa.schema(
 )
 _BUCKET = struct.Struct(">i")
 _ERROR = b""  # the place of errors: places of rows are never empty, so they sort behind it
+_BEFORE_ROWS = -1  # the task of blocks that come before those of rows
+_NO_ROWS = pa.table({})
 _TASKS_MAX = 1 << 24
 _PACKED_BYTES = 64 << 20  # so much of blocks goes to Spark at a time
 
@@ -87,6 +91,35 @@ def sending(
     return run
 
 
+def blocks_of_values(values: Iterable[tuple[bytes, int, bytes]], receivers: Receivers) -> pa.Table:
+    """Return values that come before the rows of their buckets: each with partition, bucket and bytes."""
+    mode = BucketMode.HASH_FIXED
+    blocks = [
+        _Block(
+            receivers.of(Group(partition, bucket, _NO_ROWS), mode), _place(partition, bucket), at, pa.py_buffer(data)
+        )
+        for at, (partition, bucket, data) in enumerate(values)
+    ]
+    return pa.Table.from_batches([_batch(blocks, _BEFORE_ROWS)])
+
+
+def by_place(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[pa.Buffer], list[pa.Buffer]]]:
+    """Yield the blocks of one bucket after the other: those of values, then those of rows, both in their order."""
+    for place, found in groupby(_flat(batches), key=itemgetter(0)):
+        blocks = list(found)
+        if place == _ERROR:
+            raise error_from_text(blocks[0][2].to_pybytes().decode())
+        values = [blob for _, task, blob in blocks if task == _BEFORE_ROWS]
+        yield values, [blob for _, task, blob in blocks if task != _BEFORE_ROWS]
+
+
+def _flat(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, int, pa.Buffer]]:
+    for batch in batches:
+        places, tasks, blobs = (batch.column(name) for name in ("place", "task", "blob"))
+        for at, (place, task) in enumerate(zip(places.to_pylist(), tasks.to_pylist(), strict=True)):
+            yield place, task, blobs[at].as_buffer()
+
+
 def receive(batches: Iterable[pa.RecordBatch], writer: RowWriter, schema: pa.Schema, *, flush_bytes: int) -> None:
     """Hand the rows of sorted blocks to a writer, and have it write what is complete once it holds so many bytes."""
     last: bytes | None = None
@@ -107,11 +140,15 @@ def _blocks(groups: Iterable[Group], receivers: Receivers, job: WriteJob, block_
     mode, chunks = job.store.schema.bucket_mode, count()
     for group in groups:
         target = receivers.of(group, mode)
-        place = group.partition + _BUCKET.pack(group.bucket)
+        place = _place(group.partition, group.bucket)
         rows = group.rows
         step = max(1, rows.num_rows * block_bytes // max(1, rows.nbytes))
         for part in rows.combine_chunks().to_batches(max_chunksize=step):
             yield _Block(target, place, next(chunks), part.serialize())
+
+
+def _place(partition: bytes, bucket: int) -> bytes:
+    return partition + _BUCKET.pack(bucket)
 
 
 def _packed(blocks: Iterable[_Block], task: int) -> Iterator[pa.RecordBatch]:

@@ -168,7 +168,7 @@ def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -
 def _as_blocks(
     df: DataFrame, job: WriteJob, receivers: Receivers, way: str, make_groups: GroupMaker | None = None
 ) -> Clustered:
-    blocks, settings = _blocks(df, job, receivers, make_groups)
+    blocks, settings = blocks_of(df, job, receivers, make_groups)
     frame = placed(blocks, receivers.count, "target").sortWithinPartitions(*BLOCKS_ORDER)
     return Clustered(frame, _receiving(job, receivers), way, settings)
 
@@ -176,14 +176,14 @@ def _as_blocks(
 def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clustered:
     """Bring the blocks of a partition together; Spark gives a large one to several tasks, and small ones to one."""
     receivers = Receivers(1)  # the target is not looked at
-    blocks, settings = _blocks(df, job, receivers)
+    blocks, settings = blocks_of(df, job, receivers)
     frame = rebalanced(blocks, "place")
     frame = frame if concurrency is None else frame.coalesce(concurrency)
     way = "as blocks, by partition; a large partition goes to several tasks"
     return Clustered(frame.sortWithinPartitions(*BLOCKS_ORDER), _receiving(job, receivers), way, settings)
 
 
-def _blocks(
+def blocks_of(
     df: DataFrame, job: WriteJob, receivers: Receivers, make_groups: GroupMaker | None = None
 ) -> tuple[DataFrame, dict[str, str]]:
     """Return the frame as blocks, and the settings under which they travel.

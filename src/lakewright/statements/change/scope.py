@@ -5,10 +5,19 @@ Both engines ask here, so that they read the same files and start again for the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.arrow import from_arrow_type
 from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec.types import DataField
+from lakewright.statements.change.assign import quoted, sql_type
+from lakewright.statements.change.clauses import Clause, Value
+from lakewright.statements.change.names import conjuncts, source_column
 from lakewright.statements.change.plan import ChangePlan
 from lakewright.statements.model import Action
 from lakewright.statements.query.bind import Bound, Relation
@@ -17,9 +26,14 @@ from lakewright.statements.query.places import Piece
 from lakewright.statements.query.tables import place_of
 from lakewright.statements.text import Args, Fragment
 from lakewright.table.table import FileStoreTable
+from lakewright.update.merge.clauses import Clause as MergeClause
+from lakewright.update.merge.clauses import MergePlan, When, plan_merge
+from lakewright.update.merge.conditions import Condition
 from lakewright.update.merge.merge import scope_without
 from lakewright.update.primary_key import guard_scope
-from lakewright.update.values import LiteralValue, lit
+from lakewright.update.values import ColumnRef, LiteralValue, Scope, Side, lit, source_col
+
+_SIMPLE_NAME = re.compile(r"\w+")  # names that need no quotes in the conditions of the library
 
 
 def pruning(plan: ChangePlan, bound: Bound, args: Args, zone: str) -> Predicate:
@@ -75,6 +89,118 @@ def verb_of(plan: ChangePlan, bound: Bound, args: Args, zone: str) -> Verb | Non
             return None
         values[name] = lit(constant[0])
     return Verb(where, values)
+
+
+def merge_of(plan: ChangePlan, bound: Bound, source: pa.Schema, args: Args, zone: str) -> MergePlan | None:
+    """Return what a MERGE asks for if the merge of the library does exactly that, else None.
+
+    Rows are matched by equal columns alone. Values are columns of the source that are stored as they are, or constants;
+    conditions ask one side, in a way in which we answer exactly as the engine does.
+    """
+    fields = _fields_of(source)
+    if plan.source is None or plan.on is None or not _joins_by_columns(plan, fields):
+        return None
+    reader = _Sides(plan, bound, Target(plan.source.alias, tuple(fields.values()), plan.target.columns), args, zone)
+    clauses = [reader.clause(clause) for clause in plan.clauses]
+    if not all(clauses):
+        return None
+    both = Scope(plan.store.schema.fields, source, zone)
+    on = " AND ".join(f"t.{quoted(name)} = s.{quoted(other)}" for name, other in plan.equal)
+    made = plan_merge(plan.store.name, plan.store.schema.fields, both, on, [one for one in clauses if one is not None])
+    return replace(made, strict=True)
+
+
+def _fields_of(source: pa.Schema) -> dict[str, DataField]:
+    """Return the columns of a source whose types the format has."""
+    fields = {}
+    for at, given in enumerate(source):
+        try:
+            fields[given.name] = DataField(at, given.name, from_arrow_type(given.type, column=given.name))
+        except InvalidInputError:
+            continue
+    return fields
+
+
+def _joins_by_columns(plan: ChangePlan, source: Mapping[str, DataField]) -> bool:
+    """Return whether rows match if columns of one type are equal, and under no other condition."""
+    if plan.on is None or not plan.equal or len(plan.equal) != len(tuple(conjuncts(plan.on.tree))):
+        return False
+    own = {field.name: field for field in plan.store.schema.fields}
+    return all(
+        name in own
+        and other in source
+        and _SIMPLE_NAME.fullmatch(name + other)
+        and _stored_alike(source[other], own[name])
+        for name, other in plan.equal
+    )
+
+
+def _stored_alike(given: DataField, field: DataField) -> bool:
+    """Return whether a column takes the values of another one as they are."""
+    try:
+        return sql_type(given.type) == sql_type(field.type)
+    except UnsupportedError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Reads clauses of a MERGE as those of the library's merge."""
+
+    plan: ChangePlan
+    bound: Bound
+    source: Target
+    args: Args
+    zone: str
+
+    def clause(self, given: Clause) -> MergeClause | None:
+        """Return a clause; None: it asks for more than the library's merge does."""
+        condition = None if given.condition is None else self._condition(given)
+        if given.condition is not None and condition is None:
+            return None
+        values: dict[str, object] = {}
+        for name, value in given.values.items():
+            term = self._value(value)
+            if term is None:
+                return None
+            values[name] = term
+        assignments = None if given.action is Action.DELETE else values
+        return MergeClause(When[given.when.name], given.action.name.lower(), assignments, condition)
+
+    def _value(self, value: Value) -> ColumnRef | LiteralValue | None:
+        """Return a value that is a column of the source, or a constant."""
+        side = self.plan.source
+        if side is None or value.rebuilds or value.is_typed:
+            return None
+        names = [field.name for field in self.source.fields]
+        if value.places:
+            name = source_column(value.places[0], self.plan.target, side)
+        else:
+            name = next((one for one in names if value.text == (f"{quoted(side.alias)}.{quoted(one)}",)), None)
+        if name is not None:
+            found = next((field for field in self.source.fields if field.name == name), None)
+            return source_col(name) if found is not None and _stored_alike(found, value.field) else None
+        piece = _piece(self.bound, value.places[0]) if len(value.places) == 1 else None
+        constant = () if piece is None else constant_of(piece, _target(self.plan), self.args, value.field)
+        return lit(constant[0]) if constant else None
+
+    def _condition(self, given: Clause) -> Condition | None:
+        """Return a condition that asks one side alone."""
+        piece = _piece(self.bound, given.condition)
+        if piece is None:
+            return None
+        sides = {Side.SOURCE: self.source, Side.TARGET: _target(self.plan)}
+        for side, columns in sides.items():
+            # A name that both sides have is that of the side which the clause is about.
+            about = {When.NOT_MATCHED: Side.SOURCE, When.NOT_MATCHED_BY_SOURCE: Side.TARGET}.get(When[given.when.name])
+            if about not in {None, side}:
+                continue
+            found = condition_filter(
+                piece, replace(columns, taken=() if about else columns.taken), self.args, self.zone, exact=True
+            )
+            if found is not None:
+                return Condition.on(side, found)
+        return None
 
 
 def _target(plan: ChangePlan) -> Target:

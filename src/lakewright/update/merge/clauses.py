@@ -57,7 +57,7 @@ class Clause:
     when: When
     action: str  # update, delete or insert
     assignments: Mapping[str, object] | None = None
-    condition: ConditionText = None
+    condition: ConditionText | Condition = None
     may_lack: bool = False  # an insert may lack required columns; then it is an error only if there are rows to insert
 
     @property
@@ -135,6 +135,7 @@ class MergePlan:
     by_source: tuple[Rule, ...] = ()
     upserts: bool = False  # rows are added as by a write: see `update.primary_key.KeyedRules`
     folds: bool = False  # the merge engine folds all source rows of a key in, so several may match one row
+    strict: bool = False  # a row that several source rows match is refused even if conditions leave one, as SQL does
 
     def matcher(self, source: pa.Table) -> Matcher:
         """Index the source."""
@@ -178,14 +179,16 @@ class MergePlan:
     def decide(self, target: pa.Table, source: pa.Table, pairs: Pairs) -> Decision:
         """Return which rows of the target change and how, given the pairs of target and source rows that match."""
         chosen = list(_rows_by_rule(self.matched, target, source, pairs))
-        if not self.folds:
+        if self.strict and self.matched and not self._only_deletes:
+            self._check_matched_once(target, [pairs.target])
+        elif not self.strict and not self.folds:
             self._check_matched_once(target, [some.target for _, some in chosen])
         if self.by_source:
             unmatched = np.ones(target.num_rows, np.bool_)
             unmatched[pairs.target] = False
             rows = np.flatnonzero(unmatched)
             chosen += _rows_by_rule(self.by_source, target, None, Pairs(rows, rows))
-        deleted = np.sort(joined([some.target for rule, some in chosen if rule.assignments is None]), kind="stable")
+        deleted = np.unique(joined([some.target for rule, some in chosen if rule.assignments is None]))
         updates = [(rule.assignments, some) for rule, some in chosen if rule.assignments is not None]
         updated = joined([some.target for _, some in updates])
         values = [_evaluate(assignments, target, source, some) for assignments, some in updates]
@@ -210,6 +213,11 @@ class MergePlan:
         ]
         return _in_order(pa.concat_tables(values), order)
 
+    @property
+    def _only_deletes(self) -> bool:
+        """Whether rows that match are deleted, all of them, so that it does not matter how often one matches."""
+        return [(rule.condition, rule.assignments) for rule in self.matched] == [(None, None)]
+
     def _check_matched_once(self, target: pa.Table, changed: Iterable[Longs]) -> None:
         """Refuse rows of the target that several rows of the source would change."""
         rows = np.sort(joined(changed), kind="stable")
@@ -220,9 +228,11 @@ class MergePlan:
         times = int((rows == first).sum())
         key = {field.name: target.column(field.name)[first].as_py() for field, _ in self.on}
         shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
+        what = "which would all change it" if not self.strict else "and it is not clear which one changes it"
+        how = "in ON" if self.strict else "by a condition"
         raise InvalidInputError(
-            f"table {self.table}: the row with {shown} is matched by {times} rows of the source, which would all "
-            "change it; keep one source row for each key, or tell them apart by a condition. Nothing was changed.",
+            f"table {self.table}: the row with {shown} is matched by {times} rows of the source, {what}; keep one "
+            f"source row for each key, or tell them apart {how}. Nothing was changed.",
             table=self.table,
             key=key,
             times=times,
@@ -388,6 +398,8 @@ class _ClauseChecker:
         if clause.condition is None:
             return None
         given = clause.condition
+        if isinstance(given, Condition):
+            return given
         condition = given.in_scope(scope, what) if isinstance(given, ScopedText) else parse(given, scope, what)
         return None if isinstance(condition, Condition) and condition.predicate == TRUE else condition
 

@@ -52,6 +52,11 @@ class Condition:
 
     predicate: Predicate
 
+    @classmethod
+    def on(cls, side: Side, predicate: Predicate) -> Condition:
+        """Return a condition on the rows of one side, given as a predicate on its columns."""
+        return cls(_on_side(predicate, side))
+
     @property
     def refs(self) -> frozenset[ColumnRef]:
         """The columns that it needs."""
@@ -93,7 +98,7 @@ def parse(given: Filter, scope: Scope, what: str) -> Condition:
         if isinstance(given, str):
             return Condition(parse_condition(given, _ScopedBuilder(scope)))
         side = Side.TARGET if scope.target else Side.SOURCE
-        return Condition(_on_side(to_predicate(given, list(_fields(scope, side).values()), scope.zone), side))
+        return Condition.on(side, to_predicate(given, list(_fields(scope, side).values()), scope.zone))
     except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
         raise type(error)(f"{what}: {error.message}", **error.facts) from error
 

@@ -154,7 +154,7 @@ def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher:
     prepared = Prepared(way=change_method(store))
     if base is not None:
         work = _GroupMerge(store, plan, matcher, matched, FileSchemas(store))
-        parts = groups(store, base, _pruning(plan, matcher))
+        parts = groups(store, base, pruning(plan, matcher))
         prepared = change_groups(ChangeJob.on(store, base), parts, work.decide)
     try:
         rows = plan.inserts(matcher.source, np.flatnonzero(~matched))
@@ -174,20 +174,29 @@ def _prepare(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher:
 def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: MergePlan, matcher: Matcher) -> Prepared:
     """Merge into a snapshot of a primary-key table."""
     base = distribute_postponed(store, base)
-    matched = np.zeros(matcher.source.num_rows, np.bool_)
     with KeyedWriter(store, upserts=plan.upserts) as writer:
         columns = keyed_columns(plan, writer.rules)
-        target = () if base is None else merged_rows(store, base, columns, _pruning(plan, matcher))
-        for rows in map(pa.concat_tables, gathered(target, lambda part: part.num_rows, _CHUNK_ROWS)):
-            pairs = matcher.match(rows)
-            matched[pairs.source] = True
-            write_decision(writer, rows, plan.decide(rows, matcher.source, pairs))
-        new = plan.inserts(matcher.source, np.flatnonzero(~matched))
-        if new is not None:
-            writer.rules.check_inserted(new)
-            writer.insert(new)
-        prepared = writer.finish(unchanged="bucket" if new is None else scope_of_absence(store, plan))
+        target = () if base is None else merged_rows(store, base, columns, pruning(plan, matcher))
+        inserted = write_merge(writer, plan, matcher, target)
+        prepared = writer.finish(unchanged=scope_of_absence(store, plan) if inserted else "bucket")
         return replace(prepared, counted=not plan.folds)
+
+
+def write_merge(writer: RowKindWriter, plan: MergePlan, matcher: Matcher, target: Iterable[pa.Table]) -> bool:
+    """Write the changes of rows of a primary-key table, then the new rows, and return whether there were new ones.
+
+    `target` has the columns that `keyed_columns` names of every row that a source row may match.
+    """
+    matched = np.zeros(matcher.source.num_rows, np.bool_)
+    for rows in map(pa.concat_tables, gathered(target, lambda part: part.num_rows, _CHUNK_ROWS)):
+        pairs = matcher.match(rows)
+        matched[pairs.source] = True
+        write_decision(writer, rows, plan.decide(rows, matcher.source, pairs))
+    new = plan.inserts(matcher.source, np.flatnonzero(~matched))
+    if new is not None:
+        writer.rules.check_inserted(new)
+        writer.insert(new)
+    return new is not None
 
 
 def check_keyed_merge(store: TableStore, plan: MergePlan) -> None:
@@ -203,7 +212,7 @@ def keyed_columns(plan: DecidesRows, rules: KeyedRules) -> list[str]:
     """Return the columns of a primary-key table that a merge reads: those it decides by, and those it writes again."""
     needed = {*plan.target_columns}
     needed |= {*rules.columns_to_delete()} if plan.deletes else set()
-    needed |= {*rules.columns_to_update(plan.assigned)} if plan.assigned else set()
+    needed |= {*rules.columns_to_read(plan.assigned)} if plan.assigned else set()
     return [name for name in rules.store.schema.field_names if name in needed]
 
 
@@ -267,7 +276,7 @@ def gathered(parts: Iterable[T], row_count: Callable[[T], int], rows_min: int) -
         yield some
 
 
-def _pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
+def pruning(plan: MergePlan, matcher: Matcher) -> Predicate:
     """Return a predicate that every row of the target fulfils which the merge may change."""
     return TRUE if plan.by_source else and_predicates((matcher.pruning_predicate(), plan.prunes))
 

@@ -1,0 +1,93 @@
+"""Merges of Spark frames into primary-key tables bucket by bucket: source rows and splits in, messages out.
+
+    frame  --blocks-->  tasks: each has some buckets, with their files and the source rows that may match there, and
+                        merges them with the core's own code
+
+Files travel as blocks too, before the rows of their bucket, so neither closures nor the driver hold more than the list
+of files. A task needs memory for the source rows of one bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from lakewright.distributed.job import Job, TaskId, prepare_job
+from lakewright.distributed.rows.bucket_merge import BucketMerge, BucketRoute
+from lakewright.distributed.rows.groups import description
+from lakewright.distributed.rows.merge import CHANGES, RankedGroups, verify_keyed
+from lakewright.metadata.store import TableStore
+from lakewright.read.splits.split import DataSplit
+from lakewright.spark.jobs.estimate import parallelism, size_of
+from lakewright.spark.jobs.frames import from_arrow, placed
+from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
+from lakewright.spark.rows.group_rows import task_count
+from lakewright.spark.rows.merge_sides import plan_columns
+from lakewright.spark.write.blocks import BLOCKS_ORDER, blocks_of_values, by_place
+from lakewright.spark.write.shuffle import blocks_of
+from lakewright.update.run import Prepared
+from lakewright.write.buckets.routing import Group
+from lakewright.write.shuffle import STAGE_BYTES, Receivers, joined
+
+_BUCKET_BYTES_MAX = 512 << 20  # of source rows: a task holds those of a bucket
+
+
+def fits(store: TableStore, splits: Sequence[DataSplit], size: int | None) -> bool:
+    """Return whether a source of so many bytes can be merged bucket by bucket into the files of a table."""
+    buckets = store.options.bucket()
+    if any(split.total_buckets != buckets for split in splits):
+        return False  # the bucket count has changed since, so a key may be in another bucket than the route says
+    partitions = {split.partition_bytes for split in splits}
+    return size is None or size <= _BUCKET_BYTES_MAX * buckets * max(1, len(partitions))
+
+
+def merge_buckets(
+    df: DataFrame,
+    merge: BucketMerge,
+    route: BucketRoute,
+    splits: Sequence[DataSplit],
+    *,
+    concurrency: int | None = None,
+) -> Prepared:
+    """Merge a frame into the buckets of a snapshot; `splits` are those with rows that it may change."""
+    store, spark = merge.store, df.sparkSession
+    tasks = task_count(spark, store, splits, size_of(df))
+    if not store.schema.partition_keys:
+        tasks = min(tasks, store.options.bucket())
+    receivers = Receivers(tasks if concurrency is None else min(tasks, concurrency))
+    shipped = merge.shipped(threads=receivers.count < parallelism(spark))
+    frame, settings = blocks_of(
+        plan_columns(df, merge.plan), shipped.job, receivers, partial(_by_bucket, shipped, route)
+    )
+    if splits:
+        files = ((split.partition_bytes, split.bucket, split.serialize()) for split in splits)
+        frame = frame.union(from_arrow(spark, blocks_of_values(files, receivers), frame.schema))
+    frame = placed(frame, receivers.count, "target").sortWithinPartitions(*BLOCKS_ORDER)
+    work = SparkWork(frame, partial(_run, shipped), description(store), settings=settings)
+    return prepare_job(SparkWorkers(spark), Job(store, merge.job.write_id, work), partial(verify_keyed, merge.job))
+
+
+def _by_bucket(merge: BucketMerge, route: BucketRoute, batches: Iterator[pa.RecordBatch]) -> RankedGroups:
+    """Yield the source rows of a task by bucket."""
+
+    def groups() -> Iterator[Group]:
+        for rows in joined(batches, bytes_max=STAGE_BYTES):
+            yield from route.groups(merge.sent(rows))
+
+    yield CHANGES, groups()
+
+
+def _run(merge: BucketMerge, this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+    """Merge the buckets of a task."""
+    return merge.run(this, (_opened(merge, *blocks) for blocks in by_place(batches)))
+
+
+def _opened(
+    merge: BucketMerge, files: Sequence[pa.Buffer], blocks: Sequence[pa.Buffer]
+) -> tuple[list[DataSplit], list[pa.Table]]:
+    splits = [DataSplit.deserialize(blob.to_pybytes()) for blob in files]
+    rows = [pa.ipc.read_record_batch(blob, merge.schema) for blob in blocks]
+    return splits, [pa.Table.from_batches(rows, merge.schema)] if rows else []

@@ -1,0 +1,108 @@
+"""Merges into tables with fixed buckets, by verbs and by SQL: the table is read once, bucket by bucket, as embedded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import lakewright as lw
+import lakewright.spark as lws
+from lakewright.errors import InvalidInputError
+from lakewright.spark.jobs.frames import from_arrow
+from lakewright.spark.rows import primary_key_merge
+from lakewright.spark.statements import changes
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = pa.schema({"k": pa.string(), "p": pa.string(), "v": pa.int32(), "w": pa.int64()})
+SOURCE = pa.table(
+    {
+        "k": ["key-01", "key-04", "key-07", "key-90", "key-91"],
+        "p": ["b", "a", "b", "a", "b"],
+        "v": pa.array([100, 400, None, 900, 910], pa.int32()),
+        "w": [1, 2, 3, 4, 5],
+    }
+)
+ON = "MERGE INTO {t} t USING src s ON t.k = s.k AND s.p = t.p"
+STATEMENTS = {
+    "upsert": "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    "conditions of either side": (
+        "WHEN MATCHED AND s.w = 1 THEN DELETE WHEN MATCHED AND t.v >= 50 THEN UPDATE SET v = -1 "
+        "WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED AND s.v < 905 THEN INSERT (k, p, w) VALUES (s.k, s.p, s.w)"
+    ),
+    "rows of the target alone": (
+        "WHEN NOT MATCHED BY SOURCE AND v < 30 THEN DELETE WHEN NOT MATCHED BY SOURCE THEN UPDATE SET w = 7"
+    ),
+    "one delete": "WHEN MATCHED THEN DELETE",
+}
+
+
+def _merge(table: str, clauses: str) -> str:
+    return f"{ON.format(t=table)} {clauses}"
+
+
+def _catalog(path: Path, *names: str) -> lw.Catalog:
+    catalog = lw.CatalogFactory.create({"warehouse": str(path)})
+    catalog.create_database("d")
+    keys = ["k", "p"]
+    for name in names:
+        schema = lw.Schema.from_pyarrow_schema(
+            COLUMNS, partition_keys=["p"], primary_keys=keys, options={"bucket": "2"}
+        )
+        catalog.create_table(f"d.{name}", schema)
+        for first in (0, 5):
+            ids = range(first, first + 5)
+            data = [[f"key-{i:02}" for i in ids], ["ab"[i % 2] for i in ids], [i * 10 for i in ids], list(ids)]
+            lw.write_table(pa.table(data, schema=COLUMNS), catalog.get_table(f"d.{name}"))
+    return catalog
+
+
+def _rows(catalog: lw.Catalog, name: str) -> list[dict[str, object]]:
+    rows = lw.read_table(catalog.get_table(f"d.{name}")).to_pylist()
+    return sorted(rows, key=lambda row: str(row["k"]))
+
+
+@pytest.fixture
+def _one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where rows of the table would be located by a first read."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the table is read twice")
+
+    monkeypatch.setattr(primary_key_merge, "located_rows", refuse)
+    monkeypatch.setattr(changes, "located_rows", refuse)
+
+
+@pytest.mark.usefixtures("_one_read")
+def test_statements_and_verbs_do_what_the_embedded_statement_does(spark: SparkSession, tmp_path: Path) -> None:
+    catalog = _catalog(tmp_path, "spark", "embedded", "verbs")
+    on_spark, embedded = lws.SQLContext(spark, catalog), lw.SQLContext(catalog)
+    from_arrow(spark, SOURCE).createOrReplaceTempView("src")
+    embedded.register("src", SOURCE)
+    for title, text in STATEMENTS.items():
+        one = on_spark.sql(_merge("d.spark", text)).collect()[0]
+        other = embedded.sql(_merge("d.embedded", text))
+        assert tuple(one) == tuple(other.to_pylist()[0].values()), title
+        assert _rows(catalog, "spark") == _rows(catalog, "embedded"), title
+        if title == "upsert":
+            builder = lws.merge(from_arrow(spark, SOURCE), catalog.get_table("d.verbs"), ["k", "p"])
+            result = builder.when_matched_update().when_not_matched_insert().execute()
+            assert (result.updated, result.inserted) == (3, 2)
+            assert _rows(catalog, "verbs") == _rows(catalog, "embedded")
+    assert len(_rows(catalog, "spark")) > 0
+
+
+@pytest.mark.usefixtures("_one_read")
+def test_an_ambiguous_merge_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    catalog = _catalog(tmp_path, "t")
+    before = _rows(catalog, "t")
+    twice = pa.concat_tables([SOURCE, SOURCE.slice(0, 1)])
+    from_arrow(spark, twice).createOrReplaceTempView("src")
+    with pytest.raises(InvalidInputError, match="k = 'key-01', p = 'b' is matched by 2 rows of the source"):
+        lws.SQLContext(spark, catalog).sql(_merge("d.t", "WHEN MATCHED AND s.w = 9 THEN DELETE")).collect()
+    assert _rows(catalog, "t") == before
+    assert tuple(lws.SQLContext(spark, catalog).sql(_merge("d.t", STATEMENTS["one delete"])).collect()[0])[-1] == 3

@@ -1,4 +1,4 @@
-"""What is gathered is what Arrow takes, whatever the texts and the chunks look like."""
+"""What is gathered is what Arrow takes, and what is filtered what Arrow filters, whatever the columns look like."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.spec.gather import gather
+from lakewright.spec.gather import filtered, gather
 
 KINDS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
@@ -41,3 +41,25 @@ def test_texts_of_one_length_with_one_of_another_length_are_told_apart() -> None
     assert gather(rows, np.array([3, 2, 1, 0])).column("t").to_pylist() == ["gh", "def", "c", "ab"]
     chunks = pa.chunked_array([pa.array(["ab", "cd"]), pa.array([], pa.string()), pa.array(["efg"])])
     assert gather(pa.table({"t": chunks}), np.array([2, 0])).column("t").to_pylist() == ["efg", "ab"]
+
+
+@given(
+    st.lists(st.sampled_from([True, True, True, True, True, False, None]), min_size=1, max_size=60), st.integers(0, 5)
+)
+def test_filters_as_arrow_does(flags: list[bool | None], skipped: int) -> None:
+    texts = [None if at % 7 == 3 else "x" * (at % 4) for at in range(len(flags))]
+    rows = pa.table(
+        {
+            "n": list(range(len(flags))),
+            "t": texts,
+            "l": [[at, None] if at % 3 else None for at in range(len(flags))],
+            "s": [{"a": at, "b": text} for at, text in enumerate(texts)],
+        }
+    ).slice(skipped)
+    mask = pa.array(flags, pa.bool_()).slice(skipped)
+    kept = sum(flag is True for flag in flags[skipped:])
+    assert filtered(rows, mask, kept).equals(rows.filter(mask))
+    for batch in rows.to_batches():
+        assert filtered(batch, mask, kept).equals(batch.filter(mask))
+    none = rows.select([])
+    assert filtered(none, mask, kept).num_columns == 0

@@ -20,6 +20,7 @@ from lakewright.read.files import BucketFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import Deletions
 from lakewright.spec.datafile import APPEND, DataFile
+from lakewright.spec.gather import filtered
 from lakewright.spec.keyed_rows import INSERT, KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER, VALUE_KIND
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.evaluation import assume
@@ -78,7 +79,7 @@ class KeyedFiles:
                 rows = rows.append_column(POSITION.name, pa.array(here))
             if deleted is not None:
                 live = live_mask(deleted, position, batch.num_rows)
-                rows = rows if live.all() else rows.filter(pa.array(live))
+                rows = filtered(rows, pa.array(live), int(np.count_nonzero(live)))
             if rows.num_rows:
                 yield rows
 

@@ -31,6 +31,7 @@ from lakewright.read.pruning.prune import written_fields
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.datafile import DataFile
+from lakewright.spec.gather import filtered
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.spec.options import CoreOptions, MergeEngine
 from lakewright.spec.predicate.evaluation import assume, project
@@ -201,16 +202,12 @@ class SplitReader:
 
     def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
         """Drop rows that are deleted or do not match, and keep the columns of the result."""
-        rows = batch.num_rows
         mask = None if live is None or live.all() else pa.array(live)
         if residual != TRUE:
             matched = residual.mask(batch)
             mask = matched if mask is None else pc.and_kleene(mask, matched)
         out = self.projection.apply(batch)
-        if mask is None:
-            return out
-        kept = pc.sum(mask).as_py() or 0
-        return out if kept == rows else out.slice(0, 0) if kept == 0 else out.filter(mask)
+        return out if mask is None else filtered(out, mask, pc.sum(mask).as_py() or 0)
 
 
 def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:

@@ -1,12 +1,13 @@
-"""A table and positions in, the rows at these positions out, in that order: the same as Arrow's `take`, but faster.
+"""Rows and positions, or a mask, in; the rows that they choose out: as Arrow's `take` and `filter`, but faster.
 
-Arrow copies texts one by one. Texts that all have the same length, as identifiers mostly do, are copied as values of
-fixed width instead, which takes a tenth of the time.
+Arrow copies texts one by one when it takes rows. Texts that all have the same length, as identifiers mostly do, are
+copied as values of fixed width instead, which takes a tenth of the time. To filter a whole batch Arrow takes rows too;
+if few are dropped, it is twice as fast to filter each column, which copies the rows between those in one piece.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,24 @@ _OFFSETS: dict[pa.DataType, _Offsets] = {
     pa.large_string(): np.dtype(np.int64),
     pa.large_binary(): np.dtype(np.int64),
 }
+
+_FEW_DROPPED = 4  # at most one row of so many is dropped: columns are filtered one by one
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+
+def filtered(rows: _Rows, mask: pa.Array | pa.ChunkedArray, kept: int) -> _Rows:
+    """Return the rows for which a mask is true; `kept` is how many they are.
+
+    >>> filtered(pa.table({"k": [1, 2, 3]}), pa.array([True, None, True]), 2).column("k").to_pylist()
+    [1, 3]
+    """
+    if kept == rows.num_rows:
+        return rows
+    if kept == 0:
+        return rows.slice(0, 0)
+    if not rows.num_columns or (rows.num_rows - kept) * _FEW_DROPPED > rows.num_rows:
+        return rows.filter(mask)
+    return type(rows).from_arrays([column.filter(mask) for column in rows.columns], schema=rows.schema)
 
 
 def gather(rows: pa.Table, positions: _Positions) -> pa.Table:

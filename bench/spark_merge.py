@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def run(spark: SparkSession, root: Path, arguments: argparse.Namespace) -> dict[
     """Merge into the tables of all engines, and compare what they hold."""
     catalog = lw.CatalogFactory.create({"warehouse": str(root / "warehouse")})
     catalog.create_database("d", ignore_if_exists=True)
-    makers = {
+    makers: dict[str, Callable[[str], Any]] = {
         "sql": lambda key: OursBySql(spark, catalog, key, BUCKETS),
         "verbs": lambda key: OursByVerbs(spark, catalog, key, BUCKETS),
         "dynamic": lambda key: OursByVerbs(spark, catalog, key, -1),

@@ -29,6 +29,7 @@ import lakewright as lw
 from lakewright.formats.open import open_reader
 from lakewright.formats.parquet import pages as parquet_pages
 from lakewright.metadata import snapshots
+from lakewright.metadata.manifest_cache import CACHE, ManifestCache
 from lakewright.spec.types import AtomicType, DataField
 from support.damage import (
     NOTICED,
@@ -60,8 +61,13 @@ MEMORY_MAX = 3 << 29  # beyond what the process has when it begins to read
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_waiting() -> Iterator[None]:
-    """Do not wait for a writer to finish a snapshot that is damaged."""
+    """Do not wait for a writer to finish a snapshot that is damaged, and read every file each time.
+
+    A process does not see the damage of a manifest that it keeps decoded.
+    """
+    CACHE.clear()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ManifestCache, "put", lambda *_: None)
         patch.setattr(snapshots, "BODY_WAIT_SECONDS", 0)
         patch.setattr(snapshots, "HINT_WAIT_SECONDS", 0)
         yield

@@ -21,8 +21,12 @@ from lakewright.formats.avro import columns as avro_columns
 from lakewright.formats.avro.columns import Longs
 from lakewright.metadata import manifests as manifests_module
 from lakewright.metadata.entry_columns import EntryColumns
+from lakewright.metadata.entry_parts import ChosenEntries, EntryList
+from lakewright.metadata.manifest_cache import CACHE
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import ScanResult, scan
+from lakewright.read.splits.plan import plan_splits
+from lakewright.read.splits.split import DataSplit, DeletionFile
 from lakewright.spec.datafile import EMPTY_STATS, DataFile, SimpleStats
 from lakewright.spec.manifest import DELETE, ManifestEntry, ManifestFile
 from lakewright.spec.predicate.builder import PredicateBuilder
@@ -149,10 +153,15 @@ def snapshot_of(store: TableStore, written: Sequence[ManifestFile]) -> Snapshot:
 def as_columns(
     store: TableStore, snapshot: Snapshot, predicate: Predicate, monkeypatch: pytest.MonkeyPatch
 ) -> ScanResult:
+    CACHE.clear()
     with monkeypatch.context() as patch:
         patch.setattr(manifests_module, "_COLUMNS_MIN", 1)
         patch.setattr(avro_columns, "LANES_MIN", 0)
         return scan(store, snapshot, predicate, list_partitions=True)
+
+
+def facts(result: ScanResult) -> tuple[object, ...]:
+    return result.entries, result.funnel, result.partitions
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
@@ -162,12 +171,51 @@ def test_a_scan_finds_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for seed in range(examples(20)):
         chance = random.Random(seed)
         store = new_table(fresh(tmp_path), SCHEMA, ["p"], options, primary_keys=["p", "k"] if keyed else [])
-        snapshot = snapshot_of(store, store.manifests.write(entries(chance, store, 60), schema_id=0))
+        made = entries(chance, store, 60)
+        written = [store.manifests.write(some, schema_id=0)[0] for some in (made[:25], made[25:40], made[40:])]
+        snapshot = snapshot_of(store, written)
         for wanted in (TRUE, *(condition(chance, store.schema.fields) for _ in range(40))):
             expected = scan(store, snapshot, wanted, list_partitions=True)
-            assert as_columns(store, snapshot, wanted, monkeypatch) == expected, f"seed {seed}: {wanted}"
+            found = as_columns(store, snapshot, wanted, monkeypatch)
+            assert isinstance(expected.found, tuple)
+            assert facts(found) == facts(expected), f"seed {seed}: {wanted}"
+            both = mixed(store, snapshot, wanted, written[1], monkeypatch)
+            assert facts(both) == facts(expected)
+            if wanted == TRUE:
+                assert kinds_of_parts(found) == [EntryColumns, EntryColumns, EntryColumns]
+                assert kinds_of_parts(both) == [EntryColumns, EntryList, EntryColumns]
+            assert splits_of(store, snapshot, found.found) == splits_of(store, snapshot, expected.entries)
             left_out += expected.funnel.files_after_bucket - expected.funnel.files_after_stats
     assert left_out > 100
+
+
+def mixed(
+    store: TableStore, snapshot: Snapshot, wanted: Predicate, as_objects: ManifestFile, monkeypatch: pytest.MonkeyPatch
+) -> ScanResult:
+    """Scan where one manifest is kept as objects, and the others as columns."""
+    CACHE.clear()
+    store.manifests.read(as_objects)
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests_module, "_COLUMNS_MIN", 1)
+        patch.setattr(avro_columns, "LANES_MIN", 0)
+        return scan(store, snapshot, wanted, list_partitions=True)
+
+
+def kinds_of_parts(result: ScanResult) -> list[type]:
+    return [type(part) for part in result.found.parts] if isinstance(result.found, ChosenEntries) else []
+
+
+def splits_of(
+    store: TableStore, snapshot: Snapshot, found: tuple[ManifestEntry, ...] | ChosenEntries
+) -> list[DataSplit]:
+    """Return the splits of a plan, some of them small and some of several files."""
+    store = store.with_schema(store.schema.with_options({"source.split.target-size": "12 mb"}))
+    gone = {(entry.partition, entry.file.file_name): DeletionFile("index", 1, 2, 3) for entry in _entries(found)[::7]}
+    return plan_splits(store, snapshot.id, found, gone)
+
+
+def _entries(found: tuple[ManifestEntry, ...] | ChosenEntries) -> Sequence[ManifestEntry]:
+    return found.entries() if isinstance(found, ChosenEntries) else found
 
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -178,6 +226,7 @@ def test_entries_come_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         store, store.manifests.write([ManifestEntry(0, bytes(12), 0, 1, f) for f in files], schema_id=0)
     )
     expected = store.manifests.live(snapshot)
+    CACHE.clear()
     monkeypatch.setattr(manifests_module, "_COLUMNS_MIN", 1)
     monkeypatch.setattr(avro_columns, "LANES_MIN", 0)
     assert store.manifests.live(snapshot) == expected == [ManifestEntry(0, bytes(12), 0, 1, file) for file in files]

@@ -144,7 +144,7 @@ def fast_forward(store: TableStore, name: str) -> None:
     if not _is_whole(store, source):
         raise _incomplete(store, name)
     target = _parsed(wanted[max(wanted)], source, max(wanted))
-    store.manifests.files_of(target)  # raises an error if it cannot be read
+    store.manifests.without_cache().files_of(target)  # raises an error if it cannot be read
     schemas = _schema_files(store.storage, source)
     store.check_same_table()
     _add_schemas(store, schemas)

@@ -148,13 +148,13 @@ def external_files(storage: Storage, layout: Layout) -> tuple[str, ...]:
     manifests: dict[str, ManifestFile] = {}
     for name in filter(None, lists):
         with suppress(CorruptTableError, NotFoundError, OSError):
-            manifests |= {manifest.file_name: manifest for manifest in store.manifests.read_list(name)}
+            manifests |= {manifest.file_name: manifest for manifest in store.manifests.without_cache().read_list(name)}
     return tuple({path: None for manifest in manifests.values() for path in _external_paths(store, manifest)})
 
 
 def _external_paths(store: TableStore, manifest: ManifestFile) -> Iterator[str]:
     with suppress(CorruptTableError, NotFoundError, OSError):
-        for entry in store.manifests.read(manifest):
+        for entry in store.manifests.without_cache().read(manifest):
             place, external = store.partition_directory(entry.partition), entry.file.external_path
             if external is not None and store.layout.is_external_file(place, entry.bucket, external):
                 yield external
@@ -286,7 +286,7 @@ def _kept_changelogs(store: TableStore, layout: Layout) -> Iterator[Snapshot]:
 
 
 def _add_snapshot(store: TableStore, snapshot: Snapshot, used: set[str], read: set[str]) -> None:
-    manifests = store.manifests
+    manifests = store.manifests.without_cache()
     used.update((snapshot.base_manifest_list, snapshot.delta_manifest_list))
     _add_manifests(store, manifests.files_of(snapshot), used, read)
     _add_changelog(store, snapshot, used, read)
@@ -302,7 +302,7 @@ def _add_changelog(store: TableStore, snapshot: Snapshot, used: set[str], read: 
     """Add the files of a changelog. The other manifest lists of a kept changelog are deleted, so they are not read."""
     if snapshot.changelog_manifest_list is not None:
         used.add(snapshot.changelog_manifest_list)
-        _add_manifests(store, store.manifests.read_list(snapshot.changelog_manifest_list), used, read)
+        _add_manifests(store, store.manifests.without_cache().read_list(snapshot.changelog_manifest_list), used, read)
 
 
 def _add_manifests(store: TableStore, files: Iterable[ManifestFile], used: set[str], read: set[str]) -> None:
@@ -312,7 +312,7 @@ def _add_manifests(store: TableStore, files: Iterable[ManifestFile], used: set[s
         read.add(manifest.file_name)
         used.add(manifest.file_name)
         # Entries that delete a file count as used too: an older snapshot that is read later may still need the file.
-        for entry in store.manifests.read(manifest):
+        for entry in store.manifests.without_cache().read(manifest):
             used.update(_names_of(entry))
 
 

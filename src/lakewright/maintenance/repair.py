@@ -105,7 +105,7 @@ def _what_is_wrong(store: TableStore, name: str) -> tuple[str, bool] | None:
     """Return why a tag cannot be read, and whether all of it is lost; None if it can be read."""
     try:
         snapshot = store.tags.get(name).snapshot
-        entries = store.manifests.live(snapshot)
+        entries = store.manifests.without_cache().live(snapshot)
         missing = missing_files(store, snapshot)
     except FileNotFoundError as error:
         return f"{error.filename or error} is missing", True

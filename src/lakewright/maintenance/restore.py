@@ -121,7 +121,10 @@ def unchanged(store: TableStore, target: Snapshot) -> Snapshot:
     """Write the manifest lists of a snapshot that follows another one and changes nothing, and return it."""
     manifests = store.manifests
     return _with_lists(
-        target, manifests.write_list(manifests.files_of(target)), manifests.write_list([]), record_count(())
+        target,
+        manifests.write_list(manifests.without_cache().files_of(target)),
+        manifests.write_list([]),
+        record_count(()),
     )
 
 

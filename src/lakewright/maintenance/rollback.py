@@ -51,7 +51,7 @@ def rollback(
     With `from_snapshot` only if that is the id of the newest snapshot.
     """
     snapshot = _target(store, target)
-    store.manifests.files_of(snapshot)  # raises an error if the target cannot be read
+    store.manifests.without_cache().files_of(snapshot)  # raises an error if the target cannot be read
     owner = store.home.history
     # This is looked up before the newest snapshot, so that nothing is in it that is committed or tagged later.
     result = RollbackResult(snapshot.id) if owner and not dry_run else _removed_by(store, snapshot.id, dry_run=dry_run)

@@ -1,67 +1,75 @@
-"""The entries of large manifests as columns: Avro blocks in, entries of the chosen rows out.
+"""The entries of large manifests as columns: Avro files in, entries of the chosen rows out.
 
 Of a table with many files most plans need few: what decides about a file (its kind, partition, bucket, level and
 statistics) is looked at for all entries together, and only entries that are left become objects. Always holds: the
 entries are those that `Manifests.read` gives. Where that is not sure, because a file is damaged or unusual, the answer
-is None, and the manifests are read one by one.
+is None, and the manifest is read entry by entry. Whatever is answered can become objects later without an error.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import fastavro
 import numpy as np
 
 from lakewright.errors import CorruptTableError, UnsupportedError
-from lakewright.formats.avro.columns import Column, Columns, Longs, Mask, decode_columns
+from lakewright.formats.avro.columns import Column, Columns, Longs, Words, decode_columns
 from lakewright.formats.avro.container import Block, decode_blocks, decode_header
 from lakewright.formats.avro.schemas import FileSchema, branches, check_readable, file_schema, parsed
 from lakewright.metadata.manifest_records import ENTRY_SCHEMA_SEQUENCES, ENTRY_VERSION
 from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.manifest import ADD, DELETE, FileIdentity, ManifestEntry, ManifestFile
+from lakewright.spec.manifest import ADD, DELETE, ManifestEntry, ManifestFile
 
 _FILE = "_FILE."
-_REQUIRED = ("_VERSION", "_KIND", "_PARTITION", "_BUCKET", "_TOTAL_BUCKETS", "_FILE._FILE_NAME", "_FILE._LEVEL")
+_REQUIRED = (
+    *("_VERSION", "_KIND", "_PARTITION", "_BUCKET", "_TOTAL_BUCKETS"),
+    *(_FILE + name for name in ("_FILE_NAME", "_FILE_SIZE", "_LEVEL", "_MIN_SEQUENCE_NUMBER")),
+)
+_TEXT_LISTS = ("_EXTRA_FILES", "_VALUE_STATS_COLS", "_WRITE_COLS")
+_EMPTY_LIST = b"\0"  # an array of no items, as it is in a file
 
 
 @dataclass(frozen=True, slots=True)
 class EntryColumns:
-    """Entries of some manifests, in order."""
+    """The entries of a manifest, in order."""
 
     columns: Columns
     schema: FileSchema
     partitions: tuple[bytes, ...]  # all that occur, in Java's form
     codes: Longs  # of each entry, the number of its partition
+    names: Words  # of each entry, a digest of the name of its file
 
     @classmethod
-    def of(
-        cls, blocks: Sequence[Block], schema: FileSchema, canonical: Callable[[bytes], bytes]
-    ) -> EntryColumns | None:
-        """Decode blocks of manifests; None: read the manifests one by one."""
-        columns = decode_columns(blocks, schema)
-        if columns is None or not _is_plain(columns):
+    def of(cls, columns: Columns, schema: FileSchema, canonical: Callable[[bytes], bytes]) -> EntryColumns | None:
+        """Return the entries of a manifest that was decoded; None: read it entry by entry."""
+        if not _is_plain(columns):
             return None
-        known: dict[bytes, int] = {}
+        names, is_ascii = columns.digests(_FILE + "_FILE_NAME")
+        starts = columns.run_starts("_PARTITION")
+        stored = columns.slices("_PARTITION", starts)
         numbers: dict[bytes, int] = {}
-        codes = np.zeros(columns.count, np.int64)
-        stored = columns.slices("_PARTITION", np.arange(columns.count))
         try:
-            for raw in dict.fromkeys(stored):
-                known[raw] = numbers.setdefault(canonical(raw), len(numbers))
+            known = {raw: numbers.setdefault(canonical(raw), len(numbers)) for raw in dict.fromkeys(stored)}
         except CorruptTableError:
             return None
-        if len(known) > 1:
-            codes = np.fromiter(map(known.__getitem__, stored), np.int64, columns.count)
-        return cls(columns, schema, tuple(numbers), codes)
+        lengths = np.diff(np.append(starts, columns.count))
+        codes = np.repeat(np.fromiter(map(known.__getitem__, stored), np.int64, len(stored)), lengths)
+        made = cls(columns, schema, tuple(numbers), codes, names)
+        return made if made._texts_are_sound(names_are_ascii=is_ascii) else None
 
     def __len__(self) -> int:
         return self.columns.count
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory it takes."""
+        return self.columns.size + self.codes.nbytes + self.names.nbytes + sum(map(len, self.partitions))
 
     @property
     def kinds(self) -> Longs:
@@ -83,39 +91,34 @@ class EntryColumns:
         """The levels of the files."""
         return self.columns.fields[_FILE + "_LEVEL"].values
 
+    @property
+    def file_sizes(self) -> Longs:
+        """The sizes of the files."""
+        return self.columns.fields[_FILE + "_FILE_SIZE"].values
+
+    @property
+    def sequences(self) -> Longs:
+        """The lowest sequence numbers of the files."""
+        return self.columns.fields[_FILE + "_MIN_SEQUENCE_NUMBER"].values
+
     def of_file(self, name: str) -> Column | None:
         """Return a column of the files by the name of its field; None: the manifests lack it."""
         return self.columns.fields.get(_FILE + name)
 
-    def kept(self, keep: Callable[[bytes, int, int, int], bool]) -> Mask:
-        """Say of which entries a function of partition, bucket, total buckets and level is true."""
-        keys = np.stack([self.codes, self.buckets, self.totals, self.levels], axis=1)
-        places, of_place = np.unique(keys, axis=0, return_inverse=True)
-        answers = [keep(self.partitions[code], *rest) for code, *rest in places.tolist()]
-        return np.array(answers, np.bool_).take(of_place.reshape(-1))
-
-    def live(self, rows: Longs) -> Longs | None:
-        """Return those of some entries, all of their partitions, that add files which none deletes; None: unsure."""
-        names = self.columns.slices(_FILE + "_FILE_NAME", rows)
+    def _texts_are_sound(self, *, names_are_ascii: bool) -> bool:
+        """Say whether all texts of the files can be decoded."""
+        rows = np.arange(len(self))
         try:
-            b"/".join(names).decode()
+            if not names_are_ascii:
+                self._texts("_FILE_NAME", rows)
+            self._texts("_EXTERNAL_PATH", rows)
+            for name in _TEXT_LISTS:
+                column = self.of_file(name)
+                if column is not None and column.sizes is not None:
+                    self._lists(name, np.flatnonzero(column.sizes > len(_EMPTY_LIST)))
         except UnicodeDecodeError:
-            return None
-        is_add = self.kinds.take(rows) == ADD
-        if len(set(names)) == len(names):
-            return rows if is_add.all() else None
-        often = {name for name, count in Counter(names).items() if count > 1}
-        shared = np.fromiter((name in often for name in names), np.bool_, len(names))
-        if not (is_add | shared).all():
-            return None
-        left: dict[FileIdentity, int] = {}
-        doubtful = rows[shared]
-        for row, entry in zip(doubtful.tolist(), self.entries(doubtful), strict=True):
-            if entry.kind == ADD and left.setdefault(entry.identity, row) != row:
-                return None
-            if entry.kind == DELETE and left.pop(entry.identity, None) is None:
-                return None
-        return np.sort(np.concatenate([rows[~shared], np.fromiter(left.values(), np.int64, len(left))]))
+            return False
+        return True
 
     def entries(self, rows: Longs) -> list[ManifestEntry]:
         """Return entries as objects."""
@@ -193,35 +196,60 @@ class EntryColumns:
 
 
 def decode_entries(
-    manifests: Sequence[ManifestFile], loaded: Iterable[bytes], canonical: Callable[[bytes], bytes]
-) -> EntryColumns | None:
-    """Return the entries of manifests whose bytes are given; None: read them one by one.
+    manifests: Sequence[ManifestFile], loaded: Sequence[bytes], canonical: Callable[[bytes], bytes]
+) -> dict[int, EntryColumns]:
+    """Return the entries of manifests whose bytes are given, by their numbers; those that lack: read entry by entry.
 
-    All must have the same schema, and as many entries as their manifest list says.
+    Manifests with one schema are decoded together. Each has as many entries as its manifest list says.
     """
-    blocks: list[Block] = []
-    counts: list[int] = []
-    schemas: set[bytes] = set()
-    try:
-        for data in loaded:
+    found: dict[int, EntryColumns] = {}
+    for stored, blocks in _by_schema(loaded).items():
+        try:
+            schema = file_schema(json.loads(stored))
+            check_readable(schema.record, ENTRY_SCHEMA_SEQUENCES)
+        except (ValueError, UnsupportedError):
+            continue
+        for number, columns in _decoded(blocks, schema).items():
+            entries = EntryColumns.of(columns, schema, canonical)
+            if entries is not None and _counts(entries) == _recorded(manifests[number]):
+                found[number] = entries
+    return found
+
+
+def _by_schema(loaded: Sequence[bytes]) -> dict[bytes, dict[int, list[Block]]]:
+    """Return the blocks of manifests by their schemas and numbers, without those that are damaged."""
+    groups: dict[bytes, dict[int, list[Block]]] = {}
+    for number, data in enumerate(loaded):
+        try:
             header = decode_header(data)
-            schemas.add(header.schema)
-            some = list(decode_blocks(data, header))
-            blocks += some
-            counts.append(sum(block.count for block in some))
-        if len(schemas) != 1:
-            return None
-        schema = file_schema(json.loads(schemas.pop()))
-        check_readable(schema.record, ENTRY_SCHEMA_SEQUENCES)
-    except (ValueError, UnsupportedError):
-        return None
-    columns = EntryColumns.of(blocks, schema, canonical)
-    if columns is None:
-        return None
-    deleted = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.kinds == DELETE)])
-    ends = np.cumsum([0, *counts])
-    recorded = [(m.num_added_files + m.num_deleted_files, m.num_deleted_files) for m in manifests]
-    return columns if recorded == list(zip(counts, np.diff(deleted[ends]).tolist(), strict=True)) else None
+            groups.setdefault(header.schema, {})[number] = list(decode_blocks(data, header))
+        except (ValueError, UnsupportedError):
+            continue
+    return groups
+
+
+def _decoded(blocks: Mapping[int, Sequence[Block]], schema: FileSchema) -> dict[int, Columns]:
+    """Return the columns of manifests with one schema, by their numbers; nothing where one by one is better."""
+    together = decode_columns([block for some in blocks.values() for block in some], schema)
+    if together is None:
+        return {}
+    counts = _slices(sum(block.count for block in some) for some in blocks.values())
+    places = _slices(sum(len(block.data) for block in some) for some in blocks.values())
+    parts = map(together.part, counts, places)
+    return dict(zip(blocks, parts, strict=True))
+
+
+def _slices(lengths: Iterator[int]) -> list[slice]:
+    return [slice(start, end) for start, end in pairwise(accumulate(lengths, initial=0))]
+
+
+def _counts(entries: EntryColumns) -> tuple[int, int]:
+    deleted = int(np.count_nonzero(entries.kinds == DELETE))
+    return len(entries) - deleted, deleted
+
+
+def _recorded(manifest: ManifestFile) -> tuple[int, int]:
+    return manifest.num_added_files, manifest.num_deleted_files
 
 
 def _is_plain(columns: Columns) -> bool:

@@ -14,16 +14,24 @@ import itertools
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias, TypeVar, cast
 
-import numpy as np
-
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
-from lakewright.formats.avro.columns import Longs
 from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records, iterate_records
-from lakewright.metadata.entry_columns import EntryColumns, decode_entries
+from lakewright.metadata.entry_columns import decode_entries
+from lakewright.metadata.entry_parts import (
+    ENTRY_BYTES,
+    ChosenEntries,
+    EntryList,
+    EntryPart,
+    Keep,
+    kept_entries,
+    live_entries,
+)
+from lakewright.metadata.manifest_cache import CACHE
 from lakewright.metadata.manifest_merge import (
     MergeLimits,
     deleted_partitions,
@@ -62,11 +70,11 @@ from lakewright.storage.layout import Layout
 from lakewright.storage.side_by_side import each
 
 _COLUMNS_MIN = 2_000  # entries; fewer are decoded one by one
+_PLACE_BYTES = 300  # what the place of a deletion vector takes in memory, about
 
 T = TypeVar("T")
 R = TypeVar("R")
-Narrow: TypeAlias = Callable[[EntryColumns, Longs], Longs]  # numbers of entries in, some of them out
-Keep: TypeAlias = Callable[[bytes, int, int, int], bool]  # partition, bucket, total buckets, level
+LiveEntries: TypeAlias = list[ManifestEntry] | ChosenEntries
 
 
 class Namer:
@@ -106,6 +114,7 @@ class Manifests:
     options: CoreOptions
     namer: Namer = field(default_factory=Namer, repr=False, compare=False)
     salt: bytes = field(default=b"", repr=False, compare=False)  # makes the bytes of new files unique to one writer
+    from_storage: bool = False  # whether files are read anew that this process keeps decoded
 
     # Reading.
 
@@ -115,7 +124,9 @@ class Manifests:
             (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
             (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
         )
-        parts = self._each(lambda name_and_size: self.read_list(*name_and_size, snapshot_id=snapshot.id), lists)
+        known = [self._recall(name, size) for name, size in lists]
+        read = partial(self._read_list, snapshot_id=snapshot.id)
+        parts = self._each(read, lists) if None in known else cast("list[tuple[ManifestFile, ...]]", known)
         return [file for part in parts for file in part]
 
     def live(
@@ -124,20 +135,33 @@ class Manifests:
         *,
         keep: Keep | None = None,
         keep_manifest: Callable[[ManifestFile], bool] | None = None,
-        narrow: Narrow | None = None,
     ) -> list[ManifestEntry]:
         """Return the entries of the files that are live in a snapshot and for which `keep` returns True.
 
         A manifest for which `keep_manifest` returns False is not read. Like `keep`, it may decide by partition, bucket
         and level only, because an entry that deletes a file must be kept or left out with the one that adds it.
-        `narrow` chooses among live entries before they become objects. It is asked only where there are many entries.
         """
         files = [f for f in self.files_of(snapshot) if keep_manifest is None or keep_manifest(f)]
+        found = self.live_of(files, snapshot, keep=keep)
+        return found.entries() if isinstance(found, ChosenEntries) else found
+
+    def live_of(
+        self, files: Sequence[ManifestFile], snapshot: Snapshot, *, keep: Keep | None = None, all_are_here: bool = True
+    ) -> LiveEntries:
+        """Return the live entries of some manifests of a snapshot, in order: objects, or where they are many columns.
+
+        Without `all_are_here`, entries are left out that delete a file which none of these manifests adds.
+        """
         if sum(f.num_added_files + f.num_deleted_files for f in files) >= _COLUMNS_MIN:
-            found = self._live_columns(files, keep, narrow, snapshot.id)
+            parts = self._parts(files, snapshot)
+            found = live_entries(parts, keep, all_are_here=all_are_here)
             if found is not None:
                 return found
-        entries = merge_entries(self._read_all(files, keep=keep, snapshot_id=snapshot.id))
+            entries = merge_entries(entry for part in parts for entry in kept_entries(part, keep))
+        else:
+            entries = merge_entries(self._read_all(files, keep=keep, snapshot=snapshot))
+        if not all_are_here:
+            return [entry for entry in entries if entry.kind == ADD]
         for entry in entries:
             if entry.kind != ADD:
                 raise CorruptTableError(
@@ -153,7 +177,7 @@ class Manifests:
         """Return the entries that a snapshot itself added, in order and not merged."""
         size = snapshot.delta_manifest_list_size
         files = self.read_list(snapshot.delta_manifest_list, size, snapshot_id=snapshot.id)
-        return self._read_all(files, keep=keep, snapshot_id=snapshot.id)
+        return self._read_all(files, keep=keep, snapshot=snapshot)
 
     def changelog(self, snapshot: Snapshot, *, keep: Keep | None = None) -> list[ManifestEntry]:
         """Return the changelog files that a snapshot added."""
@@ -161,20 +185,45 @@ class Manifests:
             return []
         size = snapshot.changelog_manifest_list_size
         files = self.read_list(snapshot.changelog_manifest_list, size, snapshot_id=snapshot.id)
-        return self._read_all(files, keep=keep, snapshot_id=snapshot.id)
+        return self._read_all(files, keep=keep, snapshot=snapshot)
 
     def read_list(self, name: str, size: int | None = None, *, snapshot_id: int | None = None) -> list[ManifestFile]:
         """Return the manifests of a manifest list; its size is checked if it is given."""
+        return list(self._read_list((name, size), snapshot_id=snapshot_id))
+
+    def _read_list(
+        self, name_and_size: tuple[str, int | None], *, snapshot_id: int | None = None
+    ) -> tuple[ManifestFile, ...]:
+        name, size = name_and_size
+        known = self._recall(name, size)
+        if known is not None:
+            return cast("tuple[ManifestFile, ...]", known)
         path, data = self._load(name, size=size, snapshot_id=snapshot_id)
         records = decode_records(data, path, expected=LIST_SCHEMA)
         _check_versions(records, LIST_VERSION, path)
-        return [manifest_file(record) for record in cast("list[ListRecord]", records)]
+        files = tuple(manifest_file(record) for record in cast("list[ListRecord]", records))
+        self._remember(name, data, files, ENTRY_BYTES * (1 + len(files)))
+        return files
 
     def read(
-        self, manifest: ManifestFile, *, keep: Keep | None = None, snapshot_id: int | None = None
+        self, manifest: ManifestFile, *, keep: Keep | None = None, snapshot: Snapshot | None = None
     ) -> list[ManifestEntry]:
         """Return the entries of a manifest for which `keep` returns True, in order."""
-        path, data = self._load(manifest.file_name, size=manifest.file_size, snapshot_id=snapshot_id)
+        known = self._recall_part(manifest, snapshot)
+        if known is not None:
+            return kept_entries(known, keep)
+        data = self._load_manifest(manifest, snapshot)
+        known = self._recall_part(manifest, snapshot, data)
+        if known is not None:
+            return kept_entries(known, keep)
+        if ENTRY_BYTES * (manifest.num_added_files + manifest.num_deleted_files) > self._cache_bytes:
+            return self._decode(manifest, data, keep)
+        part = EntryList(self._decode(manifest, data))
+        self._remember_part(manifest, snapshot, data, part)
+        return kept_entries(part, keep)
+
+    def _decode(self, manifest: ManifestFile, data: bytes, keep: Keep | None = None) -> list[ManifestEntry]:
+        path = self._path(manifest.file_name)
         canonical = _Canonical(self.partition_types, path)
         entries: list[ManifestEntry] = []
         counts = [0, 0]
@@ -188,18 +237,64 @@ class Manifests:
         _check_counts(manifest, counts, path)
         return entries
 
-    def read_index(self, name: str) -> list[IndexEntry]:
-        """Return the entries of an index manifest, which lists all live index files."""
+    def read_index(self, name: str, *, snapshot: Snapshot | None = None) -> list[IndexEntry]:
+        """Return the entries of an index manifest, which lists all live index files; a `snapshot` names it."""
+        state = None if snapshot is None else _state(snapshot)
+        known = self._recall(name, None, state)
+        if known is not None:
+            return list(cast("tuple[IndexEntry, ...]", known))
         path, data = self._load(name)
         records = decode_records(data, path, expected=INDEX_SCHEMA_SOURCE)
         _check_versions(records, INDEX_VERSION, path)
         if any(record["_KIND"] != ADD for record in records):
             raise CorruptTableError(f"{path} deletes index files, but may list live ones only", path=path)
         canonical = _Canonical(self.partition_types, path)
-        return [
+        entries = tuple(
             IndexEntry(record["_KIND"], canonical[record["_PARTITION"]], record["_BUCKET"], index_file(record))
             for record in cast("list[IndexRecord]", records)
-        ]
+        )
+        places = sum(len(entry.file.deletion_ranges or ()) for entry in entries)
+        self._remember(name, data, entries, ENTRY_BYTES * (1 + len(entries)) + _PLACE_BYTES * places, state)
+        return list(entries)
+
+    # What this process keeps of files that it has read.
+
+    def without_cache(self) -> Manifests:
+        """Return the same manifests, read from the storage every time: for checks of what is stored."""
+        return replace(self, from_storage=True)
+
+    @property
+    def _cache_bytes(self) -> int:
+        """How many bytes of decoded files the process may keep."""
+        can_be_key = isinstance(self.storage, Hashable) and not self.from_storage
+        return self.options.get(CoreOptions.LAKEWRIGHT_MANIFEST_CACHE) if can_be_key else 0
+
+    def _recall(self, name: str, size: int | None, state: str | None = None) -> object | None:
+        return CACHE.get(self._key(name), size, state) if self._cache_bytes else None
+
+    def _remember(self, name: str, data: bytes, value: object, memory: int, state: str | None = None) -> None:
+        if bytes_max := self._cache_bytes:
+            CACHE.put(self._key(name), data, state, (value, memory), bytes_max)
+
+    def _key(self, name: str) -> tuple[Hashable, ...]:
+        # Partitions are kept in Java's form, which depends on their types.
+        return cast("Hashable", self.storage), self._path(name), self.partition_types
+
+    def _recall_part(
+        self, manifest: ManifestFile, snapshot: Snapshot | None, data: bytes | None = None
+    ) -> EntryPart | None:
+        """Return what a manifest of a snapshot holds, where that is known; with its bytes it is known more often."""
+        if not self._cache_bytes:
+            return None
+        key, state = self._key(manifest.file_name), None if snapshot is None else _state(snapshot)
+        known = CACHE.get(key, manifest.file_size, state) if data is None else CACHE.get_same(key, data, state)
+        counts, part = cast("tuple[tuple[int, int], EntryPart]", known or ((-1, -1), None))
+        return part if counts == (manifest.num_added_files, manifest.num_deleted_files) else None
+
+    def _remember_part(self, manifest: ManifestFile, snapshot: Snapshot | None, data: bytes, part: EntryPart) -> None:
+        counts = manifest.num_added_files, manifest.num_deleted_files
+        state = None if snapshot is None else _state(snapshot)
+        self._remember(manifest.file_name, data, (counts, part), part.size, state)
 
     # Writing.
 
@@ -230,7 +325,12 @@ class Manifests:
 
     def write_list(self, files: Iterable[ManifestFile]) -> tuple[str, int]:
         """Write a manifest list, which may be empty, and return its name and size."""
-        return self._store("manifest-list", self._encoded(LIST_SCHEMA, map(list_record, files)))
+        files = tuple(files)
+        data = self._encoded(LIST_SCHEMA, map(list_record, files))
+        name, size = self._store("manifest-list", data)
+        # The next commit of this process begins with what this one wrote.
+        self._remember(name, data, files, ENTRY_BYTES * (1 + len(files)))
+        return name, size
 
     def write_index(self, entries: Iterable[IndexEntry]) -> str:
         """Write an index manifest with all live index files, perhaps none, and return its name."""
@@ -241,6 +341,8 @@ class Manifests:
 
     def delete(self, name: str) -> None:
         """Remove a manifest, manifest list or index manifest that no snapshot names."""
+        if self._cache_bytes:
+            CACHE.drop(self._key(name))
         self.storage.delete(self.layout.manifest_file(name))
 
     def merge(self, files: Sequence[ManifestFile]) -> MergedManifests:
@@ -302,32 +404,33 @@ class Manifests:
             self.delete(file.file_name)
 
     def _read_all(
-        self, files: Sequence[ManifestFile], *, keep: Keep | None = None, snapshot_id: int | None = None
+        self, files: Sequence[ManifestFile], *, keep: Keep | None = None, snapshot: Snapshot | None = None
     ) -> list[ManifestEntry]:
         """Return the entries of several manifests, in the order of the manifests."""
+        known = [self._recall_part(file, snapshot) for file in files]
+        read = partial(self.read, keep=keep, snapshot=snapshot)
+        missing = [file for file, part in zip(files, known, strict=True) if part is None]
+        entries = iter(self._each(read, missing))
+        return [e for part in known for e in (next(entries) if part is None else kept_entries(part, keep))]
 
-        def read(file: ManifestFile) -> list[ManifestEntry]:
-            return self.read(file, keep=keep, snapshot_id=snapshot_id)
-
-        return [entry for part in self._each(read, files) for entry in part]
-
-    def _live_columns(
-        self, files: Sequence[ManifestFile], keep: Keep | None, narrow: Narrow | None, snapshot_id: int
-    ) -> list[ManifestEntry] | None:
-        """Return the live entries of many manifests, decoded as columns; None: something is unusual or wrong."""
-        loaded = self._each(lambda f: self._load(f.file_name, size=f.file_size, snapshot_id=snapshot_id)[1], files)
+    def _parts(self, files: Sequence[ManifestFile], snapshot: Snapshot) -> list[EntryPart]:
+        """Return what manifests hold, in order, each as columns where that is possible and worth while."""
+        found = {file.file_name: part for file in files if (part := self._recall_part(file, snapshot)) is not None}
+        missing = [file for file in files if file.file_name not in found]
+        loaded = dict(zip(missing, self._each(partial(self._load_manifest, snapshot=snapshot), missing), strict=True))
+        same = {file: self._recall_part(file, snapshot, data) for file, data in loaded.items()}
+        new = [file for file, part in same.items() if part is None]
         canonical = _Canonical(self.partition_types, self.layout.root)
-        columns = decode_entries(files, loaded, canonical.__getitem__)
-        if columns is None:
-            return None
-        rows = np.arange(len(columns)) if keep is None else np.flatnonzero(columns.kept(keep))
-        live = columns.live(rows)
-        if live is None:
-            return None
-        try:
-            return columns.entries(live if narrow is None else narrow(columns, live))
-        except UnicodeDecodeError:
-            return None
+        decoded = decode_entries(new, [loaded[file] for file in new], canonical.__getitem__)
+        for number, file in enumerate(new):
+            part = same[file] = decoded.get(number) or EntryList(self._decode(file, loaded[file]))
+            self._remember_part(file, snapshot, loaded[file], part)
+        found |= {file.file_name: part for file, part in same.items() if part is not None}
+        return [found[file.file_name] for file in files]
+
+    def _load_manifest(self, manifest: ManifestFile, snapshot: Snapshot | None) -> bytes:
+        snapshot_id = None if snapshot is None else snapshot.id
+        return self._load(manifest.file_name, size=manifest.file_size, snapshot_id=snapshot_id)[1]
 
     def _each(self, read: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
         """Read several files: side by side on an object store, whose latency is high, one by one on a disk."""
@@ -335,7 +438,7 @@ class Manifests:
 
     def _load(self, name: str, *, size: int | None = None, snapshot_id: int | None = None) -> tuple[str, bytes]:
         """Return the path and the bytes of a file, which must have the recorded size."""
-        path = self.layout.manifest_file(name, origin=self.layout.manifest_directory)
+        path = self._path(name)
         try:
             data = self.storage.read(path)
         except FileNotFoundError as error:
@@ -344,6 +447,9 @@ class Manifests:
             message = f"{path} has {len(data)} bytes, but the file that names it says {size}; restore it from a copy"
             raise CorruptTableError(message, path=path)
         return path, data
+
+    def _path(self, name: str) -> str:
+        return self.layout.manifest_file(name, origin=self.layout.manifest_directory)
 
     def _missing(self, path: str, snapshot_id: int | None) -> NotFoundError | CorruptTableError:
         """Return the error for a missing file: its snapshot has expired, or the table is damaged."""
@@ -373,6 +479,11 @@ class Manifests:
         if not self.storage.create(path, data):
             raise AlreadyExistsError(f"{path} exists already; another writer uses the same names", path=path)
         return name, len(data)
+
+
+def _state(snapshot: Snapshot) -> str:
+    """Return a name of the state that a snapshot shows: no two states have the same lists."""
+    return f"{snapshot.base_manifest_list} {snapshot.delta_manifest_list}"
 
 
 class _Canonical(dict[bytes, bytes]):

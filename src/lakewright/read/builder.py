@@ -141,9 +141,10 @@ class TableScan:
         return self._plan(snapshot, self._splits(self._store, snapshot, result), result.funnel)
 
     def _splits(self, store: TableStore, snapshot: Snapshot, result: ScanResult) -> list[DataSplit]:
-        index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
+        name = snapshot.index_manifest
+        index = [] if name is None else store.manifests.read_index(name, snapshot=snapshot)
         apart = self._cuts_buckets and bool(self._shapes)
-        return plan_splits(store, snapshot.id, result.entries, deletions_of(store, index), apart=apart)
+        return plan_splits(store, snapshot.id, result.found, deletions_of(store, index), apart=apart)
 
     def _plan_branches(self, other: OtherBranch) -> Plan:
         """Plan the partitions of the branch that comes first, then those that only the other one has."""

@@ -11,11 +11,22 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 
+import numpy as np
+
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError, naming
+from lakewright.formats.avro.columns import Mask
+from lakewright.metadata.entry_parts import ChosenEntries
 from lakewright.metadata.store import TableStore
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.pruning.narrow import Narrowing
-from lakewright.read.pruning.prune import EntryPruner, KeyedRules, manifest_may_match, prune_groups, prune_keyed
+from lakewright.read.pruning.prune import (
+    EntryPruner,
+    KeyedRules,
+    manifest_may_match,
+    prune_groups,
+    prune_keyed,
+)
+from lakewright.read.pruning.ranges import ManifestRanges, is_hidden
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions, MergeEngine
 from lakewright.spec.predicate.evaluation import project
@@ -49,9 +60,14 @@ class Funnel:
 class ScanResult:
     """The live entries that may hold matching rows, in manifest order."""
 
-    entries: tuple[ManifestEntry, ...]
+    found: tuple[ManifestEntry, ...] | ChosenEntries  # objects are made later where they are many
     funnel: Funnel
     partitions: frozenset[bytes] = frozenset()  # that have visible files and fulfil the filter; only where asked for
+
+    @property
+    def entries(self) -> tuple[ManifestEntry, ...]:
+        """The entries as objects."""
+        return tuple(self.found.entries()) if isinstance(self.found, ChosenEntries) else self.found
 
 
 def pick_snapshot(store: TableStore) -> Snapshot | None:
@@ -109,7 +125,7 @@ def created_since(store: TableStore, result: ScanResult) -> ScanResult:
     if millis is None:
         return result
     kept = tuple(entry for entry in result.entries if _creation_millis(entry) >= millis)
-    return replace(result, entries=kept, funnel=replace(result.funnel, files_after_stats=len(kept)))
+    return replace(result, found=kept, funnel=replace(result.funnel, files_after_stats=len(kept)))
 
 
 def _creation_millis(entry: ManifestEntry) -> int:
@@ -205,27 +221,24 @@ def scan(
     """Return the live files of a snapshot that may hold rows fulfilling a predicate, but none of some partitions."""
     check_readable(store)
     pruner = entry_pruner(store, predicate)
-    partitions = project(predicate, store.schema.partition_keys)
-    partition_fields = store.schema.partition_fields
-    seen: list[tuple[int, bool]] = []  # of each manifest, its live files and whether it is read
-
-    def keep_manifest(manifest: ManifestFile) -> bool:
-        kept = manifest_may_match(partitions, manifest, partition_fields)
-        seen.append((manifest.num_added_files - manifest.num_deleted_files, kept))
-        return kept
+    asks_partitions = pruner.asks_partitions or bool(without)
 
     def keep(partition: bytes, _bucket: int, _total_buckets: int, _level: int) -> bool:
         return partition not in without and pruner.residual(partition) != FALSE
 
     narrowing = _narrowing(store, pruner, list_partitions=list_partitions)
     with store.checking_same_table():  # after the snapshot was read, so that it is one of this table
-        live = store.manifests.live(
+        manifests = _Manifests.of(store, pruner, store.manifests.files_of(snapshot))
+        live = store.manifests.live_of(
+            manifests.read,
             snapshot,
-            keep=keep if pruner.asks_partitions or without else None,
-            keep_manifest=keep_manifest,
-            narrow=narrowing,
+            keep=keep if asks_partitions else None,
+            all_are_here=not manifests.has_gaps,
         )
-    if not narrowing.was_asked:  # the entries are few, and all of them are here
+    found: tuple[ManifestEntry, ...] | ChosenEntries
+    if isinstance(live, ChosenEntries):
+        found = _prune_chosen(store, narrowing.choose(live), narrowing)
+    else:
         narrowing.live = len(live)
         live = visible(store, live) if store.schema.primary_keys else live
         narrowing.shown = len(live)
@@ -233,19 +246,77 @@ def scan(
             narrowing.partitions = frozenset(entry.partition for entry in live)
         live = [entry for entry in live if pruner.bucket_may_match(entry)]
         narrowing.in_bucket = len(live)
-    left = live if predicate == TRUE else _prune_by_stats(store, live, pruner)
-    return ScanResult(
-        tuple(left),
-        Funnel(
-            manifests_total=len(seen),
-            manifests_read=sum(kept for _, kept in seen),
-            files_total=sum(files for files, _ in seen) - narrowing.live + narrowing.shown,
-            files_after_partition=narrowing.shown,
+        found = tuple(live if predicate == TRUE else _prune_by_stats(store, live, pruner))
+    funnel = manifests.funnel(narrowing, len(found), asks_partitions=asks_partitions)
+    return ScanResult(found, funnel, narrowing.partitions)
+
+
+def _prune_chosen(
+    store: TableStore, narrowed: tuple[ChosenEntries, Mask], narrowing: Narrowing
+) -> tuple[ManifestEntry, ...] | ChosenEntries:
+    """Look at those of many entries as objects about which the columns alone do not decide."""
+    chosen, sure = narrowed
+    if narrowing.pruner.predicate == TRUE or (sure.all() and narrowing.decides_alone):
+        return chosen
+    if not narrowing.decides_alone:
+        return tuple(_prune_by_stats(store, chosen.entries(), narrowing.pruner))
+    doubtful = np.flatnonzero(~sure)
+    entries = chosen.at(doubtful)
+    kept = {id(entry) for entry in _prune_by_stats(store, entries, narrowing.pruner)}
+    left = np.ones(len(chosen), np.bool_)
+    left[doubtful] = [id(entry) in kept for entry in entries]
+    return chosen.where(left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifests:
+    """The manifests of a snapshot that a scan reads, and how many live files they and the others name."""
+
+    total: int
+    read: tuple[ManifestFile, ...]
+    unread_files: int  # of those that are skipped, but for files below the levels that are read
+    out_of_range: int  # of those that are skipped by their buckets or row ids
+    has_gaps: bool  # whether files may be deleted in one that is read and added in one that is not
+
+    @classmethod
+    def of(cls, store: TableStore, pruner: EntryPruner, manifests: Sequence[ManifestFile]) -> _Manifests:
+        """Decide by what the manifest list says of each manifest.
+
+        What is skipped here is left out among the entries too, so that no file comes back whose deletion is skipped.
+        """
+        partitions = project(pruner.predicate, store.schema.partition_keys)
+        lowest = lowest_level(store) if store.schema.primary_keys else None
+        ranges = ManifestRanges.of(pruner, store.schema)
+        read: list[ManifestFile] = []
+        unread = out_of_range = 0
+        has_gaps = False
+        for manifest in manifests:
+            if not manifest_may_match(partitions, manifest, store.schema.partition_fields):
+                unread += _file_count(manifest)
+            elif lowest is not None and is_hidden(manifest, lowest):
+                has_gaps = True
+            elif not ranges.may_match(manifest):
+                unread, out_of_range = unread + _file_count(manifest), out_of_range + _file_count(manifest)
+                has_gaps = True
+            else:
+                read.append(manifest)
+        return cls(len(manifests), tuple(read), unread, out_of_range, has_gaps)
+
+    def funnel(self, narrowing: Narrowing, left: int, *, asks_partitions: bool) -> Funnel:
+        """Return how many manifests and files each kind of pruning left."""
+        other_partitions = sum(map(_file_count, self.read)) - narrowing.live if asks_partitions else 0
+        return Funnel(
+            manifests_total=self.total,
+            manifests_read=len(self.read),
+            files_total=self.unread_files + max(0, other_partitions) + narrowing.shown,
+            files_after_partition=narrowing.shown + self.out_of_range,
             files_after_bucket=narrowing.in_bucket,
-            files_after_stats=len(left),
-        ),
-        narrowing.partitions,
-    )
+            files_after_stats=left,
+        )
+
+
+def _file_count(manifest: ManifestFile) -> int:
+    return manifest.num_added_files - manifest.num_deleted_files
 
 
 def _narrowing(store: TableStore, pruner: EntryPruner, *, list_partitions: bool) -> Narrowing:
@@ -256,9 +327,12 @@ def _narrowing(store: TableStore, pruner: EntryPruner, *, list_partitions: bool)
         asked, stats, lowest = project(pruner.predicate, [f.name for f in fields]), "_KEY_STATS", lowest_level(store)
     else:
         fields, asked, stats, lowest = schema.fields, pruner.predicate, "_VALUE_STATS", None
-    if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
+    evolves = store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    if evolves:
         asked = TRUE  # several files hold columns of the same rows
-    return Narrowing(pruner, asked, fields, stats, schema.id, lowest, list_partitions)
+    known = {f.name for f in fields} | set(schema.partition_keys)
+    decides_alone = not evolves and pruner.predicate.columns() <= known
+    return Narrowing(pruner, asked, fields, stats, schema.id, lowest, list_partitions, decides_alone)
 
 
 def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:

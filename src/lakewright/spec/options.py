@@ -474,6 +474,8 @@ class CoreOptions:
         "lakewright.write-distribution", _one_of(WriteDistribution), WriteDistribution.AUTO
     )
     LAKEWRIGHT_MERGE_MEMORY = ConfigOption("lakewright.merge-memory", _SIZE, 256 * MIB)  # rows of one merge in memory
+    # Of decoded manifests, lists and index manifests, for all tables of the process together; 0 keeps none.
+    LAKEWRIGHT_MANIFEST_CACHE = ConfigOption("lakewright.manifest-cache", _SIZE, 128 * MIB)
     # Rows of level 0 are read, and merged, also where only compacted rows are visible.
     LAKEWRIGHT_READ_LEVEL_0 = ConfigOption("lakewright.read-level-0", _BOOL, default=False)
     # Of a table with a primary key only rows of the highest level are read, which need no merge: `db.t$ro`.

@@ -64,7 +64,7 @@ class ManifestFiles:
             self._lists[name] = None
             if path is not None:
                 with self.findings.noting("damaged-metadata", path, state=state, missing="missing-metadata"):
-                    self._lists[name] = store.manifests.read_list(name)
+                    self._lists[name] = store.manifests.without_cache().read_list(name)
         return self._lists[name]
 
     def index_manifest(self, store: TableStore, name: str, state: str) -> list[IndexEntry] | None:
@@ -74,7 +74,7 @@ class ManifestFiles:
             self._indexes[name] = None
             if path is not None:
                 with self.findings.noting("damaged-metadata", path, state=state, missing="missing-metadata"):
-                    entries = self._indexes[name] = store.manifests.read_index(name)
+                    entries = self._indexes[name] = store.manifests.without_cache().read_index(name)
                     self.used.update(entry.file.file_name for entry in entries)
         return self._indexes[name]
 
@@ -98,13 +98,15 @@ class ManifestFiles:
         entries = None
         with self.findings.noting("damaged-metadata", path, state=state, missing="missing-metadata"):
             try:
-                entries = store.manifests.read(recorded)
+                entries = store.manifests.without_cache().read(recorded)
             except CorruptTableError as error:
                 if "counts" not in error.facts:
                     raise
                 self.findings.add("manifest-counts", path, error.message, state=state)
                 added, deleted = error.counts
-                entries = store.manifests.read(replace(recorded, num_added_files=added, num_deleted_files=deleted))
+                entries = store.manifests.without_cache().read(
+                    replace(recorded, num_added_files=added, num_deleted_files=deleted)
+                )
         for entry in entries or ():
             self.used.update((entry.file.file_name, *entry.file.extra_files))
         return entries

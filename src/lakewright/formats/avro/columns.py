@@ -11,7 +11,7 @@ record by record, which also says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -34,6 +34,8 @@ _WORD_BYTES = 8
 
 _STOPS = np.uint64(0x8080808080808080)  # the bits that are 0 in the last byte of a number
 _ONE = np.uint64(1)
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, with about as many ones as zeros
+_LOW_BYTES = np.array([(1 << 8 * count) - 1 for count in range(_WORD_BYTES + 1)], np.uint64)
 # How groups of 7 bits, one in each byte of a word, move together: what stays, what moves, and how far.
 _CLOSE = tuple(
     tuple(map(np.uint64, step))
@@ -56,6 +58,16 @@ class Column:
     sizes: Longs | None = None  # how many bytes, of fields that are no numbers
     valid: Mask | None = None
 
+    def part(self, records: slice, start: int) -> Column:
+        """Return the values of some records, whose bytes begin at a position."""
+        valid = None if self.valid is None else self.valid[records].copy()
+        if valid is not None and not valid.any():  # as in most manifests of a third of the fields
+            zeros = np.broadcast_to(np.zeros(1, np.int64), len(valid))
+            return Column(zeros, None if self.sizes is None else zeros, np.broadcast_to(valid[:1], len(valid)))
+        if self.sizes is None:
+            return Column(self.values[records].copy(), None, valid)
+        return Column(np.maximum(self.values[records] - start, 0), self.sizes[records].copy(), valid)
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -66,9 +78,52 @@ class Columns:
     fields: dict[str, Column]
     records: dict[str, Mask]  # of nested records that may be null, which of them are not
 
+    @property
+    def size(self) -> int:
+        """How many bytes of memory it takes."""
+        arrays = [array for column in self.fields.values() for array in (column.values, column.sizes, column.valid)]
+        arrays += self.records.values()
+        return len(self.data) + sum(array.nbytes for array in arrays if array is not None and any(array.strides))
+
+    def part(self, records: slice, data: slice) -> Columns:
+        """Return some neighbouring records, whose bytes are a stretch of all, with nothing in memory but their own."""
+        if data.stop - data.start >= len(self.data) - _PADDING:
+            return self
+        fields = {name: column.part(records, data.start) for name, column in self.fields.items()}
+        masks = {name: mask[records].copy() for name, mask in self.records.items()}
+        return Columns(self.data[data] + bytes(_PADDING), records.stop - records.start, fields, masks)
+
     def words(self, at: Longs) -> Words:
         """Return the 8 bytes from each of some positions on, as little-endian numbers; beyond the end, anything."""
         return _words_of(self.data)[np.minimum(at, len(self.data) - _PADDING)]
+
+    def digests(self, name: str) -> tuple[Words, bool]:
+        """Return a number for the bytes of a field in each record, equal where these are; and whether all are ASCII."""
+        digests, seen = np.zeros(self.count, np.uint64), np.uint64(0)
+        for word, is_there in self._field_words(name):
+            mixed = (digests ^ word) * _MIX
+            digests = np.where(is_there, mixed ^ (mixed >> np.uint64(29)), digests)
+            seen |= np.bitwise_or.reduce(word, initial=0)
+        return digests, not seen & _STOPS
+
+    def run_starts(self, name: str) -> Longs:
+        """Return the numbers of the records whose bytes of a field differ from those of the record before."""
+        sizes = self.fields[name].sizes
+        differs = np.ones(self.count, np.bool_)
+        if sizes is not None and self.count:
+            differs[1:] = sizes[1:] != sizes[:-1]
+        for word, _ in self._field_words(name):
+            differs[1:] |= word[1:] != word[:-1]
+        return np.flatnonzero(differs)
+
+    def _field_words(self, name: str) -> Iterator[tuple[Words, Mask]]:
+        """Yield the bytes of a field in all records, 8 at a time, with zeros behind the last; and where any are."""
+        column = self.fields[name]
+        if column.sizes is None:
+            raise TypeError(f"{name} holds numbers")
+        for at in range(0, int(column.sizes.max(initial=0)), _WORD_BYTES):
+            left = np.clip(column.sizes - at, 0, _WORD_BYTES)
+            yield self.words(column.values + at) & _LOW_BYTES[left], left > 0
 
     def slices(self, name: str, rows: Longs) -> list[bytes]:
         """Return the bytes of a field in some records; of one that is null, no bytes."""
@@ -91,6 +146,13 @@ class Columns:
         return values
 
 
+def digests_of(values: Sequence[bytes]) -> Words:
+    """Return the number of each value that `Columns.digests` gives it."""
+    sizes = np.fromiter(map(len, values), np.int64)
+    column = Column(np.cumsum(sizes) - sizes, sizes)
+    return Columns(b"".join([*values, bytes(_PADDING)]), len(values), {"": column}, {}).digests("")[0]
+
+
 def decode_columns(blocks: Sequence[Block], schema: FileSchema) -> Columns | None:
     """Return the columns of blocks, which all have this schema; None: decode them record by record."""
     count, longest = sum(block.count for block in blocks), max((block.count for block in blocks), default=0)
@@ -102,6 +164,7 @@ def decode_columns(blocks: Sequence[Block], schema: FileSchema) -> Columns | Non
         # A damaged number can lead out of the blocks, and be too large to add to.
         with np.errstate(over="ignore"):
             decoder.run(read, longest)
+        decoder.finish()
     except (_UnusualError, IndexError):
         return None
     return Columns(decoder.data, count, decoder.fields, decoder.records)
@@ -130,6 +193,7 @@ class _Decoder:
     total: int
     fields: dict[str, Column] = field(default_factory=dict)
     records: dict[str, Mask] = field(default_factory=dict)
+    arrays: set[str] = field(default_factory=set)  # fields whose sizes were counted, not read
 
     @classmethod
     def of(cls, blocks: Sequence[Block], total: int) -> _Decoder:
@@ -192,13 +256,22 @@ class _Decoder:
 
         def read(at: Longs, rows: Longs) -> Longs:
             size, at = self._number(at)
-            if (size < 0).any():
-                raise _UnusualError
             if keep:
                 starts[rows], sizes[rows] = at, size
-            return at + size
+            at += size >> 1
+            return at
 
         return read
+
+    def finish(self) -> None:
+        """Turn the numbers of all fields from zigzag form into what they stand for."""
+        for name, column in self.fields.items():
+            if column.sizes is None:
+                np.bitwise_xor(column.values >> 1, -(column.values & 1), out=column.values)
+            elif name not in self.arrays:
+                if np.bitwise_or.reduce(column.sizes) & 1:  # below zero
+                    raise _UnusualError
+                np.right_shift(column.sizes, 1, out=column.sizes)
 
     def _record(self, members: Sequence[dict[str, Any]], name: str, *, keep: bool) -> _Read:
         prefix = f"{name}." if name else ""
@@ -223,15 +296,16 @@ class _Decoder:
 
         def read(at: Longs, rows: Longs) -> Longs:
             branch = self.bytes[at]
-            if (branch & 0xFD).any():
-                raise _UnusualError
+            low, high = np.minimum.reduce(branch), np.maximum.reduce(branch)
             at = at + 1
-            some = np.flatnonzero(branch == some_byte)
-            if len(some) == len(at):
+            if low == high == some_byte:
                 if keep:
                     valid[rows] = True
                 return read_inner(at, rows)
-            if len(some):
+            if np.bitwise_or.reduce(branch) & 0xFD:
+                raise _UnusualError
+            if low != high:
+                (some,) = (branch == some_byte).nonzero()
                 chosen = rows[some]
                 if keep:
                     valid[chosen] = True
@@ -246,16 +320,17 @@ class _Decoder:
         starts, sizes = np.zeros((2, self.total if keep else 0), np.int64)
         if keep:
             self.fields[name] = Column(starts, sizes)
+            self.arrays.add(name)
 
         def read(at: Longs, rows: Longs) -> Longs:
             begin = at
             count, at = self._number(at)
-            open_ = np.flatnonzero(count)
+            (open_,) = count.nonzero()
             while len(open_):
                 left = count[open_]
-                if (left < 0).any() or left.max() > _ITEMS_MAX:
+                if np.bitwise_or.reduce(left) & 1 or np.maximum.reduce(left) > 2 * _ITEMS_MAX:  # below zero; or damage
                     raise _UnusualError
-                at[open_] = self._items(skip, at[open_], left)
+                at[open_] = self._items(skip, at[open_], left >> 1)
                 count[open_], at[open_] = self._number(at[open_])
                 open_ = open_[count[open_] != 0]
             if keep:
@@ -275,11 +350,10 @@ class _Decoder:
         return at
 
     def _number(self, at: Longs) -> tuple[Longs, Longs]:
-        """Return the numbers at some positions, in zigzag form with 7 bits in each byte, and the positions after."""
+        """Return the numbers at some positions, of 7 bits in each byte and still in zigzag form, and what follows."""
         first = self.bytes[at]
-        if not (first & 0x80).any():  # most numbers have one byte
-            value = first.astype(np.int64)
-            return (value >> 1) ^ -(value & 1), at + 1
+        if np.maximum.reduce(first) < 0x80:  # noqa: PLR2004 - most numbers have one byte
+            return first.astype(np.int64), at + 1
         word = self.words[at]
         stops = ~word & _STOPS
         if not stops.all():
@@ -288,6 +362,5 @@ class _Decoder:
         word &= last - _ONE
         for stays, moves, step in _CLOSE:
             word = (word & stays) | ((word & moves) >> step)
-        value = word.view(np.int64)
         size = np.frexp(last.astype(np.float64))[1] >> 3
-        return (value >> 1) ^ -(value & 1), at + size
+        return word.view(np.int64), at + size

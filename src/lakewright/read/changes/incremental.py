@@ -17,8 +17,8 @@ from lakewright.lsm.runs import sections
 from lakewright.metadata.store import TableStore
 from lakewright.read.changes.snapshots import READERS_MAX, SCAN_MODE, Between, ChangeMode, event_mode, resolve_between
 from lakewright.read.scan import FileSchemas, Funnel, ScanResult, entry_pruner, scan
+from lakewright.read.splits.ordered import BucketKey
 from lakewright.read.splits.plan import (
-    BucketKey,
     Packing,
     deletions_of,
     in_row_order,

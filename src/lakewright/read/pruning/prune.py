@@ -130,10 +130,13 @@ class EntryPruner:
             return self.predicate
         residual = self._residuals.get(partition)
         if residual is None:
-            values = decode_row(partition, [f.type for f in self.partition_fields])
-            names = (f.name for f in self.partition_fields)
-            residual = self._residuals[partition] = assume(self.predicate, dict(zip(names, values, strict=True)))
+            residual = self._residuals[partition] = assume(self.predicate, self.values_of(partition))
         return residual
+
+    def values_of(self, partition: bytes) -> dict[str, Value]:
+        """Return the values of a partition by the names of its columns."""
+        values = decode_row(partition, [f.type for f in self.partition_fields])
+        return dict(zip((f.name for f in self.partition_fields), values, strict=True))
 
     def bucket_may_match(self, entry: ManifestEntry) -> bool:
         """Say whether rows that match can be in the entry's bucket, by the bucket count the entry itself records."""

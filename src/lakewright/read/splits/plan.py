@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
+
+import numpy as np
 
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.lsm.runs import sections
+from lakewright.metadata.entry_parts import ChosenEntries
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import keys_are_once
-from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions
+from lakewright.read.splits.ordered import BucketKey, OrderedFiles
+from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions, deferred_splits
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
 
 T = TypeVar("T")
-BucketKey: TypeAlias = tuple[bytes, int, int]  # partition, bucket, total buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Packing:
 def plan_splits(
     store: TableStore,
     snapshot_id: int,
-    entries: Sequence[ManifestEntry],
+    entries: Sequence[ManifestEntry] | ChosenEntries,
     deletions: Deletions,
     *,
     apart: bool = False,
@@ -63,6 +66,10 @@ def plan_splits(
     options = store.options
     packing = Packing.of(options)
     evolves = options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    if isinstance(entries, ChosenEntries):
+        if not evolves and not apart:
+            return _DeferredSplits.of(store, snapshot_id, entries, deletions).splits()
+        entries = entries.entries()
     splits: list[DataSplit] = []
     for key, files in _by_bucket(entries).items():
         if store.schema.primary_keys:
@@ -72,6 +79,70 @@ def plan_splits(
             bins = pack(groups, packing.weight, packing.target_bytes)
         splits.extend(split_of(store, snapshot_id, key, packed, deletions) for packed in bins)
     return splits
+
+
+@dataclass(frozen=True, slots=True)
+class _DeferredSplits:
+    """The splits that `plan_splits` makes of many files, packed by their sizes alone and made when they are looked at.
+
+    A bucket of a primary-key table of which several splits are made needs its keys; its splits are made at once.
+    """
+
+    store: TableStore
+    snapshot_id: int
+    deletions: Deletions
+    ordered: OrderedFiles
+    packing: Packing
+    _directories: dict[bytes, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: TableStore, snapshot_id: int, entries: ChosenEntries, deletions: Deletions) -> _DeferredSplits:
+        """Put the files in order."""
+        by_sequence = not store.schema.primary_keys and sequence_is_order(store)
+        ordered = OrderedFiles.of(entries, by_sequence=by_sequence)
+        return cls(store, snapshot_id, deletions, ordered, Packing.of(store.options))
+
+    def splits(self) -> list[DataSplit]:
+        """Return all splits in reading order."""
+        target = self.packing.target_bytes
+        weights = np.maximum(self.ordered.sizes, self.packing.open_file_bytes).tolist()
+        splits: list[DataSplit] = []
+        for _, start, stop in self.ordered.buckets:
+            if not self.store.schema.primary_keys:
+                splits += deferred_splits(self._make, _packed_ranges(weights, start, stop, target))
+            elif sum(weights[start:stop]) <= target:
+                splits += deferred_splits(self._make, [(start, stop)])
+            else:
+                splits += self._made(start, stop)
+        return splits
+
+    def _make(self, start: int, stop: int) -> DataSplit:
+        (split,) = self._made(start, stop)
+        return split
+
+    def _made(self, start: int, stop: int) -> Iterator[DataSplit]:
+        """Yield the splits of neighbouring files of one bucket."""
+        key, files = self.ordered.bucket_at(start), self.ordered.files(start, stop)
+        directory = self._directories.get(key[0])
+        if directory is None:
+            directory = self._directories[key[0]] = self.store.partition_directory(key[0])
+        bins: Iterable[list[tuple[DataFile, ...]]] = [[(file,) for file in files]]
+        if self.store.schema.primary_keys:
+            bins = _keyed_bins(self.store, files, self.packing, apart=False)
+        for packed in bins:
+            yield split_of(self.store, self.snapshot_id, key, packed, self.deletions, directory)
+
+
+def _packed_ranges(weights: Sequence[int], start: int, stop: int, target: int) -> list[tuple[int, int]]:
+    """Return the bins that `pack` makes of neighbouring weights, as ranges of their numbers."""
+    ranges: list[tuple[int, int]] = []
+    first, total = start, 0
+    for at in range(start, stop):
+        total += weights[at]
+        if total > target and at > first:
+            ranges.append((first, at))
+            first, total = at, weights[at]
+    return [*ranges, (first, stop)]
 
 
 def _keyed_bins(
@@ -175,10 +246,15 @@ def split_of(
     key: BucketKey,
     groups: Sequence[tuple[DataFile, ...]],
     deletions: Deletions,
+    directory: str | None = None,
 ) -> DataSplit:
-    """Return the split of some files of one bucket, group after group, with their deletion vectors."""
+    """Return the split of some files of one bucket, group after group, with their deletion vectors.
+
+    `directory` is that of the partition, where it is known.
+    """
     partition, bucket, total_buckets = key
-    directory = store.partition_directory(partition)
+    if directory is None:
+        directory = store.partition_directory(partition)
     files = tuple(file for group in groups for file in group)
     vectors = tuple(deletions.get((partition, file.file_name)) for file in files)
     return DataSplit(

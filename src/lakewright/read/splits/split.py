@@ -11,9 +11,9 @@ import binascii
 import hashlib
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakewright.errors import CorruptTableError, InvalidMessageError
 from lakewright.spec import arguments
@@ -60,8 +60,31 @@ class DeletionFile:
 Deletions: TypeAlias = Mapping[tuple[bytes, str], DeletionFile]  # by partition and name of the data file
 
 
+class _Deferrable:
+    """A frozen value whose fields are filled when one of them is first asked for."""
+
+    __slots__ = ("_first", "_last", "_make")
+    _make: Callable[[int, int], object] | None  # returns an equal, filled value for the two numbers
+    _first: int
+    _last: int
+
+    if not TYPE_CHECKING:  # to a type checker all fields are always there
+
+        def __getattr__(self, name: str) -> object:
+            """Fill the fields of a value that was deferred; Python asks here only for what is not there."""
+            if name not in self.__match_args__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            make = object.__getattribute__(self, "_make")
+            if make is not None:  # else another thread has just filled it
+                made = make(self._first, self._last)
+                for slot in self.__match_args__:
+                    object.__setattr__(self, slot, getattr(made, slot))
+                object.__setattr__(self, "_make", None)
+            return object.__getattribute__(self, name)
+
+
 @dataclass(frozen=True, slots=True)
-class DataSplit:
+class DataSplit(_Deferrable):
     """Some files of one bucket of one partition, at one snapshot.
 
     The tuples beside `files` have one element per file, or are empty if no file has such an element. A row range
@@ -211,6 +234,22 @@ class DataSplit:
     def __reduce__(self) -> tuple[object, ...]:
         # A plain function, because engines' picklers take a method of a class for code to be sent along.
         return _deserialize, (self.serialize(),)
+
+
+def deferred_splits(make: Callable[[int, int], DataSplit], ranges: Iterable[tuple[int, int]]) -> list[DataSplit]:
+    """Return the splits that a function makes of ranges of files; it is called when a split is first looked at.
+
+    A plan of a hundred thousand files has tens of thousands of splits, of which a worker reads a few.
+    """
+    splits = []
+    new, put = object.__new__, object.__setattr__
+    for first, last in ranges:
+        split = new(DataSplit)
+        put(split, "_make", make)
+        put(split, "_first", first)
+        put(split, "_last", last)
+        splits.append(split)
+    return splits
 
 
 def _deserialize(data: bytes) -> DataSplit:

@@ -25,8 +25,8 @@ from support.s3 import S3Server
 # the table was dropped and made again since. A commit does so right before each put of a snapshot, a plan while it
 # reads the lists. A builder looks for a newer schema (BUILDER), so that no handle is too old to use.
 BUILDER = 1
-# LATEST, next?, the newest, schemas; manifest, file size, 2 lists, schema, snapshot, the base, LATEST. The process keeps
-# the lists that it wrote itself.
+# LATEST, next?, the newest, schemas; manifest, file size, 2 lists, schema, snapshot, the base, LATEST. The process
+# keeps the lists that it wrote itself.
 COMMIT = 12
 LOST_RACE = 9  # more: the lost put, whose is it, drop a list; the winner, is there a next, 2 lists; a list, the schema
 READ_PLAN = 4  # LATEST, is there a next, the newest, the schema; and once in a process, lists and each manifest

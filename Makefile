@@ -13,7 +13,7 @@ RAYS := 2.52 2.60
 
 .PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
 .PHONY: interop-delta bench-spark-peers report-browser upkeep-mix long-run
-.PHONY: bench bench-rows bench-compaction bench-latency bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
+.PHONY: bench bench-rows bench-compaction bench-plans bench-latency bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
 
 demo: $(VENV)/.made
@@ -149,6 +149,11 @@ bench-rows: $(VENV)/.made $(PEERS)/.made
 bench-compaction: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	$(BIN)/python -m bench.compaction
+
+# Plans of a table of 100,000 files.
+bench-plans: $(VENV)/.made $(PEERS)/.made
+	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
+	$(BIN)/python -m bench.plans
 
 # Latencies of an object store that answers late, beside the goals and the peers.
 bench-latency: $(VENV)/.made $(PEERS)/.made

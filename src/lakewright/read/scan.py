@@ -247,8 +247,7 @@ def scan(
         live = [entry for entry in live if pruner.bucket_may_match(entry)]
         narrowing.in_bucket = len(live)
         found = tuple(live if predicate == TRUE else _prune_by_stats(store, live, pruner))
-    funnel = manifests.funnel(narrowing, len(found), asks_partitions=asks_partitions)
-    return ScanResult(found, funnel, narrowing.partitions)
+    return ScanResult(found, manifests.funnel(narrowing, len(found)), narrowing.partitions)
 
 
 def _prune_chosen(
@@ -274,7 +273,7 @@ class _Manifests:
 
     total: int
     read: tuple[ManifestFile, ...]
-    unread_files: int  # of those that are skipped, but for files below the levels that are read
+    files: int  # of all, but for those that are skipped because they lie below the levels that are read
     out_of_range: int  # of those that are skipped by their buckets or row ids
     has_gaps: bool  # whether files may be deleted in one that is read and added in one that is not
 
@@ -288,35 +287,32 @@ class _Manifests:
         lowest = lowest_level(store) if store.schema.primary_keys else None
         ranges = ManifestRanges.of(pruner, store.schema)
         read: list[ManifestFile] = []
-        unread = out_of_range = 0
+        files = out_of_range = 0
         has_gaps = False
         for manifest in manifests:
+            count = manifest.num_added_files - manifest.num_deleted_files
+            files += count
             if not manifest_may_match(partitions, manifest, store.schema.partition_fields):
-                unread += _file_count(manifest)
-            elif lowest is not None and is_hidden(manifest, lowest):
-                has_gaps = True
+                continue
+            if lowest is not None and is_hidden(manifest, lowest):
+                files, has_gaps = files - count, True
             elif not ranges.may_match(manifest):
-                unread, out_of_range = unread + _file_count(manifest), out_of_range + _file_count(manifest)
-                has_gaps = True
+                out_of_range, has_gaps = out_of_range + count, True
             else:
                 read.append(manifest)
-        return cls(len(manifests), tuple(read), unread, out_of_range, has_gaps)
+        return cls(len(manifests), tuple(read), files, out_of_range, has_gaps)
 
-    def funnel(self, narrowing: Narrowing, left: int, *, asks_partitions: bool) -> Funnel:
+    def funnel(self, narrowing: Narrowing, left: int) -> Funnel:
         """Return how many manifests and files each kind of pruning left."""
-        other_partitions = sum(map(_file_count, self.read)) - narrowing.live if asks_partitions else 0
+        files = max(narrowing.shown, self.files - narrowing.live + narrowing.shown)
         return Funnel(
             manifests_total=self.total,
             manifests_read=len(self.read),
-            files_total=self.unread_files + max(0, other_partitions) + narrowing.shown,
-            files_after_partition=narrowing.shown + self.out_of_range,
+            files_total=files,
+            files_after_partition=min(files, narrowing.shown + self.out_of_range),
             files_after_bucket=narrowing.in_bucket,
             files_after_stats=left,
         )
-
-
-def _file_count(manifest: ManifestFile) -> int:
-    return manifest.num_added_files - manifest.num_deleted_files
 
 
 def _narrowing(store: TableStore, pruner: EntryPruner, *, list_partitions: bool) -> Narrowing:

@@ -66,7 +66,10 @@ class Column:
             return Column(zeros, None if self.sizes is None else zeros, np.broadcast_to(valid[:1], len(valid)))
         if self.sizes is None:
             return Column(self.values[records].copy(), None, valid)
-        return Column(np.maximum(self.values[records] - start, 0), self.sizes[records].copy(), valid)
+        values = self.values[records] - start
+        if valid is not None:
+            np.maximum(values, 0, out=values)  # nulls have no bytes, and begin at 0
+        return Column(values, self.sizes[records].copy(), valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,8 @@ class Columns:
             return self
         fields = {name: column.part(records, data.start) for name, column in self.fields.items()}
         masks = {name: mask[records].copy() for name, mask in self.records.items()}
-        return Columns(self.data[data] + bytes(_PADDING), records.stop - records.start, fields, masks)
+        stretch = b"".join([memoryview(self.data)[data], bytes(_PADDING)])
+        return Columns(stretch, records.stop - records.start, fields, masks)
 
     def words(self, at: Longs) -> Words:
         """Return the 8 bytes from each of some positions on, as little-endian numbers; beyond the end, anything."""

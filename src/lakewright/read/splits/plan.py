@@ -133,16 +133,15 @@ class _DeferredSplits:
             yield split_of(self.store, self.snapshot_id, key, packed, self.deletions, directory)
 
 
-def _packed_ranges(weights: Sequence[int], start: int, stop: int, target: int) -> list[tuple[int, int]]:
-    """Return the bins that `pack` makes of neighbouring weights, as ranges of their numbers."""
-    ranges: list[tuple[int, int]] = []
+def _packed_ranges(weights: Sequence[int], start: int, stop: int, target: int) -> Iterator[tuple[int, int]]:
+    """Yield the bins that `pack` makes of neighbouring weights, as ranges of their numbers."""
     first, total = start, 0
     for at in range(start, stop):
         total += weights[at]
         if total > target and at > first:
-            ranges.append((first, at))
+            yield first, at
             first, total = at, weights[at]
-    return [*ranges, (first, stop)]
+    yield first, stop
 
 
 def _keyed_bins(

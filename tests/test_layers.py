@@ -44,7 +44,7 @@ OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch"}
 OPTIONAL |= {"sqlglot": "statements", "prompt_toolkit": "cli"}
 OPTIONAL |= {"urllib3": "rest", "psycopg": "jdbc", "pymysql": "jdbc"}
 
-MODULES_MAX = 520  # it grew by SQL statements, by the meaning of Spark in DuckDB, by upkeep, and by plans as columns
+MODULES_MAX = 530  # it grew by SQL statements, by the meaning of Spark in DuckDB, by upkeep, and by plans as columns
 FOLDER_MODULES_MAX = 15
 MODULE_LINES_MAX = 600
 MODULE_LINES_MEDIAN_MAX = 200

@@ -67,6 +67,14 @@ def test_sql_needs_an_extra() -> None:
     assert "pip install 'lakewright[sql]'" in done.stdout
 
 
+@pytest.mark.parametrize(("name", "package"), [("scan_polars", "polars"), ("duckdb_relation", "duckdb")])
+def test_lazy_tables_of_other_libraries_need_their_extra(name: str, package: str) -> None:
+    hidden = f"import sys\nsys.modules[{package!r}] = None\nimport lakewright\n"
+    tried = f"try:\n    lakewright.{name}\nexcept lakewright.UnsupportedError as error:\n    print(error.message)"
+    done = subprocess.run([sys.executable, "-c", hidden + tried], capture_output=True, text=True, check=True)
+    assert f"pip install 'lakewright[{package}]'" in done.stdout
+
+
 def test_other_names_are_missing_as_in_any_module() -> None:
     assert not hasattr(lw, "HiveCatalog")
     with pytest.raises(AttributeError, match="module 'lakewright' has no attribute 'HiveCatalog'"):

@@ -35,12 +35,12 @@ FLOORS = [
     "distributed",
     "ingestion",
     "statements",
-    "spark ray torch public",
+    "spark ray torch frames public",
     "cli pypaimon",
     "__main__ testing",
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
-OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch"}
+OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch", "polars": "frames"}
 OPTIONAL |= {"sqlglot": "statements", "prompt_toolkit": "cli"}
 OPTIONAL |= {"urllib3": "rest", "psycopg": "jdbc", "pymysql": "jdbc"}
 

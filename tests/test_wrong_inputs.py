@@ -334,14 +334,8 @@ ENGINES = frozenset({"to_ray", "to_spark", "to_torch", "write_ray", "write_spark
 
 # Public for other rooms, not for users: what comes in is checked by those that call them.
 INTERNAL = frozenset(
-    {
-        "Predicate.mask_of",
-        "DataSplit.deletion_of",
-        "SystemTable.read_builder",
-        "AuditLog.builder_of",
-        "AuditLog.shown",
-        "ReadBuilder.started_as",
-    }
+    "Predicate.mask_of DataSplit.deletion_of SystemTable.read_builder"
+    " AuditLog.builder_of AuditLog.shown ReadBuilder.started_as".split()
 )
 # Of tuples of Python, whose own errors they raise.
 OF_TUPLES = frozenset({"Row.count", "Row.get_field", "Row.index"})

@@ -12,18 +12,24 @@ from lakewright.version import __version__ as __version__
 if TYPE_CHECKING:
     from lakewright.catalog.jdbc import JdbcCatalog as JdbcCatalog
     from lakewright.catalog.rest import RESTCatalog as RESTCatalog
+    from lakewright.frames.duckdb import duckdb_relation as duckdb_relation
+    from lakewright.frames.polars import scan_polars as scan_polars
     from lakewright.public import *  # noqa: F403
     from lakewright.public import __all__ as __all__
     from lakewright.statements.embedded.context import SQLContext as SQLContext
     from lakewright.statements.embedded.context import sql as sql
 else:
-    # Not in `__all__`: they load an HTTP client, a database driver or a SQL parser, which most programs do not need.
+    # Not in `__all__`: they load an HTTP client, a database driver, a SQL parser or another library of frames, which
+    # most programs do not need.
     _BY_KIND = {
         "RESTCatalog": "lakewright.catalog.rest",
         "JdbcCatalog": "lakewright.catalog.jdbc",
         "SQLContext": "lakewright.statements.embedded.context",
         "sql": "lakewright.statements.embedded.context",
+        "scan_polars": "lakewright.frames.polars",
+        "duckdb_relation": "lakewright.frames.duckdb",
     }
+    _EXTRAS = {"SQLContext": "sql", "sql": "sql", "scan_polars": "polars", "duckdb_relation": "duckdb"}
 
     def __getattr__(name: str) -> object:
         """Load all public names when the first one is asked for; catalogs on servers and SQL when they are named."""
@@ -44,8 +50,8 @@ else:
         try:
             return getattr(importlib.import_module(_BY_KIND[name]), name)
         except ModuleNotFoundError as cause:
-            if cause.name not in {"sqlglot", "duckdb"}:
+            if cause.name not in {"sqlglot", "duckdb", "polars"}:
                 raise
-            errors = importlib.import_module("lakewright.errors")
-            msg = f"lakewright.{name} needs the package {cause.name}: pip install 'lakewright[sql]'"
-            raise errors.UnsupportedError(msg, extra="sql") from cause
+            errors, extra = importlib.import_module("lakewright.errors"), _EXTRAS[name]
+            msg = f"lakewright.{name} needs the package {cause.name}: pip install 'lakewright[{extra}]'"
+            raise errors.UnsupportedError(msg, extra=extra) from cause

@@ -53,7 +53,8 @@ class Worker:
     until: float
 
     def left(self) -> bool:
-        return time.time() < self.until
+        """Return whether there is time left; a process whose parent was killed ends too."""
+        return time.time() < self.until and os.getppid() != 1
 
     def operate(self, name: str, act: Callable[[], str], token: str = "") -> None:
         """Run one operation and write its line, durably: a process may be killed at any moment."""
@@ -151,6 +152,8 @@ def _read_keys(table: lw.FileStoreTable, seen: dict[int, int]) -> str:
 def keep(worker: Worker) -> None:
     """Compact, expire, tag and remove orphans, as operators do."""
     tables = [lw.open_table(worker.log), lw.open_table(worker.keyed)]
+    while worker.left() and any(table.snapshot() is None for table in tables):
+        time.sleep(0.1)  # the writers are still starting
     turn = 0
     while worker.left():
         turn += 1

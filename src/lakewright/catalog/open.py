@@ -101,6 +101,14 @@ def read_builder(table: ReadableTable | Path, request: ReadRequest) -> ReadBuild
     return request.apply_to((source.copy(options) if options else source).new_read_builder())
 
 
+def pinned_builder(table: FileStoreTable | RowsView, snapshot_id: int) -> ReadBuilder:
+    """Return the read builder of one snapshot, with the columns of today: the option would bring those of then."""
+    own = table.table if isinstance(table, RowsView) else table
+    pin = {CoreOptions.SCAN_SNAPSHOT_ID.key(): str(snapshot_id)}
+    store = own.store.with_schema(own.schema.with_options(pin))
+    return table.builder_of(store) if isinstance(table, RowsView) else ReadBuilder(store)
+
+
 def _table(table: object) -> FileStoreTable:
     return arguments.instance("table", table, FileStoreTable, "a table of a catalog or the path of one")
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates, or_predicates
 
@@ -92,6 +92,10 @@ def from_arrow(expression: pc.Expression, builder: PredicateBuilder) -> Predicat
     >>> str(from_arrow((pc.field("id") > 3) & ~pc.field("id").isin([5]), builder))
     'id > 3 AND NOT (id IN (5) AND id IS NOT NULL)'
     """
+    return _predicate(_arrow_tree(expression), builder)
+
+
+def _arrow_tree(expression: pc.Expression) -> _Node:
     try:
         stored = expression.__reduce__()[1][0]
     except pa.ArrowNotImplementedError as error:  # a column that is named by its number, and the like
@@ -100,15 +104,92 @@ def from_arrow(expression: pc.Expression, builder: PredicateBuilder) -> Predicat
     values = reader.get_batch(0) if reader.num_record_batches else None
     steps = iter(_metadata(reader.schema))
     key, text = next(steps)
-    return _predicate(_arrow_node(key, text, steps, values), builder)
+    return _arrow_node(key, text, steps, values)
 
 
 def from_polars(expression: Any, builder: PredicateBuilder) -> Predicate:  # noqa: ANN401 - of an optional package
     """Return a polars expression as a predicate on the columns that a builder knows."""
+    return _predicate(_polars_node(_polars_json(expression)), builder)
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilter:
+    """What a read can do of an engine's filter: a predicate that leaves out no row which the filter keeps."""
+
+    predicate: Predicate
+    is_whole: bool  # the predicate keeps just the rows that the filter keeps
+    columns: frozenset[str]  # that the filter names
+
+
+def pushed_from_arrow(expression: pc.Expression, builder: PredicateBuilder) -> PushedFilter:
+    """Return those conditions of an Arrow expression, joined by AND, that are predicates.
+
+    >>> from lakewright.spec.types import AtomicType, DataField
+    >>> builder = PredicateBuilder([DataField(0, "id", AtomicType("INT"))])
+    >>> pushed = pushed_from_arrow((pc.field("id") > 3) & (pc.bit_wise_and(pc.field("id"), 1) == 1), builder)
+    >>> str(pushed.predicate), pushed.is_whole, sorted(pushed.columns)
+    ('id > 3', False, ['id'])
+    """
+    tree = _arrow_tree(expression)
+    found = [_predicate_or_none(_without_null_check(node), builder) for node in _conjuncts(tree)]
+    kept = [one for one in found if one is not None]
+    return PushedFilter(and_predicates(kept), len(kept) == len(found), frozenset(_columns(tree)))
+
+
+def pushed_from_polars(expression: Any, builder: PredicateBuilder) -> Predicate:  # noqa: ANN401 - see `from_polars`
+    """Return those conditions of a polars expression, joined by AND, that are predicates; the engine applies all."""
+    kept = []
+    for data in _polars_conjuncts(_polars_json(expression)):
+        try:
+            kept.append(_predicate(_polars_node(data), builder))
+        except (LakewrightError, KeyError, TypeError):  # a form that is not known here
+            continue
+    return and_predicates(kept)
+
+
+def _polars_json(expression: Any) -> Any:  # noqa: ANN401 - see `from_polars`
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # polars warns that its JSON may change; unknown forms raise an error below
-        data = json.loads(expression.meta.serialize(format="json"))
-    return _predicate(_polars_node(data), builder)
+        return json.loads(expression.meta.serialize(format="json"))
+
+
+def _polars_conjuncts(data: Any) -> Iterator[Any]:  # noqa: ANN401 - JSON
+    inner = data.get("BinaryExpr") if isinstance(data, dict) else None
+    if isinstance(inner, dict) and _POLARS_OPERATORS.get(inner.get("op", "")) == "and_kleene":
+        yield from (part for side in ("left", "right") for part in _polars_conjuncts(inner[side]))
+    else:
+        yield data
+
+
+def _conjuncts(node: _Node) -> Iterator[_Node]:
+    if isinstance(node, _Call) and node.name == "and_kleene":
+        yield from (part for argument in node.arguments for part in _conjuncts(argument))
+    else:
+        yield node
+
+
+def _without_null_check(node: _Node) -> _Node:
+    """Return a condition that is false, not null, where its column is null: a filter keeps neither."""
+    match node:
+        case _Call("if_else", (_Call("is_valid", (_Column(path),)), inner, _Literal(pa.Scalar(is_valid=False)))):
+            return _Call("and_kleene", (_Call("is_valid", (_Column(path),)), inner))
+        case _:
+            return node
+
+
+def _columns(node: _Node) -> Iterator[str]:
+    match node:
+        case _Column(path):
+            yield path[0]
+        case _Call(_, parts):
+            yield from (name for part in parts for name in _columns(part))
+
+
+def _predicate_or_none(node: _Node, builder: PredicateBuilder) -> Predicate | None:
+    try:
+        return _predicate(node, builder)
+    except LakewrightError:  # no counterpart among predicates, or a literal that does not fit the column
+        return None
 
 
 # Arrow: a schema whose metadata lists the tree, depth first, and a row with the literals and options.

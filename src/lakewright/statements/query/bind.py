@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from lakewright.catalog.system.views import AuditLog, ReadableTable, RowsView, SystemReadBuilder, SystemTable
+from lakewright.catalog.open import pinned_builder
+from lakewright.catalog.system.views import AuditLog, ReadableTable, SystemReadBuilder, SystemTable
 from lakewright.errors import ColumnNotExistException, NotFoundError, UnsupportedError
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.snapshots import asks_for_changes
-from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import Predicate
 from lakewright.statements.query.columns import columns_read
 from lakewright.statements.query.filters import filter_of
@@ -53,11 +53,7 @@ class Relation:
     def _state(self) -> ReadBuilder | SystemReadBuilder:
         if self.snapshot_id is None or isinstance(self.table, SystemTable):
             return self.table.new_read_builder()
-        # The option of a time travel would bring the columns of that snapshot: here those of today are read.
-        own = self.table.table if isinstance(self.table, RowsView) else self.table
-        pin = {CoreOptions.SCAN_SNAPSHOT_ID.key(): str(self.snapshot_id)}
-        store = own.store.with_schema(own.schema.with_options(pin))
-        return self.table.builder_of(store) if isinstance(self.table, RowsView) else ReadBuilder(store)
+        return pinned_builder(self.table, self.snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)

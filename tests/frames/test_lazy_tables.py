@@ -1,0 +1,228 @@
+"""Lazy frames of polars and relations of DuckDB: the rows of the table, read with few columns and files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+
+import lakewright as lw
+from lakewright.frames.duckdb import TableDataset
+from lakewright.frames.source import lazy_source
+from lakewright.testing.storage import FaultyStorage
+from support.golden import expected
+from support.read_tables import golden_store
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("day", pa.string()), ("x", pa.float64()), ("s", pa.string()), ("moment", pa.timestamp("us"))]
+)
+FILES = 4
+
+
+def _rows(number: int) -> pa.Table:
+    ids = range(number * 10, number * 10 + 10)
+    moments = [dt.datetime(2026, 1, 1) + dt.timedelta(hours=i) for i in ids]  # noqa: DTZ001 - a column without a zone
+    data = {
+        "id": [None if i % 10 == 9 else i for i in ids],
+        "day": [f"d{number % 2}"] * 10,
+        "x": [math.nan if i % 7 == 3 else i / 4 for i in ids],
+        "s": [None if i % 5 == 4 else f"text {i}" for i in ids],
+        "moment": moments,
+    }
+    return pa.table(data, schema=SCHEMA)
+
+
+@pytest.fixture(params=["append", "keyed"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileStoreTable:
+    """Return a table of four files in two partitions; `keyed` merges two versions of some rows."""
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    keyed = request.param == "keyed"
+    options = {"bucket": "1", "write-only": "true"} if keyed else {}
+    made = lw.Schema.from_pyarrow_schema(SCHEMA, ["day"], ["day", "moment"] if keyed else None, options)
+    catalog.create_table("d.t", made)
+    found = catalog.get_table("d.t")
+    for number in range(FILES):
+        lw.write_table(_rows(number), found)
+    if keyed:
+        lw.write_table(_rows(0), found)
+    return found
+
+
+def _opened(table: lw.FileStoreTable) -> tuple[lw.FileStoreTable, FaultyStorage]:
+    storage = FaultyStorage(table.store.storage)
+    return replace(table, store=replace(table.store, storage=storage)), storage
+
+
+def _data_files(storage: FaultyStorage) -> set[str]:
+    return {call.path for call in storage.calls if "/bucket-" in call.path}
+
+
+POLARS = [
+    pl.col("id") > 12,
+    (pl.col("id") > 12) & (pl.col("id") % 2 == 0),
+    (pl.col("x") > 5.5) & pl.col("s").is_not_null(),
+    pl.col("x").is_nan(),
+    pl.col("id").is_in([3, 14, 99]) | pl.col("s").is_null(),
+    ~(pl.col("id") < 20),
+    pl.col("day") == "d1",
+    pl.col("s").str.contains("2$"),
+    pl.col("moment") >= dt.datetime(2026, 1, 2, 3),  # noqa: DTZ001 - as the column
+    pl.col("id").is_null() & (pl.col("x") <= 100),
+    pl.lit(value=False) & (pl.col("id") > 3),
+]
+
+
+@pytest.mark.parametrize("condition", POLARS, ids=str)
+def test_polars_reads_what_it_would_filter_itself(table: lw.FileStoreTable, condition: pl.Expr) -> None:
+    eager = pl.DataFrame(pl.from_arrow(lw.read_table(table)))
+    lazy = lw.scan_polars(table).filter(condition)
+    assert lazy.collect().sort("moment").equals(eager.filter(condition).sort("moment"), null_equal=True)
+    assert (
+        lazy.select("s", "moment")
+        .collect()
+        .sort("moment")
+        .equals(eager.filter(condition).select("s", "moment").sort("moment"))
+    )
+
+
+CONDITIONS = [
+    "id > 12",
+    "id > 12 AND id % 2 = 0",
+    "x > 5.5 AND s IS NOT NULL",
+    "id IN (3, 14, 99)",
+    "id IN (3, 14, NULL)",
+    "id NOT IN (3, 14)",
+    "NOT id < 20",
+    "day = 'd1' AND s LIKE '%2'",
+    "s LIKE 'text 1%'",
+    "moment >= TIMESTAMP '2026-01-02 03:00:00'",
+    "id IS NULL AND x <= 100",
+    "id = 3 OR s IS NULL",
+    "id BETWEEN 5 AND 15",
+    "x = 1.5",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_duckdb_reads_what_it_would_filter_itself(table: lw.FileStoreTable, condition: str) -> None:
+    eager = lw.read_table(table)
+    with duckdb.connect() as connection:
+        lazy = lw.duckdb_relation(table, connection)
+        query = f"SELECT s, moment FROM {{}} WHERE {condition} ORDER BY moment"  # noqa: S608 - conditions of this test
+        wanted = connection.sql(query.format("eager")).fetchall()
+        assert connection.sql(query.format("lazy")).fetchall() == wanted
+        assert lazy.filter(condition).count("*").fetchall() == [(len(wanted),)]
+    assert eager.num_rows == FILES * 10
+
+
+def test_only_the_files_of_a_query_are_opened(table: lw.FileStoreTable) -> None:
+    counted, storage = _opened(table)
+    late = dt.datetime(2026, 1, 2, 10)  # noqa: DTZ001 - as the column
+    lw.scan_polars(counted).filter((pl.col("moment") >= late) & (pl.col("id") % 2 == 0)).collect()
+    assert len(_data_files(storage)) == 1
+    counted, storage = _opened(table)
+    with duckdb.connect() as connection:
+        found = lw.duckdb_relation(counted, connection).filter("day = 'd1' AND id > 32").project("id").fetchall()
+    assert sorted(found) == [(33,), (34,), (35,), (36,), (37,), (38,)]
+    assert all("day=d1" in path for path in _data_files(storage))
+    counted, storage = _opened(table)
+    assert lw.scan_polars(counted).filter(pl.col("day") == "d7").collect().is_empty()
+    assert _data_files(storage) == set()
+
+
+def test_only_the_columns_of_a_query_are_read(table: lw.FileStoreTable) -> None:
+    asked: list[tuple[str, ...] | None] = []
+    source = lazy_source(table)
+
+    class Recording(TableDataset):
+        def scanner(
+            self,
+            columns: Sequence[str] | None = None,
+            filter: pc.Expression | None = None,  # noqa: A002 - as of Arrow
+            **more: object,
+        ) -> ds.Scanner:
+            asked.append(None if columns is None else tuple(columns))
+            return super().scanner(columns, filter, **more)
+
+    dataset = Recording(source)
+    with duckdb.connect() as connection:
+        connection.sql("SELECT sum(x) FROM dataset WHERE id % 3 = 1").fetchall()
+    assert [sorted(columns or ()) for columns in asked] == [["id", "x"]]
+    assert source.batches(["x"]).schema.names == ["x"]
+    assert lw.scan_polars(table).select("x").collect().columns == ["x"]
+    assert dataset.schema.names == SCHEMA.names
+
+
+def test_the_state_is_that_of_the_call(table: lw.FileStoreTable) -> None:
+    lazy, relation = lw.scan_polars(table), lw.duckdb_relation(table)
+    before = FILES * 10
+    table.create_tag("before")
+    lw.write_table(_rows(7), table)
+    assert lazy.select(pl.len()).collect().item() == before
+    assert relation.count("*").fetchall() == [(before,)]
+    assert lw.scan_polars(table).select(pl.len()).collect().item() == before + 10
+    assert lw.scan_polars(table, tag="before").select(pl.len()).collect().item() == before
+    assert lw.scan_polars(table, snapshot_id=1).select(pl.len()).collect().item() == 10
+    assert lw.duckdb_relation(table.table_path, snapshot_id=1).count("*").fetchall() == [(10,)]
+    with pytest.raises(lw.NotFoundError):
+        lw.scan_polars(table, snapshot_id=99)
+    with pytest.raises(lw.TagNotExistException):
+        lw.duckdb_relation(table, tag="none")
+    with pytest.raises(lw.InvalidInputError, match="not 2"):
+        lw.scan_polars(table, snapshot_id=1, tag="before")
+
+
+def test_limits_count_before_filters(table: lw.FileStoreTable) -> None:
+    assert lw.scan_polars(table).head(3).collect().height == 3
+    after = lw.scan_polars(table).filter(pl.col("id") >= 0).head(4).collect()
+    assert after.height == 4
+    first = lw.scan_polars(table).head(15).filter(pl.col("id") >= 0).collect()
+    assert first.height <= 14  # of fifteen rows one or two have no id
+
+
+def test_tables_that_were_never_written_and_system_tables(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(SCHEMA))
+    empty = catalog.get_table("d.t")
+    assert lw.scan_polars(empty).collect().columns == SCHEMA.names
+    assert lw.duckdb_relation(empty).fetchall() == []
+    lw.write_table(_rows(0), empty)
+    snapshots = catalog.get_table("d.t$snapshots")
+    assert (
+        lw.scan_polars(snapshots).filter(pl.col("snapshot_id") == 1).select("commit_kind").collect().item() == "APPEND"
+    )
+    assert lw.duckdb_relation(snapshots).filter("snapshot_id = 2").fetchall() == []
+    log = catalog.get_table("d.t$audit_log")
+    assert set(lw.scan_polars(log).select("rowkind").collect()["rowkind"]) == {"+I"}
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "no/such/table", object()])
+def test_what_is_no_table_is_refused(wrong: object) -> None:
+    for call in (lw.scan_polars, lw.duckdb_relation):
+        with pytest.raises((lw.InvalidInputError, lw.NotFoundError)):
+            call(wrong)  # type: ignore[arg-type]
+    with pytest.raises(lw.InvalidInputError, match="connection"):
+        lw.duckdb_relation("x", "here")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(expected())[::8])
+def test_golden_tables_have_the_same_rows(name: str) -> None:
+    table = lw.open_table(golden_store(name).layout.root)
+    try:
+        rows = lw.read_table(table)
+    except lw.UnsupportedError:
+        pytest.skip("not readable")
+    with duckdb.connect() as connection:
+        assert lw.duckdb_relation(table, connection).count("*").fetchall() == [(rows.num_rows,)]
+    assert lw.scan_polars(table).collect().equals(pl.DataFrame(pl.from_arrow(rows)), null_equal=True)

@@ -74,9 +74,10 @@ def test_system_tables_agree(catalog: lw.Catalog, peers: Peers, keys: list[str])
 
 
 def _plain(dtype: object) -> object:
-    """Return the JSON of a type without what pypaimon adds to the format's."""
+    """Return the JSON of a type without what pypaimon adds to the format's; rows in a list may be null, as Java's."""
     if isinstance(dtype, dict):
-        return {key: _plain(value) for key, value in dtype.items() if key != "nullable"}
+        plain = {key: _plain(value) for key, value in dtype.items() if key != "nullable"}
+        return {**plain, "type": "ROW"} if plain.get("type") == "ROW NOT NULL" else plain
     return [_plain(part) for part in dtype] if isinstance(dtype, list) else dtype
 
 

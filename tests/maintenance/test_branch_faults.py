@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
-from lakewright.testing.storage import MemoryStorage
+from lakewright.testing.enumerator import OPTIONS, SIX_FAULTS, Operation, enumerate_faults
+from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import some
 
 pytestmark = pytest.mark.long
@@ -128,6 +128,30 @@ def test_every_fault_of_a_forward_or_rollback_leaves_the_state_before_or_after(
     report = enumerate_faults(operation, observe, tuple(some(SIX_FAULTS, 3)), renames=renames)
     assert report.calls > 0
     assert report.failures == ()
+
+
+@pytest.mark.parametrize("kind", [FaultKind.CRASH_BEFORE, FaultKind.CRASH_AFTER])
+def test_a_forward_to_another_schema_that_is_killed_is_finished_by_the_same_call(kind: FaultKind) -> None:
+    """Both branches have a schema 1, in different forms, and the table has more snapshots and tags than the branch."""
+    memory = MemoryStorage("forward-to-another-schema")
+    catalog = lw.FileSystemCatalog(memory, f"{memory.root}/w", OPTIONS)
+    prepare(catalog)
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("x", lw.AtomicType("INT"))])
+    catalog.alter_table("d.t$branch_b", [lw.SchemaChange.add_column("y", lw.AtomicType("STRING"))])
+    start = memory.image()
+    counted = FaultyStorage(memory)
+    forward(lw.FileSystemCatalog(counted, f"{memory.root}/w", OPTIONS))
+    changes = [n for n, call in enumerate(counted.calls, 1) if call.verb in {"create", "replace", "delete"}]
+    assert len(changes) > 5
+    for call in changes:
+        memory.restore(start)
+        with pytest.raises(Crash):
+            forward(lw.FileSystemCatalog(FaultyStorage(memory, [Fault(call, kind)]), f"{memory.root}/w", OPTIONS))
+        forward(catalog)
+        table = catalog.get_table("d.t")
+        assert (table.store.snapshots.ids(), table.list_tags()) == REMAINING[forward], call
+        assert (rows(table), [field.name for field in table.fields]) == ([1, 20, 30], ["k", "v", "y"]), call
+    memory.clear()
 
 
 def whole_or_dropped(catalog: lw.Catalog) -> State:

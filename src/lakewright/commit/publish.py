@@ -60,16 +60,17 @@ class SnapshotFiles:
         # just created; one small read tells. On object stores nobody publishes that way, and a read is a round trip.
         if created and not self.storage.renames_atomically:
             return Published(snapshot.id)
-        return self._read_back(path, snapshot, FileNotFoundError(f"{path} was taken by somebody and is gone again"))
+        gone = FileNotFoundError(f"{path} was taken by somebody and is gone again")
+        return self._read_back(path, snapshot, gone, answered=True)
 
-    def _read_back(self, path: str, snapshot: Snapshot, cause: OSError) -> Outcome:
+    def _read_back(self, path: str, snapshot: Snapshot, cause: OSError, *, answered: bool = False) -> Outcome:
         """Return the outcome by the manifest lists of the snapshot that is at the path."""
         try:
             published = snapshot_from_json(self.storage.read(path), path=path)
         except FileNotFoundError:
             if is_refusal(cause):
                 raise cause from None
-            return Unknown(cause)
+            return Unknown(cause, is_gone=answered)
         except (OSError, CorruptTableError) as unreadable:
             return Unknown(unreadable)
         if is_same_state(published, snapshot):

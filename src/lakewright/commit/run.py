@@ -104,7 +104,7 @@ class CommitRun:
             match self._hand_in(draft):
                 case Published() if self._stays(draft):
                     return draft.snapshot
-                case Published():
+                case Published() | Unknown(is_gone=True):
                     winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
                 case LostRace(winner_id, in_doubt):
                     self.files_in_doubt |= in_doubt

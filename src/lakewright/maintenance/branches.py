@@ -14,7 +14,7 @@ Where a server owns the history, it does all of this.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from lakewright.commit.files import prune_dropped_table
@@ -26,13 +26,20 @@ from lakewright.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from lakewright.maintenance.restore import is_pin, pinned, publish_above, remove_left_pins
-from lakewright.maintenance.rollback import remove_between, remove_changelogs, uncover, write_hints
+from lakewright.maintenance.restore import is_pin, pinned, publish_above, remove_left_pins, until_undisturbed
+from lakewright.maintenance.rollback import (
+    CoverGoneError,
+    check_covered,
+    remove_between,
+    remove_changelogs,
+    uncover,
+    write_hints,
+)
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, snapshot_from_json, to_json
+from lakewright.spec.snapshot import MAX_LONG, Snapshot, Tag, is_same_state, snapshot_from_json, to_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name, numbered
 
@@ -126,6 +133,10 @@ def fast_forward(store: TableStore, name: str) -> None:
     other on, are removed. If the current branch does not have that first snapshot, the ones before it are not known to
     be its past, and are removed too.
     """
+    until_undisturbed(store, lambda: _fast_forward(store, name))
+
+
+def _fast_forward(store: TableStore, name: str) -> None:
     if name == store.layout.branch:
         raise InvalidInputError(f"{store.name} is branch {name!r} itself: give another one", branch=name)
     _check_given(store, name)
@@ -148,13 +159,17 @@ def fast_forward(store: TableStore, name: str) -> None:
     schemas = _schema_files(store.storage, source)
     store.check_same_table()
     _add_schemas(store, schemas)
-    own = _schema_files(store.storage, store.layout)
-    first_id, tags = _first_new(store, wanted, source), Tags(store.storage, source)
+    own, tags = _schema_files(store.storage, store.layout), Tags(store.storage, source)
     remove_left_pins(tags)
     named = _tag_files(tags)  # read before anything changes: the other branch may be renamed or dropped meanwhile
-    if first_id > target.id >= (store.snapshots.latest_id() or 0):
+    # A call that was cut short may have left tags of snapshots that are gone. They are read before the newest snapshot,
+    # so that none of what is committed later is among them.
+    before = store.tags.all()
+    latest = store.snapshots.latest()
+    first_id = _first_new(store, wanted, source)
+    if first_id > target.id >= (0 if latest is None else latest.id):
         _replace_schemas(store, schemas)
-        _move_tags(store, named, min(wanted), target.id + 1)
+        _move_tags(store, named, min(wanted), before)
     elif any(own.get(path) != data for path, data in schemas.items()):
         # Both branches have a schema of one number in different forms: the files of one cannot be read with the
         # other's, so the new state cannot be on top of the old ones, and the table goes through the states between.
@@ -162,19 +177,22 @@ def fast_forward(store: TableStore, name: str) -> None:
         if first_id == min(wanted):
             _remove_below(store, first_id, schemas)
         remove_changelogs(store, first_id, MAX_LONG)
-        _move_tags(store, named, min(wanted), MAX_LONG)
+        _move_tags(store, named, min(wanted), store.tags.all())
         write_hints(store)
     else:
         with pinned(tags, target):
-            cover = publish_above(store, target, target.id)
-            if first_id == min(wanted):
-                _remove_below(store, first_id, schemas)
-            _copy_snapshots(store, wanted, first_id)
-            covers = remove_between(store, target, cover)
-            _replace_schemas(store, schemas)
-            remove_changelogs(store, first_id, cover.id)
-            _move_tags(store, named, min(wanted), cover.id)
-            uncover(store, target, covers)
+            cover = publish_above(store, target, latest, target.id)
+            with suppress(CoverGoneError):
+                check_covered(store, [cover])
+                if first_id == min(wanted):
+                    _remove_below(store, first_id, schemas)
+                _copy_snapshots(store, wanted, first_id)
+                covers = remove_between(store, target, cover)
+                _replace_schemas(store, schemas)
+                remove_changelogs(store, first_id, cover.id)
+                covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
+                _move_tags(store, named, min(wanted), [*before, *covered])
+                uncover(store, target, covers)
 
 
 def _remove_below(store: TableStore, first_id: int, schemas: Mapping[str, bytes]) -> None:
@@ -263,10 +281,10 @@ def _tag_files(tags: Tags) -> dict[str, bytes]:
     return {name: tags.storage.read(tags.layout.tag_file(name)) for name in tags.list() if not is_pin(name)}
 
 
-def _move_tags(store: TableStore, files: Mapping[str, bytes], first_id: int, end: int) -> None:
+def _move_tags(store: TableStore, files: Mapping[str, bytes], first_id: int, own: Iterable[Tag]) -> None:
     """Take over the tags of the other branch, and remove the own ones of snapshots that it has otherwise."""
-    for tag in store.tags.all():
-        if first_id <= tag.snapshot.id < end and tag.name not in files and not is_pin(tag.name):
+    for tag in own:
+        if first_id <= tag.snapshot.id and tag.name not in files and not is_pin(tag.name):
             store.storage.delete(store.layout.tag_file(tag.name))
     for name, data in files.items():
         store.storage.replace(store.layout.tag_file(name), data)

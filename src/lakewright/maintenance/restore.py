@@ -7,6 +7,8 @@ statistics are those of the wanted state, and so is the schema that it records.
 Always holds: the snapshot is published like any commit, by creating the file of the next id, so of two writers one
 wins. While it is being made, a tag with a name of its own pins the wanted state (`pinned`), so that no expiry deletes
 its files. A call that is cut short leaves that tag; it goes with a later call, or after a day with the expired tags.
+What a call found out about the table before it published holds until then: if another call has changed the history in
+between, it begins again (`until_undisturbed`).
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from lakewright.commit.changes import record_count
 from lakewright.commit.publish import publisher_of, take_back_if_rolled_back
@@ -31,13 +34,28 @@ from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import DELETE, ManifestEntry
-from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
+from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot, is_same_state
 from lakewright.version import __version__
 
-_TRIES_MAX = 20  # how often others may commit first
+T = TypeVar("T")
+_TRIES_MAX = 20  # how often others may commit first, or change the history
 _PIN = re.compile(r"rollback-of-\d+-[0-9a-f]{8}")
 _PIN_MILLIS = 24 * 60 * 60 * 1000  # how long expiry keeps what a call has pinned that was cut short
 _LEFT_MILLIS = 60 * 60 * 1000  # a pin that is older belongs to a call that was cut short
+
+
+class HistoryChangedError(Exception):
+    """Another call has removed or replaced snapshots, so what was found out about the table holds no longer."""
+
+
+def until_undisturbed(store: TableStore, call: Callable[[], T]) -> T:
+    """Make a call on the history; if it finds that another one has changed it meanwhile, make it again."""
+    for _ in range(_TRIES_MAX):
+        with suppress(HistoryChangedError):
+            return call()
+    raise CommitContentionError(
+        f"{store.name}: other calls change its history all the time; let them end, and try again", table=store.name
+    )
 
 
 def is_pin(tag: str) -> bool:
@@ -72,14 +90,19 @@ class _Draft:
     files: tuple[str, ...]  # the metadata files that were written for it
 
 
-def publish_state(store: TableStore, target: Snapshot, *, from_snapshot: int | None = None) -> Snapshot:
+def publish_state(
+    store: TableStore, target: Snapshot, since: Snapshot | None, *, from_snapshot: int | None = None
+) -> Snapshot:
     """Publish a snapshot on top of the newest one that has the state of another, and return it.
 
-    With `from_snapshot` only if that is the id of the newest.
+    `since` is the snapshot that was the newest when the target was chosen: if it was removed or replaced in the
+    meantime, nothing is published, and a HistoryChangedError is raised. With `from_snapshot` only if that is the id of
+    the newest.
     """
     publisher = publisher_of(store)
     for _ in range(_TRIES_MAX):
         latest = store.snapshots.latest()
+        _check_unchanged(store, latest, since)
         check_newest(store, latest, from_snapshot)
         draft = _draft(store, latest, target)
         try:
@@ -88,14 +111,23 @@ def publish_state(store: TableStore, target: Snapshot, *, from_snapshot: int | N
         except Exception:
             _discard(store, draft)
             raise
-        if _is_ours(store, target, outcome) and not take_back_if_rolled_back(store, latest, draft.snapshot):
+        if _is_ours(store, target, outcome):
+            if take_back_if_rolled_back(store, latest, draft.snapshot):
+                raise HistoryChangedError  # its metadata stays for the orphans: it was visible, others may read it
             store.snapshots.write_latest_hint(draft.snapshot.id)
             return draft.snapshot
         _discard(store, draft)
     raise _contention(store, target)
 
 
-def publish_above(store: TableStore, target: Snapshot, above: int) -> Snapshot:
+def _check_unchanged(store: TableStore, latest: Snapshot | None, since: Snapshot | None) -> None:
+    if since is None or (latest is not None and is_same_state(latest, since)) or store.home.history is not None:
+        return
+    if not store.snapshots.holds(since):
+        raise HistoryChangedError
+
+
+def publish_above(store: TableStore, target: Snapshot, since: Snapshot | None, above: int) -> Snapshot:
     """Publish the state of another snapshot on top, under an id that is higher than a given one, and return it.
 
     If the next id is not high enough, the state is published again under each of the following ids, so that no commit
@@ -103,7 +135,7 @@ def publish_above(store: TableStore, target: Snapshot, above: int) -> Snapshot:
     """
     publisher = publisher_of(store)
     for _ in range(_TRIES_MAX):
-        cover = publish_state(store, target)
+        cover = publish_state(store, target, since)
         copy = None
         while cover.id <= above:
             copy = copy or unchanged(store, target)
@@ -135,6 +167,8 @@ def _is_ours(store: TableStore, target: Snapshot, outcome: Outcome) -> bool:
             return True
         case LostRace():
             return False
+        case Unknown(is_gone=True):
+            raise HistoryChangedError
         case Unknown(cause):
             raise CommitUnknownError(
                 f"{store.name}: it is not known whether the state of snapshot {target.id} was published ({cause}); "

@@ -8,7 +8,8 @@ files stay until the removal of orphans, so a reader that has planned on a remov
 Always holds: readers see the state before or the target, never one between, also if the rollback is cut short; the same
 rollback, called again, finishes it. The target is read, with its manifests, before anything is removed. What somebody
 commits on top of the new snapshot stays, and then the new snapshot stays too. A commit of lakewright that was planned
-on a removed snapshot finds that out and plans again; other engines do not look, so let their writers rest.
+on a removed snapshot finds that out and plans again; other engines do not look, so let their writers rest. Of two calls
+that change the history, the one whose snapshot on top came later decides: the other ends when it finds its own gone.
 
 Where a server owns the history, it removes the later snapshots itself.
 """
@@ -16,7 +17,7 @@ Where a server owns the history, it removes the later snapshots itself.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,15 @@ from lakewright.errors import (
     LakewrightWarning,
     NotFoundError,
 )
-from lakewright.maintenance.restore import check_newest, is_pin, pinned, publish_state, remove_left_pins, unchanged
+from lakewright.maintenance.restore import (
+    check_newest,
+    is_pin,
+    pinned,
+    publish_state,
+    remove_left_pins,
+    unchanged,
+    until_undisturbed,
+)
 from lakewright.metadata.store import TableStore
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, to_json
 
@@ -53,17 +62,27 @@ def rollback(
     snapshot = _target(store, target)
     store.manifests.without_cache().files_of(snapshot)  # raises an error if the target cannot be read
     owner = store.home.history
+    if dry_run or owner is not None:
+        check_newest(store, store.snapshots.latest(), from_snapshot)
+        store.check_same_table()
+    if dry_run:
+        return _removed_by(store, snapshot.id, dry_run=True)
+    if owner is not None:
+        owner.rollback(target, from_snapshot)
+        result = RollbackResult(snapshot.id)
+    else:
+        # The target is the same in every try, also if another call gives its id to another snapshot.
+        result = until_undisturbed(store, lambda: _rollback(store, snapshot, from_snapshot))
+    _warn_of_consumers(store, snapshot.id)
+    return result
+
+
+def _rollback(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) -> RollbackResult:
     # This is looked up before the newest snapshot, so that nothing is in it that is committed or tagged later.
-    result = RollbackResult(snapshot.id) if owner and not dry_run else _removed_by(store, snapshot.id, dry_run=dry_run)
+    result = _removed_by(store, snapshot.id, dry_run=False)
     latest = store.snapshots.latest()
     check_newest(store, latest, from_snapshot)
     store.check_same_table()
-    if dry_run:
-        return result
-    if owner is not None:
-        owner.rollback(target, from_snapshot)
-        _warn_of_consumers(store, snapshot.id)
-        return result
     remove_left_pins(store.tags)
     if latest is not None and is_same_state(latest, snapshot):
         _remove_tags(store, result.tags)  # another engine may have gone back and left them
@@ -71,26 +90,42 @@ def rollback(
     else:
         with pinned(store.tags, snapshot):
             is_there = store.snapshots.holds(snapshot)
-            cover = publish_state(store, snapshot, from_snapshot=from_snapshot)
-            if not is_there:  # the snapshot of the tag has expired, or another one has its id
-                store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
-            covers = remove_between(store, snapshot, cover)
-            remove_changelogs(store, snapshot.id + 1, cover.id)
-            _remove_tags(store, {*result.tags, *_tags_between(store, snapshot.id, cover.id)})
-            uncover(store, snapshot, covers)
-    _warn_of_consumers(store, snapshot.id)
+            cover = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
+            with suppress(CoverGoneError):
+                if not is_there:  # the snapshot of the tag has expired, or another one has its id
+                    check_covered(store, [cover])
+                    store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
+                covers = remove_between(store, snapshot, cover)
+                remove_changelogs(store, snapshot.id + 1, cover.id)
+                _remove_tags(store, {*result.tags, *_tags_between(store, snapshot.id, cover.id)})
+                uncover(store, snapshot, covers)
     return result
 
 
 def restore(store: TableStore, target: int | str, *, from_snapshot: int | None = None) -> Snapshot:
     """Publish the state of a snapshot or a tag as a new snapshot on top; all snapshots and tags stay."""
     snapshot = _target(store, target)
+    return until_undisturbed(store, lambda: _restore(store, snapshot, from_snapshot))
+
+
+def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) -> Snapshot:
     latest = store.snapshots.latest()
     check_newest(store, latest, from_snapshot)
     if latest is not None and is_same_state(latest, snapshot):
         return latest
     with nullcontext() if store.home.history is not None else pinned(store.tags, snapshot):
-        return publish_state(store, snapshot, from_snapshot=from_snapshot)
+        return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
+
+
+class CoverGoneError(Exception):
+    """The snapshot that covers the changes below it is gone: others have changed the history after it."""
+
+
+def check_covered(store: TableStore, covers: Sequence[Snapshot]) -> None:
+    """Raise CoverGoneError if the first of the snapshots that cover changes is gone; the others are removed then."""
+    if not store.snapshots.holds(covers[0]):
+        _remove_covers(store, covers[1:])
+        raise CoverGoneError
 
 
 def remove_between(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
@@ -102,11 +137,13 @@ def remove_between(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[S
     """
     first = kept.id + 1
     covers = [cover]
+    check_covered(store, covers)
     if store.snapshots.exists(first) and first < cover.id:
         covers.append(replace(unchanged(store, kept), id=first))
         store.storage.replace(store.layout.snapshot_file(first), to_json(covers[-1]).encode())
     for _ in range(_LOOKS_MAX):
         later = [snapshot_id for snapshot_id in store.snapshots.ids() if first < snapshot_id < cover.id]
+        check_covered(store, covers)
         if not later:
             return covers
         for snapshot_id in later:
@@ -116,15 +153,20 @@ def remove_between(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[S
     )
 
 
-def uncover(store: TableStore, kept: Snapshot, covers: Iterable[Snapshot]) -> None:
+def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot]) -> None:
     """Remove the snapshots that covered the changes below them, unless others have committed on top of them."""
+    check_covered(store, covers)
     put_back(store, kept)
     write_hints(store)  # makes what was removed below durable: a power cut must not bring it back uncovered
+    _remove_covers(store, covers)
+    put_back(store, kept)
+    write_hints(store)
+
+
+def _remove_covers(store: TableStore, covers: Iterable[Snapshot]) -> None:
     for cover in covers:
         if max(store.snapshots.ids(), default=0) == cover.id and store.snapshots.holds(cover):
             store.storage.delete(store.layout.snapshot_file(cover.id))
-    put_back(store, kept)
-    write_hints(store)
 
 
 def put_back(store: TableStore, kept: Snapshot) -> None:

@@ -43,6 +43,7 @@ class Unknown:
     """The reply was lost: the snapshot may be visible, or may still become so."""
 
     cause: Exception
+    is_gone: bool = False  # the id was taken and is free again: what had it, ours or another, was rolled back
 
 
 Outcome: TypeAlias = Published | LostRace | Unknown

@@ -61,16 +61,16 @@ class SnapshotFiles:
         if created and not self.storage.renames_atomically:
             return Published(snapshot.id)
         gone = FileNotFoundError(f"{path} was taken by somebody and is gone again")
-        return self._read_back(path, snapshot, gone, answered=True)
+        return self._read_back(path, snapshot, gone, created=created)
 
-    def _read_back(self, path: str, snapshot: Snapshot, cause: OSError, *, answered: bool = False) -> Outcome:
+    def _read_back(self, path: str, snapshot: Snapshot, cause: OSError, *, created: bool = False) -> Outcome:
         """Return the outcome by the manifest lists of the snapshot that is at the path."""
         try:
             published = snapshot_from_json(self.storage.read(path), path=path)
         except FileNotFoundError:
             if is_refusal(cause):
                 raise cause from None
-            return Unknown(cause, is_gone=answered)
+            return Unknown(cause, is_gone=created)
         except (OSError, CorruptTableError) as unreadable:
             return Unknown(unreadable)
         if is_same_state(published, snapshot):

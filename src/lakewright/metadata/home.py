@@ -43,7 +43,7 @@ class Unknown:
     """The reply was lost: the snapshot may be visible, or may still become so."""
 
     cause: Exception
-    is_gone: bool = False  # the id was taken and is free again: what had it, ours or another, was rolled back
+    is_gone: bool = False  # it was visible, and a rollback has removed it since
 
 
 Outcome: TypeAlias = Published | LostRace | Unknown

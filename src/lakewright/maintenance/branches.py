@@ -16,6 +16,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from lakewright.commit.files import prune_dropped_table
 from lakewright.errors import (
@@ -167,6 +168,7 @@ def _fast_forward(store: TableStore, name: str) -> None:
     before = store.tags.all()
     latest = store.snapshots.latest()
     first_id = _first_new(store, wanted, source)
+    branch = _Forwarded(wanted, schemas, named, first_id)
     if first_id > target.id >= (0 if latest is None else latest.id):
         _replace_schemas(store, schemas)
         _move_tags(store, named, min(wanted), before)
@@ -183,16 +185,32 @@ def _fast_forward(store: TableStore, name: str) -> None:
         with pinned(tags, target):
             cover = publish_above(store, target, latest, target.id)
             with suppress(CoverGoneError):
-                check_covered(store, [cover])
-                if first_id == min(wanted):
-                    _remove_below(store, first_id, schemas)
-                _copy_snapshots(store, wanted, first_id)
-                covers = remove_between(store, target, cover)
-                _replace_schemas(store, schemas)
-                remove_changelogs(store, first_id, cover.id)
-                covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
-                _move_tags(store, named, min(wanted), [*before, *covered])
-                uncover(store, target, covers)
+                _take_over(store, branch, target, cover, before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Forwarded:
+    """The other branch of a fast-forward: its files as they were when the call began."""
+
+    snapshots: Mapping[int, bytes]
+    schemas: Mapping[str, bytes]
+    tags: Mapping[str, bytes]
+    first_id: int  # the first snapshot that the current branch lacks, or has in another form
+
+
+def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: Snapshot, before: Iterable[Tag]) -> None:
+    """Replace the history of the current branch by that of the other, below the snapshot on top that covers this."""
+    first_id, earliest = branch.first_id, min(branch.snapshots)
+    check_covered(store, [cover])
+    if first_id == earliest:
+        _remove_below(store, first_id, branch.schemas)
+    _copy_snapshots(store, branch.snapshots, first_id)
+    covers = remove_between(store, target, cover)
+    _replace_schemas(store, branch.schemas)
+    remove_changelogs(store, first_id, cover.id)
+    covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
+    _move_tags(store, branch.tags, earliest, [*before, *covered])
+    uncover(store, target, covers)
 
 
 def _remove_below(store: TableStore, first_id: int, schemas: Mapping[str, bytes]) -> None:

@@ -92,14 +92,21 @@ def _rollback(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) 
             is_there = store.snapshots.holds(snapshot)
             cover = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
             with suppress(CoverGoneError):
-                if not is_there:  # the snapshot of the tag has expired, or another one has its id
-                    check_covered(store, [cover])
-                    store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
-                covers = remove_between(store, snapshot, cover)
-                remove_changelogs(store, snapshot.id + 1, cover.id)
-                _remove_tags(store, {*result.tags, *_tags_between(store, snapshot.id, cover.id)})
-                uncover(store, snapshot, covers)
+                _go_back(store, snapshot, cover, result, is_there=is_there)
     return result
+
+
+def _go_back(
+    store: TableStore, snapshot: Snapshot, cover: Snapshot, removed: RollbackResult, *, is_there: bool
+) -> None:
+    """Make a snapshot the newest one, below the one on top that covers this."""
+    if not is_there:  # the snapshot of the tag has expired, or another one has its id
+        check_covered(store, [cover])
+        store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
+    covers = remove_between(store, snapshot, cover)
+    remove_changelogs(store, snapshot.id + 1, cover.id)
+    _remove_tags(store, {*removed.tags, *_tags_between(store, snapshot.id, cover.id)})
+    uncover(store, snapshot, covers)
 
 
 def restore(store: TableStore, target: int | str, *, from_snapshot: int | None = None) -> Snapshot:

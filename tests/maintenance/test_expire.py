@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lakewright as lw
 from lakewright.catalog.open import open_table
-from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError
+from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from lakewright.maintenance.expire import ExpireResult, Retention, _first_kept, expire_snapshots
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.store import TableStore
@@ -276,6 +276,49 @@ def test_tags_and_branches_keep_their_files(tmp_path: Path) -> None:
     assert live_names(store, store.tags.get("one").snapshot) == ["a"]
 
 
+def test_snapshots_that_do_not_follow_each_other_keep_their_files(tmp_path: Path) -> None:
+    """Java's fast-forward to a branch whose first snapshots have expired leaves those of the table below it."""
+    store = new_store(tmp_path)
+    append(store, "a")
+    branch = replace(store, layout=store.layout.for_branch("side"))
+    store.storage.create(branch.layout.schema_file(0), store.storage.read(store.layout.schema_file(0)))
+    store.storage.create(branch.layout.snapshot_file(1), to_json(store.snapshots.get(1)).encode())
+    append(branch, "b")
+    append(branch, "c")
+    compact(store, "x")
+    store.storage.create(store.layout.snapshot_file(3), to_json(branch.snapshots.get(3)).encode())
+    store.storage.delete_directory(branch.layout.branch_root)
+    append(store, "d")
+    assert expire(store, count_min=2).snapshot_ids == (1, 2)
+    assert live_names(store, store.snapshots.get(3)) == list("abc")
+    assert data_names(store) == list("abcdx")  # what only snapshot 2 had goes with the orphans
+    assert needed_names(store) <= metadata_names(store)
+
+
+def test_a_snapshot_that_got_the_id_of_an_expiring_one_stays(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    append(store, "a")
+    compact(store, "b")
+    append(store, "c")
+    other = to_json(replace(store.snapshots.get(2), base_manifest_list="of-another-branch")).encode()
+
+    class Forwarded:
+        """A storage through which the table gets the snapshot of a branch just when its own goes."""
+
+        def take(self, path: str) -> bytes | None:
+            if path == store.layout.snapshot_file(2):
+                store.storage.replace(path, other)
+            return store.storage.take(path)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(store.storage, name)
+
+    with pytest.raises(CommitConflictError, match="expire again"):
+        expire(replace(store, storage=Forwarded()))  # type: ignore[arg-type]
+    assert store.storage.read(store.layout.snapshot_file(2)) == other
+    assert data_names(store) == list("abc")
+
+
 def test_a_tag_that_comes_in_between_keeps_its_files(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     append(store, "a")
@@ -285,10 +328,10 @@ def test_a_tag_that_comes_in_between_keeps_its_files(tmp_path: Path) -> None:
     class Late:
         """A storage through which somebody tags a snapshot just when it is going."""
 
-        def delete(self, path: str) -> None:
+        def take(self, path: str) -> bytes | None:
             if path == store.layout.snapshot_file(1):
                 store.tags.create("late", first)
-            store.storage.delete(path)
+            return store.storage.take(path)
 
         def __getattr__(self, name: str) -> object:
             return getattr(store.storage, name)

@@ -55,14 +55,13 @@ def test_snapshots_expire_after_commits_that_ask_for_it(tmp_path: Path, options:
 
 def test_a_stream_does_not_wait_for_the_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, may_go = make(tmp_path, {"snapshot.num-retained.max": "1"}), threading.Event()
-    delete = LocalStorage.delete
+    take = LocalStorage.take
 
-    def late(self: LocalStorage, path: str) -> None:
-        if "/snapshot/snapshot-" in path:
-            may_go.wait(30)
-        delete(self, path)
+    def late(self: LocalStorage, path: str) -> bytes | None:
+        may_go.wait(30)
+        return take(self, path)
 
-    monkeypatch.setattr(LocalStorage, "delete", late)
+    monkeypatch.setattr(LocalStorage, "take", late)
     builder = table.new_stream_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
         for number in range(1, 4):

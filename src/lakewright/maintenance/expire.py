@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError, counted
 from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own, kept_tags, while_named
@@ -28,7 +29,7 @@ from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, to_json
+from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.spec.units import MAX_INT
 
 _THREADS = 16
@@ -148,10 +149,9 @@ def expire_snapshots(
     if dry_run:
         return result
     store.check_same_table()  # another table at this path would have snapshots with the same ids
-    kept = files.oldest_kept
-    _check_history(store, kept, 0)
-    _remove_snapshots(store, expiring, kept_id, keep_changelogs=changelogs is not None)
-    _check_history(store, kept, len(expiring))
+    if files.oldest_kept is not None:
+        _check_kept(store, files.oldest_kept, None, 0)
+        _remove_snapshots(store, expiring, files.oldest_kept, keep_changelogs=changelogs is not None)
     files.keep_referenced()  # somebody may have tagged a snapshot before its file was deleted
     files.keep_new(frozenset(ids[place:]))
     files.delete()
@@ -272,30 +272,45 @@ def _old_changelogs(
     return [existing[i] for i in ids if i < kept]
 
 
-def _remove_snapshots(store: TableStore, expiring: Sequence[Snapshot], kept_id: int, *, keep_changelogs: bool) -> None:
-    followers = [*(snapshot.id for snapshot in expiring[1:]), kept_id]
-    for removed, (snapshot, next_id) in enumerate(zip(expiring, followers, strict=False)):
+def _remove_snapshots(
+    store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot, *, keep_changelogs: bool
+) -> None:
+    last: Snapshot | None = None  # what was removed last
+    for removed, snapshot in enumerate(expiring):
         path = store.layout.snapshot_file(snapshot.id)
         if keep_changelogs:
             store.storage.create(store.layout.changelog_file(snapshot.id), to_json(snapshot).encode())
-        store.storage.delete(path)
-        if store.snapshots.exists(next_id):
-            continue
-        # A rollback to this very snapshot has removed the later ones since the last look, so that it is the newest. If
-        # an older one exists, that is where somebody went back to.
-        if not any(snapshot_id < next_id for snapshot_id in store.snapshots.ids()):
-            store.storage.create(path, to_json(snapshot).encode())
-        raise _rolled_back(store, removed)
+        data = store.storage.take(path)
+        if data is None:
+            _check_kept(store, kept, last, removed)  # or another expiry was faster
+        elif not _is_same(data, snapshot, path):
+            # A fast-forward has given the id to a snapshot of the other branch: it gets it back.
+            store.storage.create(path, data)
+            raise _rolled_back(store, removed)
+        else:
+            last = snapshot
     if expiring:
+        _check_kept(store, kept, last, len(expiring))
         # This syncs the directory too: a power cut must not bring back a snapshot whose files are deleted.
-        store.storage.replace(store.layout.earliest_hint, b"%d" % kept_id)
+        store.storage.replace(store.layout.earliest_hint, b"%d" % kept.id)
 
 
-def _check_history(store: TableStore, kept: Snapshot | None, removed: int) -> None:
-    """Raise CommitConflictError if the oldest snapshot that stays is gone: what may go was found out with its help."""
-    found = None if kept is None else store.snapshots.find(kept.id)
-    if kept is not None and (found is None or not is_same_state(found, kept)):
-        raise _rolled_back(store, removed)
+def _is_same(data: bytes, snapshot: Snapshot, path: str) -> bool:
+    with suppress(CorruptTableError):
+        return is_same_state(snapshot_from_json(data, path=path), snapshot)
+    return False
+
+
+def _check_kept(store: TableStore, kept: Snapshot, last: Snapshot | None, removed: int) -> None:
+    """Raise CommitConflictError if the oldest snapshot that stays is gone: what may go was found out with its help.
+
+    If a rollback to the snapshot that was removed last has removed all later ones, that is put back.
+    """
+    if store.snapshots.holds(kept):
+        return
+    if last is not None and not store.snapshots.ids():
+        store.storage.create(store.layout.snapshot_file(last.id), to_json(last).encode())
+    raise _rolled_back(store, removed)
 
 
 def _rolled_back(store: TableStore, removed: int) -> CommitConflictError:
@@ -334,6 +349,9 @@ class _FilesToDelete:
         _add_metadata_names(self.store, oldest, self._needed)
         for snapshot in remaining[1:]:
             self._keep_restored(snapshot)
+        for before, snapshot in pairwise((*expiring, *remaining)):
+            if not _follows(before, snapshot):
+                self._keep_live(max(snapshot, oldest, key=lambda one: one.id))
 
     def add_changelogs(self, expiring: Sequence[Snapshot]) -> None:
         """Add long-lived changelogs with their files."""
@@ -447,6 +465,11 @@ class _FilesToDelete:
             delta = self.store.manifests.delta(snapshot)
             self._needed.update(entry.file.file_name for entry in delta if entry.kind == ADD)
 
+    def _keep_live(self, snapshot: Snapshot) -> None:
+        """Keep all files of a snapshot, where those that snapshots before it removed are not all that it lacks."""
+        _add_metadata_names(self.store, snapshot, self._needed)
+        self._needed.update(entry.file.file_name for entry in self.store.manifests.live(snapshot))
+
     def _add_metadata(self, snapshot: Snapshot, *, keep_changelogs: bool) -> None:
         manifests, layout = self.store.manifests, self.store.layout
         with suppress(CorruptTableError, NotFoundError):
@@ -510,6 +533,16 @@ class _FilesToDelete:
             branch, tag, snapshot_id = key
             what = f"tag {tag!r}" if tag else f"branch {branch!r}"
             self._keepers[f"{what} keeps files of snapshot {snapshot_id}"] = None
+
+
+def _follows(before: Snapshot, snapshot: Snapshot) -> bool:
+    """Say whether one snapshot was made on top of another, as far as their numbers tell.
+
+    A fast-forward of Java may leave snapshots of the table below those of a branch that were not made on top of them.
+    """
+    total, added, sum_before = snapshot.total_record_count, snapshot.delta_record_count, before.total_record_count
+    is_sum = total is None or added is None or sum_before is None or total == sum_before + added
+    return snapshot.id == before.id + 1 and is_sum
 
 
 def _add_metadata_names(store: TableStore, snapshot: Snapshot, names: set[str]) -> None:

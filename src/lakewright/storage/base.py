@@ -102,8 +102,14 @@ class Storage(Protocol):
     def make_directory(self, directory: str) -> None:
         """Make a directory and its parents where the store has directories. On object stores: a marker object."""
 
-    def delete(self, path: str) -> None:
-        """Remove a file. It is no error if the file does not exist."""
+    def delete(self, path: str, *, durable: bool = False) -> None:
+        """Remove a file. It is no error if the file does not exist.
+
+        After a power cut it may exist again, unless it was removed with `durable=True`.
+        """
+
+    def take(self, path: str) -> bytes | None:
+        """Remove a file and return what it held, None where there was none. One step on local disks only."""
 
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it, never following links out of it."""

@@ -156,10 +156,24 @@ class LocalStorage:
             if self.durable:
                 _sync_directory(os.path.dirname(path))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, durable: bool = False) -> None:
         """Remove a file, or a link but not what it points to. It is no error if the file does not exist."""
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(_plain(path))
+            if durable and self.durable:
+                _sync_directory(os.path.dirname(_plain(path)))
+
+    def take(self, path: str) -> bytes | None:
+        """Remove a file and return what it held, None where there was none; nobody else gets or removes it."""
+        target = _plain(path)
+        temporary = _temporary_name(target)
+        try:
+            os.rename(target, temporary)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        data = self.read(temporary)
+        os.unlink(temporary)
+        return data
 
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it, never following links out of it."""
@@ -220,12 +234,7 @@ class LocalStorage:
 
     def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
         """Write a file beside the target and return its name."""
-        directory, name = os.path.split(target)
-        token = uuid.uuid4()
-        temporary = f".{name}.{token}.tmp"
-        if len(os.fsencode(temporary)) > _NAME_BYTES_MAX:
-            temporary = f".{token}.tmp"
-        path = f"{directory}/{temporary}"
+        path = _temporary_name(target)
         output = _LocalOutput(path, self._open_exclusive(path), durable=durable)
         try:
             output.write(data)
@@ -332,6 +341,16 @@ def _plain(path: str) -> str:
 def _write_all(raw: io.FileIO, view: memoryview) -> None:
     while view.nbytes:
         view = view[raw.write(view) :]
+
+
+def _temporary_name(target: str) -> str:
+    """Return a new name beside a file."""
+    directory, name = os.path.split(target)
+    token = uuid.uuid4()
+    temporary = f".{name}.{token}.tmp"
+    if len(os.fsencode(temporary)) > _NAME_BYTES_MAX:
+        temporary = f".{token}.tmp"
+    return f"{directory}/{temporary}"
 
 
 def _sync(descriptor: int) -> None:

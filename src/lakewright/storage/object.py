@@ -133,9 +133,18 @@ class ObjectStorage:
         """Put the marker object that makes an empty directory visible."""
         self._client.put(f"{self._key(directory)}/{MARKER}", b"")
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, durable: bool = False) -> None:  # noqa: ARG002 - every deletion is durable
         """Remove an object. It is no error if the object does not exist."""
         self._delete_each([self._key(path)])
+
+    def take(self, path: str) -> bytes | None:
+        """Read an object and remove it: two requests, between which another process may replace it."""
+        try:
+            data = self.read(path)
+        except FileNotFoundError:
+            return None
+        self.delete(path)
+        return data
 
     def delete_directory(self, directory: str) -> None:
         """Remove everything below a directory; InvalidInputError for a whole container."""

@@ -170,10 +170,22 @@ class MemoryStorage:
         with self._disk.lock:
             self._disk.directories.add(self._checked(directory))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, durable: bool = False) -> None:
         """Remove a file, if it exists. Until its directory is synced, a power cut may undo it."""
         with self._disk.lock:
+            self._disk.remove(path, synced=not self.renames or (durable and self.durable))
+            if durable and self.durable:
+                self._disk.sync_deletes(path)
+
+    def take(self, path: str) -> bytes | None:
+        """Remove a file and return what it held, None where there was none."""
+        with self._disk.lock:
+            try:
+                data = self.read(path)
+            except FileNotFoundError:
+                return None
             self._disk.remove(path, synced=not self.renames)
+            return data
 
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it."""
@@ -470,9 +482,13 @@ class FaultyStorage:
         """Make a directory and its parents."""
         self.run("make_directory", directory, lambda: self.inner.make_directory(directory))
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, durable: bool = False) -> None:
         """Remove a file."""
-        self.run("delete", path, lambda: self.inner.delete(path))
+        self.run("delete", path, lambda: self.inner.delete(path, durable=durable))
+
+    def take(self, path: str) -> bytes | None:
+        """Remove a file and return what it held."""
+        return self.run("take", path, lambda: self.inner.take(path))
 
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it."""

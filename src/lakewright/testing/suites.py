@@ -189,6 +189,16 @@ class StorageContract:
         assert storage.read(f"{root}/ab") == b"2"
         assert storage.create(f"{root}/a", b"3")
 
+    def test_take_removes_one_file_and_returns_it(self, storage: Storage, root: str) -> None:
+        """What was there is returned once; a file that is absent is None, and a durable deletion is one too."""
+        storage.create(f"{root}/a", b"1")
+        storage.create(f"{root}/b", b"2")
+        assert (storage.take(f"{root}/a"), storage.take(f"{root}/a")) == (b"1", None)
+        assert [info.path for info in storage.list(root)] == [f"{root}/b"]
+        storage.delete(f"{root}/b", durable=True)
+        storage.delete(f"{root}/b", durable=True)
+        assert list(storage.list(root)) == []
+
     def test_delete_directory_removes_what_is_below(self, storage: Storage, root: str) -> None:
         """A directory whose name has the other as a prefix stays."""
         for name in ("t/a", "t/x/b", "t/x/y/c", "tt/d", "t.db/e"):

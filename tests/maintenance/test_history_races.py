@@ -19,6 +19,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.maintenance.restore import is_pin, publish_state
+from lakewright.maintenance.rollback import RESTORED
 from lakewright.spec.snapshot import Snapshot, state_of
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryImage, MemoryStorage
@@ -110,8 +111,8 @@ class Scene:
             newest = one.store.snapshots.latest()
             seen[branch] = [] if newest is None else self._rows(one, newest, states)
             for tag in one.store.tags.all():
-                if is_pin(tag.name):  # a branch was renamed while it was pinned: the tag expires
-                    continue
+                if is_pin(tag.name) or tag.name.startswith(RESTORED):
+                    continue  # a branch was renamed while it was pinned; or a restored state is protected
                 seen[f"{branch} {tag.name}"] = self._rows(one, tag.snapshot, states)
         return seen
 
@@ -161,6 +162,9 @@ class Scene:
         allowed = [self.after(first, second), self.after(second, first)]
         if {first, second} in ({"forward", "restore"}, {"forward", "rollback"}):
             allowed.append(self.named_before())
+        if {first, second} == {"forward", "rename a tag"}:  # a renamed tag may have both names
+            named = self.after("forward")
+            allowed.append({**named, "main w1": named["main v1"]})
         alone = {first: self.after(second), second: self.after(first)}
         self.reset()
         lost: list[str] = []

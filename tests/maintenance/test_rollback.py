@@ -176,3 +176,23 @@ def test_commits_after_a_rollback_are_found_by_their_own_ids(table: lw.FileStore
     assert commit(1, 10) == 1
     assert commit(1, 10) == 0
     assert keys(table) == [1, 2, 3, 4, 5, 10]
+
+
+def test_a_tag_of_what_was_rolled_back_is_no_damage(table: lw.FileStoreTable) -> None:
+    """A call that was killed may have left such a tag, and another engine does not remove them."""
+    table.create_tag("lost", 5)
+    path = table.store.layout.tag_file("lost")
+    data = table.store.storage.read(path)
+    table.rollback_to(2)
+    write(table, 30)
+    lw.write_table(pa.table({"k": [40], "v": ["x"]}, schema=COLUMNS), table, mode="overwrite")
+    table.store.storage.create(path, data)
+    assert table.verify(full=True, snapshots="all").is_sound
+
+
+def test_a_restored_state_is_tagged_if_it_brings_files_back(table: lw.FileStoreTable) -> None:
+    table.rollback_to_as_latest(3)
+    assert not [tag for tag in table.list_tags() if tag.startswith("rollback-to-as-latest-")]
+    table.rollback_to_as_latest(5)
+    [tag] = [tag for tag in table.list_tags() if tag.startswith("rollback-to-as-latest-5-")]
+    assert (keys(table), keys(table, tag=tag)) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])

@@ -19,7 +19,7 @@ import lakewright as lw
 from support.row_changes import SCHEMA, frame
 
 MAIN = "main"
-PIN = re.compile(r"rollback-of-\d+-[0-9a-f]{8}")
+PIN = re.compile(r"rollback-of-\d+-[0-9a-f]{8}|rollback-to-as-latest-.*")
 # The name of each column of a schema, and its name in the rows of a state: `#7` for a column that was added.
 Columns = tuple[tuple[str, str], ...]
 

@@ -134,7 +134,11 @@ def fast_forward(store: TableStore, name: str) -> None:
     other on, are removed. If the current branch does not have that first snapshot, the ones before it are not known to
     be its past, and are removed too.
     """
-    until_undisturbed(store, lambda: _fast_forward(store, name))
+    try:
+        until_undisturbed(store, lambda: _fast_forward(store, name))
+    except FileNotFoundError:
+        _check_given(store, name)  # it may have been dropped or renamed while it was read
+        raise
 
 
 def _fast_forward(store: TableStore, name: str) -> None:
@@ -352,8 +356,16 @@ def _files_of_tag(store: TableStore, tag_name: str) -> dict[str, bytes]:
     with suppress(FileNotFoundError):
         stored = store.storage.read(layout.snapshot_file(snapshot_id))
         data = stored if is_same_state(_parsed(stored, layout, snapshot_id), tag.snapshot) else data
+    try:
+        body = store.storage.read(layout.tag_file(tag_name))
+    except FileNotFoundError as cause:
+        raise NotFoundError(
+            f"{store.name}: the tag {tag_name!r} was deleted or renamed while a branch was made of it; try again",
+            table=store.name,
+            tag=tag_name,
+        ) from cause
     return {
-        _inner(layout, layout.tag_file(tag_name)): store.storage.read(layout.tag_file(tag_name)),
+        _inner(layout, layout.tag_file(tag_name)): body,
         _inner(layout, layout.snapshot_file(snapshot_id)): data,
         **_schema_files(store.storage, layout, tag.snapshot.schema_id),
     }

@@ -16,9 +16,10 @@ Where a server owns the history, it removes the later snapshots itself.
 
 from __future__ import annotations
 
+import uuid
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lakewright.errors import (
@@ -37,8 +38,10 @@ from lakewright.maintenance.restore import (
     until_undisturbed,
 )
 from lakewright.metadata.store import TableStore
+from lakewright.spec.manifest import ADD
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, to_json
 
+RESTORED = "rollback-to-as-latest-"  # begins the names of tags that protect a state which was published again
 _LOOKS_MAX = 10  # how often others may commit while the newest snapshots are being removed
 
 
@@ -110,18 +113,35 @@ def _go_back(
 
 
 def restore(store: TableStore, target: int | str, *, from_snapshot: int | None = None) -> Snapshot:
-    """Publish the state of a snapshot or a tag as a new snapshot on top; all snapshots and tags stay."""
+    """Publish the state of a snapshot or a tag as a new snapshot on top; all snapshots and tags stay.
+
+    If that brings back files that a snapshot in between had removed, the state gets a tag: the expiry of Java deletes
+    what an expiring snapshot removed, and does not see that a later one has it again. Java gives it such a tag too.
+    """
     snapshot = _target(store, target)
-    return until_undisturbed(store, lambda: _restore(store, snapshot, from_snapshot))
+    return until_undisturbed(store, lambda: _restore(store, snapshot, from_snapshot, tagged=isinstance(target, str)))
 
 
-def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) -> Snapshot:
+def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *, tagged: bool) -> Snapshot:
     latest = store.snapshots.latest()
     check_newest(store, latest, from_snapshot)
     if latest is not None and is_same_state(latest, snapshot):
         return latest
-    with nullcontext() if store.home.history is not None else pinned(store.tags, snapshot):
+    if store.home.history is not None:
         return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
+    with pinned(store.tags, snapshot):
+        published = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
+        if not tagged and _brings_back(store, latest, published):
+            store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot)
+        return published
+
+
+def _brings_back(store: TableStore, latest: Snapshot | None, published: Snapshot) -> bool:
+    """Say whether a snapshot has files that the newest one before it did not have."""
+    index, statistics = (None, None) if latest is None else (latest.index_manifest, latest.statistics)
+    if published.index_manifest not in {None, index} or published.statistics not in {None, statistics}:
+        return True
+    return any(entry.kind == ADD for entry in store.manifests.delta(published))
 
 
 class CoverGoneError(Exception):

@@ -117,7 +117,10 @@ class Tags:
         body = tag_to_json(Tag(new, tag.snapshot, tag.create_time, tag.time_retained))
         if not self.storage.create(self.layout.tag_file(new), body.encode()):
             raise self._taken(new)
-        self.storage.delete(self.layout.tag_file(old))
+        before = self.storage.take(self.layout.tag_file(old))
+        if before is not None and not self.storage.exists(self.layout.tag_file(new)):
+            # A fast-forward has removed the new name, as that of its own tag; the old one is of the other branch.
+            self.storage.create(self.layout.tag_file(old), before)
 
     def replace(
         self,

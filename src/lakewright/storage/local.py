@@ -166,7 +166,7 @@ class LocalStorage:
     def take(self, path: str) -> bytes | None:
         """Remove a file and return what it held, None where there was none; nobody else gets or removes it."""
         target = _plain(path)
-        temporary = _temporary_name(target)
+        temporary = f"{os.path.dirname(target)}/.{uuid.uuid4()}.tmp"
         try:
             os.rename(target, temporary)
         except (FileNotFoundError, NotADirectoryError):
@@ -234,7 +234,12 @@ class LocalStorage:
 
     def _write_temporary(self, target: str, data: bytes, *, durable: bool) -> str:
         """Write a file beside the target and return its name."""
-        path = _temporary_name(target)
+        directory, name = os.path.split(target)
+        token = uuid.uuid4()
+        temporary = f".{name}.{token}.tmp"
+        if len(os.fsencode(temporary)) > _NAME_BYTES_MAX:
+            temporary = f".{token}.tmp"
+        path = f"{directory}/{temporary}"
         output = _LocalOutput(path, self._open_exclusive(path), durable=durable)
         try:
             output.write(data)
@@ -341,16 +346,6 @@ def _plain(path: str) -> str:
 def _write_all(raw: io.FileIO, view: memoryview) -> None:
     while view.nbytes:
         view = view[raw.write(view) :]
-
-
-def _temporary_name(target: str) -> str:
-    """Return a new name beside a file."""
-    directory, name = os.path.split(target)
-    token = uuid.uuid4()
-    temporary = f".{name}.{token}.tmp"
-    if len(os.fsencode(temporary)) > _NAME_BYTES_MAX:
-        temporary = f".{token}.tmp"
-    return f"{directory}/{temporary}"
 
 
 def _sync(descriptor: int) -> None:

@@ -208,6 +208,9 @@ class TableHistory:
     def rollback_to_as_latest(self, target: int | str, *, from_snapshot: int | None = None) -> Snapshot:
         """Publish the state of a snapshot or a tag as a new snapshot, and return it. Nothing is removed.
 
+        If that brings back files which were removed since, the state gets a tag `rollback-to-as-latest-...`; it keeps
+        the expiry of Java from deleting them: delete it once the snapshots from before the call have expired.
+
         With `from_snapshot` only if the newest snapshot has that id; else CommitConflictError is raised.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw

@@ -10,9 +10,8 @@ from __future__ import annotations
 import errno
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, TypeVar, cast
 
@@ -21,55 +20,12 @@ import pyarrow as pa
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output, Storage
 from lakewright.storage.open import register_scheme
+from lakewright.testing.disk import Disk, File
 
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _File:
-    data: bytearray | bytes | None  # the bytes that readers see; None once it is deleted
-    kept: bytes | None  # the synced bytes, which survive a power cut; None: nothing
-    modified_millis: int
-
-
-@dataclass(slots=True)
-class _Disk:
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    files: dict[str, _File] = field(default_factory=dict)
-    directories: set[str] = field(default_factory=set)
-    power_cuts: int = 0  # files that were opened before the last one cannot be written any more
-
-    def visible(self, prefix: str) -> Iterator[tuple[str, _File, int]]:
-        """Yield the files below a prefix with their sizes, by path."""
-        for path in sorted(self.files):
-            file = self.files[path]
-            if path.startswith(prefix) and file.data is not None:
-                yield path, file, len(file.data)
-
-    def put(self, path: str, data: bytes | bytearray, *, synced: bool) -> _File:
-        before = self.files.get(path)
-        kept = bytes(data) if synced else before.kept if before else None
-        self.files[path] = file = _File(data, kept, time.time_ns() // 1_000_000)
-        if synced:
-            self.sync_deletes(path)
-        return file
-
-    def sync_deletes(self, path: str) -> None:
-        """Make earlier deletes in the directory of a file durable: syncing a file syncs its directory too."""
-        directory = path.rpartition("/")[0]
-        for name in [name for name, file in self.files.items() if file.data is None]:
-            if name.rpartition("/")[0] == directory:
-                del self.files[name]
-
-    def remove(self, path: str, *, synced: bool) -> None:
-        file = self.files.get(path)
-        if file is not None:
-            file.data = None
-            if synced or file.kept is None:
-                del self.files[path]
-
-
-_DISKS: dict[str, _Disk] = {}
+_DISKS: dict[str, Disk] = {}
 _DISKS_LOCK = threading.Lock()
 
 
@@ -282,9 +238,9 @@ class MemoryStorage:
                 file.modified_millis -= millis
 
     @property
-    def _disk(self) -> _Disk:
+    def _disk(self) -> Disk:
         with _DISKS_LOCK:
-            return _DISKS.setdefault(self.name, _Disk())
+            return _DISKS.setdefault(self.name, Disk())
 
     def _checked(self, path: str) -> str:
         if path != self.root and not path.startswith(f"{self.root}/"):
@@ -301,7 +257,7 @@ class MemoryStorage:
 class _MemoryOutput:
     """A file being written into memory."""
 
-    def __init__(self, storage: MemoryStorage, path: str, file: _File, power_cuts: int) -> None:
+    def __init__(self, storage: MemoryStorage, path: str, file: File, power_cuts: int) -> None:
         self._storage = storage
         self._path = path
         self._file = file
@@ -348,7 +304,7 @@ class _MemoryOutput:
             self.closed = True
             self._storage.delete(self._path)
 
-    def _alive(self) -> _Disk:
+    def _alive(self) -> Disk:
         disk = self._storage._disk  # noqa: SLF001 - an output is a part of its storage
         if disk.power_cuts != self._power_cuts or self._file.data is None:
             raise OSError(errno.EIO, "the file was opened before the power cut, or is deleted", self._path)
@@ -359,7 +315,7 @@ def _prefix(directory: str) -> str:
     return directory.rstrip("/") + "/"
 
 
-def _survivor(file: _File, dice: random.Random) -> bytes | None:
+def _survivor(file: File, dice: random.Random) -> bytes | None:
     """Return the bytes of a file after a power cut."""
     if file.data == file.kept:
         return file.kept

@@ -118,7 +118,8 @@ class BranchWalk:
     def _base(self, base: Sequence[ManifestFile] | None, state: State) -> tuple[set[Place] | None, bool]:
         """Bring the live files to the base of a state; return the changed places (None: all), and if it is whole."""
         before = self._last
-        follows = before is not None and before.snapshot.id + 1 == state.snapshot.id
+        # A tag may be of a line of history that was rolled back.
+        follows = before is not None and not state.is_tag and before.snapshot.id + 1 == state.snapshot.id
         if before is not None and follows and base is not None and self._names == {m.file_name for m in base}:
             return set(), True
         old = self.live

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.maintenance.restore import is_pin
 from lakewright.testing.enumerator import OPTIONS, SIX_FAULTS, Operation, enumerate_faults
 from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import some
@@ -151,6 +152,22 @@ def test_a_forward_to_another_schema_that_is_killed_is_finished_by_the_same_call
         table = catalog.get_table("d.t")
         assert (table.store.snapshots.ids(), table.list_tags()) == REMAINING[forward], call
         assert (rows(table), [field.name for field in table.fields]) == ([1, 20, 30], ["k", "v", "y"]), call
+    memory.clear()
+
+
+def test_a_deleted_tag_does_not_come_back_after_a_power_cut() -> None:
+    memory = MemoryStorage("deleted-tag")
+    catalog = lw.FileSystemCatalog(memory, f"{memory.root}/w", OPTIONS)
+    prepare(catalog)
+    table = catalog.get_table("d.t")
+    table.create_tag("v2", 2)
+    start = memory.image()
+    for seed in range(8):
+        memory.restore(start)
+        table.delete_tag("v2")
+        table.rollback_to(3)
+        memory.crash(seed)
+        assert [tag for tag in table.list_tags() if not is_pin(tag)] == ["v1"], seed
     memory.clear()
 
 

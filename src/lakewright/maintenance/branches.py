@@ -230,7 +230,7 @@ def _remove_below(store: TableStore, first_id: int, schemas: Mapping[str, bytes]
     for tag in store.tags.all():
         path = _inner(store.layout, store.layout.schema_file(tag.snapshot.schema_id))
         if tag.snapshot.id < first_id and not is_pin(tag.name) and schemas.get(path) != own.get(path):
-            store.storage.delete(store.layout.tag_file(tag.name))
+            store.storage.delete(store.layout.tag_file(tag.name), durable=True)
 
 
 def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: int) -> None:
@@ -307,7 +307,7 @@ def _move_tags(store: TableStore, files: Mapping[str, bytes], first_id: int, own
     """Take over the tags of the other branch, and remove the own ones of snapshots that it has otherwise."""
     for tag in own:
         if first_id <= tag.snapshot.id and tag.name not in files and not is_pin(tag.name):
-            store.storage.delete(store.layout.tag_file(tag.name))
+            store.storage.delete(store.layout.tag_file(tag.name), durable=True)
     for name, data in files.items():
         store.storage.replace(store.layout.tag_file(name), data)
 

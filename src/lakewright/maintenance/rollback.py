@@ -236,7 +236,7 @@ def _tags_between(store: TableStore, first_id: int, end: int) -> tuple[str, ...]
 
 def _remove_tags(store: TableStore, names: Iterable[str]) -> None:
     for name in names:
-        store.storage.delete(store.layout.tag_file(name))
+        store.storage.delete(store.layout.tag_file(name), durable=True)
 
 
 def _target(store: TableStore, target: int | str) -> Snapshot:

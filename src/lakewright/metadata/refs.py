@@ -108,7 +108,8 @@ class Tags:
         if self.owner is not None:
             self.owner.delete_tag(name)
             return
-        self.storage.delete(self.layout.tag_file(name))
+        # A power cut must not bring it back: an expiry may have deleted its files by then.
+        self.storage.delete(self.layout.tag_file(name), durable=True)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a tag. If the last step fails, the tag has both names."""

@@ -211,9 +211,12 @@ def remove_changelogs(store: TableStore, first_id: int, end: int) -> None:
     newer = [snapshot_id for snapshot_id in ids if first_id <= snapshot_id < end]
     for snapshot_id in reversed(newer):
         store.storage.delete(store.layout.changelog_file(snapshot_id))
-    if newer:
-        newest = max((snapshot_id for snapshot_id in ids if snapshot_id < first_id), default=-1)
-        store.storage.replace(f"{store.layout.changelog_directory}/LATEST", b"%d" % newest)
+    kept = [snapshot_id for snapshot_id in ids if snapshot_id not in newer]
+    if newer and kept:
+        store.storage.replace(f"{store.layout.changelog_directory}/LATEST", b"%d" % kept[-1])
+    elif newer:
+        for hint in ("LATEST", "EARLIEST"):  # Java takes a hint for true, and looks for a changelog below it
+            store.storage.delete(f"{store.layout.changelog_directory}/{hint}", durable=True)
 
 
 def write_hints(store: TableStore) -> None:

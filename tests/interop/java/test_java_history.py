@@ -13,7 +13,7 @@ from support.golden import in_order
 from support.java import Java
 
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), pa.field("v", pa.string())])
-KEPT = {"changelog.num-retained.min": "10", "changelog.num-retained.max": "20"}
+KEPT = {"changelog.num-retained.max": "20"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 FORMS: dict[str, tuple[list[str], dict[str, str]]] = {
     "append": ([], {}),

@@ -14,17 +14,17 @@ from support.latency_cases import CASES, Case, Tables, append, keyed, plain
 
 # How many rounds of requests each takes; `bench/latency.py` measures the first ten on a store that is slow.
 DEPTHS = {
-    "append, handle held open": 7,
-    "append, opened anew": 9,
-    "append into 4 partitions": 7,
-    "upsert into 2 buckets": 19,
-    "delete a key": 25,
+    "append, handle held open": 6,
+    "append, opened anew": 8,
+    "append into 4 partitions": 6,
+    "upsert into 2 buckets": 11,
+    "delete a key": 14,
     "create": 5,
     "plan": 4,
     "read one file of 36": 5,
-    "read all 36": 22,
-    "merge read of 3 runs": 7,
-    "compact": 18,
+    "read all 36": 6,
+    "merge read of 3 runs": 5,
+    "compact": 15,
     "expire": 54,
 }
 _numbers = itertools.count()

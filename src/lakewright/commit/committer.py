@@ -59,6 +59,7 @@ from lakewright.errors import (
     TableNotExistException,
     naming,
 )
+from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
@@ -137,6 +138,7 @@ class Committer:
     sole: bool = False
     keeps_files: bool = False  # a caller that is alone with the messages deletes their files itself
     upkeep: bool = True
+    early_look: EarlyLook | None = None  # for the newest snapshot, while the files were written
     reroutes: bool = False  # after a conflict over buckets the caller reads the files again, and deletes them itself
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
 
@@ -370,7 +372,8 @@ class Committer:
         if buckets < 1:
             return False
         with self._nothing_published():
-            return any(schema.core_options.bucket() != buckets for schema in self.store.schemas.all())
+            schemas = self.store.schemas.all() if self.early_look is None else self.early_look.schemas()
+            return any(schema.core_options.bucket() != buckets for schema in schemas)
 
     def _numbering(self, messages: Sequence[CommitMessage], change: Change) -> Numbering | None:
         """Return what keeps new rows in the order of the commits; None without keys, or where snapshot ids do that."""
@@ -469,4 +472,6 @@ class Committer:
     def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> CommitRun:
         publisher = self.publisher or publisher_of(self.store)
         environment = Environment(self.clock, self.sleep, self.random, self.new_uuid)
-        return CommitRun(self.store, intent, files, publisher, environment, sole=self.sole)
+        run = CommitRun(self.store, intent, files, publisher, environment, sole=self.sole)
+        run.early_look = self.early_look
+        return run

@@ -19,6 +19,7 @@ from lakewright.errors import CommitConflictError, LakewrightError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
+from lakewright.storage.side_by_side import Errands
 
 _DOUBLINGS_MAX = 10
 
@@ -69,8 +70,10 @@ def publish_on_newest(
     """Prepare a change on the newest snapshot and publish it, from the start again as often as others publish first."""
     started = time.monotonic()
     for number in range(1, retries.retries_max + 2):
-        base = store.snapshots.latest()
-        store.check_same_table()
+        with Errands(store.storage) as errands:
+            same_table = errands.start(store.check_same_table)
+            base = store.snapshots.latest()
+            same_table.result()
         made = prepare(base)
         try:
             return Attempt(number, made, publish(made, base))

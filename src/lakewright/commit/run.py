@@ -12,7 +12,7 @@ was published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,7 @@ from lakewright.errors import (
     TableNotExistException,
     counted,
 )
+from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
@@ -54,7 +55,7 @@ class CommitRun:
     publisher: Publisher
     environment: Environment
     sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
-    newest: Callable[[], Snapshot | None] | None = None  # returns the newest snapshot, asked for a moment ago
+    early_look: EarlyLook | None = None
     search: CommitSearch = field(init=False)
     drafts: Drafts = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts of unknown outcome: they may be visible, or become so
@@ -124,9 +125,7 @@ class CommitRun:
         raise self._not_published(f"other writers were faster {counted(attempt + 1, 'time')}")
 
     def _newest(self) -> Snapshot | None:
-        """Return the newest snapshot: what was asked for while the files were written, if that is not long ago."""
-        early, self.newest = self.newest, None
-        return self.store.snapshots.latest() if early is None else early()
+        return self.store.snapshots.latest() if self.early_look is None else self.early_look.newest()
 
     def _draft_on(self, base: Snapshot | None, newer: Sequence[Snapshot], attempt: int) -> Draft | Snapshot:
         """Write the metadata of a commit on a base, or return the snapshot that published the commit before."""

@@ -114,9 +114,14 @@ def plan_deleted(store: TableStore, snapshot: Snapshot, partitions: Partitions) 
 
 
 def run_plan(
-    store: TableStore, plan: Callable[[Snapshot], list[CompactTask]], run: RunTasks | None = None
+    store: TableStore,
+    plan: Callable[[Snapshot], list[CompactTask]],
+    run: RunTasks | None = None,
+    newest: Snapshot | None = None,
 ) -> CompactResult:
     """Plan on the newest snapshot, run the tasks, in threads unless told how, and publish one COMPACT snapshot.
+
+    `newest` is the newest snapshot, if the caller knows it.
 
     If other commits took away files of some buckets meanwhile, the other buckets are published all the same, and these
     are planned again in a further round, up to `ROUNDS_MAX`.
@@ -124,9 +129,9 @@ def run_plan(
     started = time.monotonic()
     result, only = CompactResult(None), None
     for left in reversed(range(ROUNDS_MAX)):
-        base = store.snapshots.latest()
-        store.check_same_table()
-        tasks = [] if base is None else plan(base)
+        base, newest = newest or store.snapshots.latest(), None
+        with store.checking_same_table():
+            tasks = [] if base is None else plan(base)
         tasks = [task for task in tasks if only is None or (task.partition, task.bucket) in only]
         messages = [message for message in (run or _in_threads)(store, tasks) if not message.is_empty] if tasks else []
         if base is None or not messages:
@@ -152,12 +157,18 @@ def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitM
 
 
 def after_commit(
-    store: TableStore, snapshot: Snapshot, places: Collection[Place], *, run: RunTasks | None = None
+    store: TableStore,
+    snapshot: Snapshot,
+    places: Collection[Place],
+    *,
+    run: RunTasks | None = None,
+    is_newest: bool = False,
 ) -> None:
     """Compact the buckets that a commit touched, as far as the options of the table ask for it.
 
-    `run` is how an engine runs the tasks on its workers. The commit is published before, so that a failure of the
-    compaction is only a warning.
+    `run` is how an engine runs the tasks on its workers. With `is_newest` the commit was published just now, so that
+    nobody need be asked for the newest snapshot. The commit is published before, so that a failure of the compaction
+    is only a warning.
     """
     touched = frozenset(place for place in places if place[1] >= 0)
     if not touched or not store.schema.primary_keys:
@@ -180,7 +191,7 @@ def after_commit(
         def plan(newest: Snapshot) -> list[CompactTask]:
             return plan_compaction(store, newest, full=due.__contains__, only=touched | due, now_ms=now)
 
-        run_plan(store, plan, run)
+        run_plan(store, plan, run, snapshot if is_newest else None)
     except (LakewrightError, OSError) as error:
         hidden = ", and until then its rows STAY HIDDEN from batch reads" if store.options.hides_level_0() else ""
         _warn(

@@ -29,7 +29,7 @@ from lakewright.lsm.record_expiry import RecordExpiry
 from lakewright.lsm.windows import merge_runs, windows
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
-from lakewright.read.keyed_files import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles, begun
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import APPEND, COMPACT, DataFile, IndexFile
 from lakewright.spec.options import ChangelogProducer, CoreOptions
@@ -119,7 +119,7 @@ class _Rewrite:
             self._merge_with_lookup(runs, keeps_files=False)
             return
         sources = [self._read_run(run, level=self._spec.needs_lookup) for run in runs]
-        for rows in merge_runs(sources, self._spec, memory_bytes=self._memory):
+        for rows in merge_runs(begun(self._store.storage, sources), self._spec, memory_bytes=self._memory):
             self._data.write(drop_retracts(rows) if self._task.drops_deletes else rows)
 
     def _read_run(self, run: Sequence[DataFile], *, level: bool) -> Iterator[pa.Table]:

@@ -31,6 +31,7 @@ from lakewright.spec.schema.evolution import apply_changes
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout, numbered
+from lakewright.storage.side_by_side import each
 
 Check: TypeAlias = Callable[[TableSchema, TableSchema], None]
 PlanChanges: TypeAlias = Callable[[TableSchema], Sequence[SchemaChange]]
@@ -122,7 +123,7 @@ class Schemas:
 
     def all(self) -> list[TableSchema]:
         """Return all schemas, in order."""
-        return [self.get(schema_id) for schema_id in self.ids()]
+        return each(self.storage, self.get, self.ids())
 
     def create(self, schema: TableSchema) -> bool:
         """Create a new schema file. False means that another writer was first."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
     from torch.utils.data import Dataset as TorchDataset
 
+_LANES_BYTES = 32 << 20  # of files that are read at the same time only to hide latency
 _THREADS_MAX = 1024
 _AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
 
@@ -355,6 +356,14 @@ class TableRead:
             return self._store.options.read_threads()
         return arguments.whole("parallelism", parallelism, 1, _THREADS_MAX)
 
+    def _lanes(self, splits: Sequence[DataSplit], sources: int) -> int:
+        """Return how many files to read at the same time so that they do not wait for a storage that is far away.
+
+        What is read ahead stays small: large files keep a thread busy anyway.
+        """
+        far, size = self._store.storage.requests_at_once, sum(f.file_size for split in splits for f in split.files)
+        return min(far, sources, _LANES_BYTES * sources // max(size, 1)) if far > 1 else 1
+
     def _readers(self, splits: Sequence[DataSplit]) -> dict[str | None, SplitReader]:
         """Return what reads splits, by their branch: None is the table's own."""
         readers: dict[str | None, SplitReader] = {
@@ -376,6 +385,8 @@ class TableRead:
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
         sources = [unit for split in splits for unit in units_of(readers[split.branch], split)]
+        if self._limit is None:
+            threads = max(threads, self._lanes(splits, len(sources)))
         if len(sources) < threads:
             spare = {branch: replace(reader, threads=threads) for branch, reader in readers.items()}
             sources = [unit for split in splits for unit in units_of(spare[split.branch], split)]

@@ -7,8 +7,9 @@ for. Row kinds stay, also of rows that delete: the merge needs them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,8 @@ from lakewright.spec.predicate.evaluation import assume
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.spec.values import to_array
+from lakewright.storage.base import Storage
+from lakewright.storage.side_by_side import each
 
 POSITION: Final = DataField(-2, "_POSITION", AtomicType("BIGINT", nullable=False))  # in memory alone
 _DECODED_TIMES = 3  # how much larger rows mostly are in memory than in a file
@@ -108,6 +111,17 @@ class KeyedFiles:
             # All rows of a commit have the number that their snapshot was given.
             constants[SEQUENCE_NUMBER.name] = pa.scalar(file.min_sequence_number, pa.int64())
         return constants
+
+
+def begun(storage: Storage, runs: Sequence[Iterator[pa.Table]]) -> list[Iterator[pa.Table]]:
+    """Return runs of which the first chunks are read side by side where the storage is far away.
+
+    A merge holds a chunk of each run anyway, and begins with all of them.
+    """
+    if storage.requests_at_once == 1:
+        return list(runs)
+    firsts = each(storage, lambda run: next(run, None), runs)
+    return [iter(()) if first is None else chain([first], run) for first, run in zip(firsts, runs, strict=True)]
 
 
 def _completed(batch: pa.RecordBatch, names: Sequence[str], constants: Mapping[str, pa.Scalar]) -> pa.Table:

@@ -24,7 +24,7 @@ from lakewright.lsm.runs import Section, sections
 from lakewright.lsm.windows import merge_runs
 from lakewright.metadata.store import TableStore
 from lakewright.read.files import BucketFiles, missing_files_explained
-from lakewright.read.keyed_files import KeyedFiles
+from lakewright.read.keyed_files import KeyedFiles, begun
 from lakewright.read.lanes import mapped
 from lakewright.read.projection import ROW_ID, Projection
 from lakewright.read.pruning.prune import written_fields
@@ -107,7 +107,8 @@ class SplitReader:
             for run in runs:
                 stack.enter_context(closing(run))
             stack.enter_context(missing_files_explained(self.store, split.snapshot_id))
-            for rows in merge_runs(runs, spec, memory_bytes=memory // self.threads, each=partial(mapped, self.threads)):
+            sources, threads = begun(self.store.storage, runs), self.threads
+            for rows in merge_runs(sources, spec, memory_bytes=memory // threads, each=partial(mapped, threads)):
                 yield from self._finished(drop_retracts(rows), residual)
 
     def _finished(self, rows: pa.Table, residual: Predicate) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit, WriteResult
 from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
+from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.schema.table_schema import BucketMode
@@ -43,6 +44,7 @@ class CommitSettings:
 
     commit_user: str | None = None
     static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
+    early_look: EarlyLook | None = None  # at the table, which begins when the write is prepared
 
 
 class TableWrite:
@@ -195,7 +197,11 @@ class TableWrite:
         return self._writer
 
     def _prepare(self) -> list[CommitMessage]:
-        return self._open().prepare()
+        writer = self._open()
+        look = self._settings.early_look
+        if look is not None and look.is_wanted:
+            look.begin_commit()
+        return writer.prepare()
 
 
 class BatchTableWrite(TableWrite):
@@ -264,6 +270,7 @@ class BatchWriteBuilder:
         self._static_partition: dict[str, object] | None = None
         self._job: JobRun | None = None
         self._keeps_messages = False
+        self._early_look = EarlyLook(store)
 
     @property
     def commit_user(self) -> str | None:
@@ -312,7 +319,7 @@ class BatchWriteBuilder:
 
     @property
     def _settings(self) -> CommitSettings:
-        return CommitSettings(self._commit_user, self._static_partition)
+        return CommitSettings(self._commit_user, self._static_partition, self._early_look)
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""
@@ -322,13 +329,17 @@ class BatchWriteBuilder:
             overwrite=self._static_partition,
             committer=(committer := self._committer()),
             after_commit=_compaction_of(self._store),
-            reroute=rerouting(self._store) if committer is not None and self._store.schema.primary_keys else None,
+            reroute=rerouting(self._store) if committer.sole and self._store.schema.primary_keys else None,
         )
 
-    def _committer(self) -> Committer | None:
+    def _committer(self) -> Committer:
         if self._job is not None:
-            return self._job.committer(self._store)
-        return Committer(self._store, commit_user=self._commit_user, sole=True) if self._keeps_messages else None
+            committer = self._job.committer(self._store)
+        else:
+            committer = Committer(self._store, commit_user=self._commit_user, sole=self._keeps_messages)
+        committer.early_look = self._early_look
+        self._early_look.is_wanted = True
+        return committer
 
 
 class PostponeFixedBucketBatchTableWrite(BatchTableWrite):
@@ -399,4 +410,4 @@ class StreamWriteBuilder:
 
 def _compaction_of(store: TableStore) -> AfterCommit | None:
     """Return the compaction that follows each commit of a primary-key table; None for append tables."""
-    return partial(after_commit, store) if store.schema.primary_keys else None
+    return partial(after_commit, store, is_newest=True) if store.schema.primary_keys else None

@@ -22,6 +22,7 @@ from lakewright.commit.retry import Retries, publish_on_newest
 from lakewright.compact.job import RunTasks, after_commit
 from lakewright.compact.task import with_schema_of
 from lakewright.errors import InvalidInputError, naming
+from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import CoreOptions
@@ -73,9 +74,10 @@ def change(
     store.check_changeable(stored_too=True)
     if job is not None and job.earlier is not None:
         return _earlier(store, job.earlier, run)
-    started = time.monotonic()
+    started, early_look = time.monotonic(), EarlyLook(store)
 
     def prepare_on(base: Snapshot | None) -> Prepared:
+        early_look.begin_commit(base)
         prepared = prepare(base)
         return replace(prepared, messages=prepared.planned_on(base))
 
@@ -83,6 +85,7 @@ def change(
         committer = Committer(store, sole=True) if job is None else job.committer(store)
         properties = None if job is None else job.properties(_facts(prepared))
         messages = prepared.messages
+        committer.early_look = early_look
         return committer.commit(messages, operation=operation, properties=properties) if messages else None
 
     attempt = publish_on_newest(store, prepare_on, publish, Retries.of(store))
@@ -92,7 +95,7 @@ def change(
         return _earlier(store, other, run)
     if published is not None and store.schema.primary_keys:
         places = frozenset((m.partition_bytes, m.bucket) for m in prepared.messages)
-        after_commit(store, published, places, run=run)
+        after_commit(store, published, places, run=run, is_newest=True)
     return _result(published, prepared, attempt.number, time.monotonic() - started)
 
 

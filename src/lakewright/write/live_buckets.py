@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from lakewright.commit.message.message import snapshot_name
 from lakewright.errors import InvalidInputError, counted
+from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.manifest_merge import may_hold
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
@@ -30,6 +31,8 @@ class LiveBuckets:
         self._waiting: dict[bytes, dict[str, int]] = {}  # rows of the postpone bucket, by file
         self._known: set[bytes] = set()
         self._complete = False
+        self._early_look = EarlyLook(store)
+        self._early_look.begin()
 
     def look_up(self, partitions: Collection[bytes]) -> None:
         """Read the facts of new partitions; raise InvalidInputError for one with another number of buckets."""
@@ -62,7 +65,7 @@ class LiveBuckets:
         return self._sequences.get((partition, bucket), -1) + 1
 
     def _read(self, partitions: set[bytes] | None) -> list[ManifestEntry]:
-        snapshot = self._store.snapshots.latest()
+        snapshot = self._early_look.newest()
         self.base = snapshot_name(snapshot) if self.base is None else self.base
         if snapshot is None:
             return []

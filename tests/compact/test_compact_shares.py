@@ -49,7 +49,7 @@ def test_partitions_are_divided_by_their_bytes(tmp_path: Path) -> None:
     table, tasks = tasks_of(tmp_path, [2000, 400, 10], {"target-file-size": "50 mb"})
     assert divide.part_counts(table.store, tasks, 1) == [2, 1, 1]
     assert divide.part_counts(table.store, tasks, 4) == [7, 1, 1]
-    assert divide.part_counts(table.store, tasks, 100) == [31, 6, 1]  # none is smaller than 64 MB
+    assert divide.part_counts(table.store, tasks, 100) == [8, 2, 1]  # none is smaller than 256 MB
     plain = [replace(task, order_by=()) for task in tasks]
     assert divide.part_counts(table.store, plain, 100) == [1, 1, 1]
 

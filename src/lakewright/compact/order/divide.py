@@ -26,7 +26,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.files import missing_files_explained
 from lakewright.spec.datafile import DataFile
 
-PART_BYTES_MIN = 64 << 20  # of files that are worth a worker of their own
+PART_BYTES_MIN = 256 << 20  # of files that are worth a worker of their own: sending rows costs more than sorting them
 PART_BYTES_MAX = 1 << 30
 _PARTS_PER_WORKER = 2  # so that a part that is larger than the others does not keep all waiting
 _SEND_PARTS = 4  # of the memory: rows, for a moment the same rows in one piece, and those on their way

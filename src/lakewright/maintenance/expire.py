@@ -436,7 +436,7 @@ class _FilesToDelete:
 
     def _delta(self, snapshot: Snapshot, *, must: bool) -> list[ManifestEntry]:
         try:
-            return self.store.manifests.delta(snapshot)
+            return self.store.manifests.without_cache().delta(snapshot)
         except (CorruptTableError, NotFoundError):
             if must:
                 raise
@@ -458,11 +458,13 @@ class _FilesToDelete:
         index, statistics = snapshot.index_manifest, snapshot.statistics
         if index is not None and layout.manifest_file(index) in self.metadata and index not in self._needed:
             self._needed.add(index)
-            self._needed.update(entry.file.file_name for entry in self.store.manifests.read_index(index))
+            self._needed.update(
+                entry.file.file_name for entry in self.store.manifests.without_cache().read_index(index)
+            )
         if statistics is not None:
             self._needed.add(statistics)
         if snapshot.commit_kind is CommitKind.OVERWRITE:
-            delta = self.store.manifests.delta(snapshot)
+            delta = self.store.manifests.without_cache().delta(snapshot)
             self._needed.update(entry.file.file_name for entry in delta if entry.kind == ADD)
 
     def _keep_live(self, snapshot: Snapshot) -> None:
@@ -471,7 +473,7 @@ class _FilesToDelete:
         self._needed.update(entry.file.file_name for entry in self.store.manifests.live(snapshot))
 
     def _add_metadata(self, snapshot: Snapshot, *, keep_changelogs: bool) -> None:
-        manifests, layout = self.store.manifests, self.store.layout
+        manifests, layout = self.store.manifests.without_cache(), self.store.layout
         with suppress(CorruptTableError, NotFoundError):
             self._add_lists((snapshot.base_manifest_list, snapshot.delta_manifest_list), manifests.files_of(snapshot))
         if not keep_changelogs:
@@ -491,9 +493,9 @@ class _FilesToDelete:
         if name is None:
             return
         with suppress(CorruptTableError, NotFoundError):
-            files = self.store.manifests.read_list(name)
+            files = self.store.manifests.without_cache().read_list(name)
             for file in files:
-                for entry in self.store.manifests.read(file):
+                for entry in self.store.manifests.without_cache().read(file):
                     self.changelog.update(dict.fromkeys(self._paths(entry), entry.file.file_name))
             self._add_lists((name,), files)
 
@@ -516,9 +518,9 @@ class _FilesToDelete:
         if name is None or name in self._needed:
             return
         self._needed.add(name)
-        for manifest in self.store.manifests.read_list(name):
+        for manifest in self.store.manifests.without_cache().read_list(name):
             self._needed.add(manifest.file_name)
-            self._needed.update(entry.file.file_name for entry in self.store.manifests.read(manifest))
+            self._needed.update(entry.file.file_name for entry in self.store.manifests.without_cache().read(manifest))
 
     def _keep_snapshot(self, key: tuple[str, str, int], snapshot: Snapshot) -> None:
         if key in self._seen:
@@ -526,7 +528,10 @@ class _FilesToDelete:
         self._seen.add(key)
         needed: set[str] = set()
         _add_metadata_names(self.store, snapshot, needed)
-        for entry in (*self.store.manifests.live(snapshot), *self.store.manifests.changelog(snapshot)):
+        for entry in (
+            *self.store.manifests.without_cache().live(snapshot),
+            *self.store.manifests.without_cache().changelog(snapshot),
+        ):
             needed.add(entry.file.file_name)
         self._needed |= needed
         if any(name in needed for group in self._groups() for name in group.values()):
@@ -547,7 +552,7 @@ def _follows(before: Snapshot, snapshot: Snapshot) -> bool:
 
 def _add_metadata_names(store: TableStore, snapshot: Snapshot, names: set[str]) -> None:
     """Add the names of all metadata and index files that a snapshot needs. A file that cannot be read is an error."""
-    manifests = store.manifests
+    manifests = store.manifests.without_cache()
     names.update((snapshot.base_manifest_list, snapshot.delta_manifest_list))
     names.update(file.file_name for file in manifests.files_of(snapshot))
     if snapshot.changelog_manifest_list is not None:

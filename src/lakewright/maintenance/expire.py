@@ -25,6 +25,7 @@ from itertools import pairwise
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError, counted
 from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own, kept_tags, while_named
 from lakewright.metadata.consumers import Consumers
+from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
@@ -336,6 +337,11 @@ class _FilesToDelete:
     oldest_kept: Snapshot | None = None  # the oldest snapshot that stays, if others expire
     _keepers: dict[str, None] = field(default_factory=dict)  # the tags and branches that keep some of the files
 
+    @property
+    def _manifests(self) -> Manifests:
+        """The manifests as the storage has them: an expiry removes files, so what cannot be read must stop it."""
+        return self.store.manifests.without_cache()
+
     def add_snapshots(
         self, expiring: Sequence[Snapshot], remaining: Sequence[Snapshot], *, keep_changelogs: bool
     ) -> None:
@@ -436,7 +442,7 @@ class _FilesToDelete:
 
     def _delta(self, snapshot: Snapshot, *, must: bool) -> list[ManifestEntry]:
         try:
-            return self.store.manifests.without_cache().delta(snapshot)
+            return self._manifests.delta(snapshot)
         except (CorruptTableError, NotFoundError):
             if must:
                 raise
@@ -458,22 +464,20 @@ class _FilesToDelete:
         index, statistics = snapshot.index_manifest, snapshot.statistics
         if index is not None and layout.manifest_file(index) in self.metadata and index not in self._needed:
             self._needed.add(index)
-            self._needed.update(
-                entry.file.file_name for entry in self.store.manifests.without_cache().read_index(index)
-            )
+            self._needed.update(entry.file.file_name for entry in self._manifests.read_index(index))
         if statistics is not None:
             self._needed.add(statistics)
         if snapshot.commit_kind is CommitKind.OVERWRITE:
-            delta = self.store.manifests.without_cache().delta(snapshot)
+            delta = self._manifests.delta(snapshot)
             self._needed.update(entry.file.file_name for entry in delta if entry.kind == ADD)
 
     def _keep_live(self, snapshot: Snapshot) -> None:
         """Keep all files of a snapshot, where those that snapshots before it removed are not all that it lacks."""
         _add_metadata_names(self.store, snapshot, self._needed)
-        self._needed.update(entry.file.file_name for entry in self.store.manifests.live(snapshot))
+        self._needed.update(entry.file.file_name for entry in self._manifests.live(snapshot))
 
     def _add_metadata(self, snapshot: Snapshot, *, keep_changelogs: bool) -> None:
-        manifests, layout = self.store.manifests.without_cache(), self.store.layout
+        manifests, layout = self._manifests, self.store.layout
         with suppress(CorruptTableError, NotFoundError):
             self._add_lists((snapshot.base_manifest_list, snapshot.delta_manifest_list), manifests.files_of(snapshot))
         if not keep_changelogs:
@@ -493,9 +497,9 @@ class _FilesToDelete:
         if name is None:
             return
         with suppress(CorruptTableError, NotFoundError):
-            files = self.store.manifests.without_cache().read_list(name)
+            files = self._manifests.read_list(name)
             for file in files:
-                for entry in self.store.manifests.without_cache().read(file):
+                for entry in self._manifests.read(file):
                     self.changelog.update(dict.fromkeys(self._paths(entry), entry.file.file_name))
             self._add_lists((name,), files)
 
@@ -518,9 +522,9 @@ class _FilesToDelete:
         if name is None or name in self._needed:
             return
         self._needed.add(name)
-        for manifest in self.store.manifests.without_cache().read_list(name):
+        for manifest in self._manifests.read_list(name):
             self._needed.add(manifest.file_name)
-            self._needed.update(entry.file.file_name for entry in self.store.manifests.without_cache().read(manifest))
+            self._needed.update(entry.file.file_name for entry in self._manifests.read(manifest))
 
     def _keep_snapshot(self, key: tuple[str, str, int], snapshot: Snapshot) -> None:
         if key in self._seen:
@@ -529,8 +533,8 @@ class _FilesToDelete:
         needed: set[str] = set()
         _add_metadata_names(self.store, snapshot, needed)
         for entry in (
-            *self.store.manifests.without_cache().live(snapshot),
-            *self.store.manifests.without_cache().changelog(snapshot),
+            *self._manifests.live(snapshot),
+            *self._manifests.changelog(snapshot),
         ):
             needed.add(entry.file.file_name)
         self._needed |= needed

@@ -205,6 +205,22 @@ def test_a_branch_that_the_table_falls_back_to_is_not_dropped(catalog: lw.Catalo
         catalog.drop_branch("d.t", "dev")
 
 
+def test_fast_forward_removes_what_a_killed_rollback_left_of_a_schema_that_goes(catalog: lw.Catalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", "v1")
+    write(catalog.get_table("d.t$branch_dev"), 10)
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("more", "INT")])
+    table = catalog.get_table("d.t")
+    write(table, 3)
+    table.create_tag("rollback-of-3-0a1b2c3d", 3)  # as a rollback names the tag that keeps its target
+    table.create_tag("rollback-of-2-0a1b2c3d", 2)
+    table.fast_forward("dev")
+    table = catalog.get_table("d.t")
+    assert (keys(table), table.field_names) == ([1, 10], ["k", "v"])
+    assert table.list_tags() == ["rollback-of-2-0a1b2c3d", "v1"]
+    assert table.verify(full=True, snapshots="all").findings == ()
+
+
 def test_fast_forward_takes_the_history_of_the_branch(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     write(table, 3)

@@ -289,10 +289,15 @@ def _add_schemas(store: TableStore, schemas: Mapping[str, bytes]) -> None:
 def _replace_schemas(store: TableStore, schemas: Mapping[str, bytes]) -> None:
     """Replace the schemas that both branches have in different forms, and remove those that only the current one has.
 
-    Only removed snapshots were written with them: the schemas of a common snapshot are common too.
+    Only removed snapshots were written with them: the schemas of a common snapshot are common too. A call that was cut
+    short may have left a tag of such a snapshot.
     """
     own = _schema_files(store.storage, store.layout)
-    for path in [path for path in own if path not in schemas]:  # newest first
+    gone = [path for path in own if path not in schemas]  # newest first
+    for tag in store.tags.all() if gone else ():
+        if is_pin(tag.name) and _inner(store.layout, store.layout.schema_file(tag.snapshot.schema_id)) in gone:
+            store.storage.delete(store.layout.tag_file(tag.name), durable=True)
+    for path in gone:
         store.storage.delete(f"{store.layout.branch_root}/{path}")
     for path, data in schemas.items():
         if own.get(path) not in {None, data}:

@@ -178,13 +178,14 @@ class RollingFile:
             self.append(piece)
 
     def next_piece(self, rows: pa.Table) -> Piece:
-        """Return the first of the rows, as many as one file takes, as a piece of that file."""
+        """Return the first of the rows as a piece of a file: as many as it takes, and as are best encoded together."""
         with self._lock:
             if self._next is None or self._is_full(self._next):
                 encoder = open_encoder(self._plan.file_format, self._plan.fields, self._plan.options)
                 self._next = _File(encoder, None if self._plan.columns is None else _KeyRange(self._plan.columns))
             file = self._next
             part = rows.slice(0, self._room(file, rows))
+            part = part.slice(0, file.encoder.piece_rows(part))
             memory = part.nbytes
             file.rows += part.num_rows
             file.pending += 1

@@ -131,6 +131,9 @@ class Encoded:
 class Encoder(Protocol):
     """Encodes the rows of one data file, piece by piece; any number of threads may use it at the same time."""
 
+    def piece_rows(self, table: pa.Table) -> int:
+        """Return how many of the rows are best encoded by themselves, while another thread encodes those after them."""
+
     def encode(self, table: pa.Table) -> Encoded:
         """Return rows, given in the canonical schema of the fields, in encoded form."""
 
@@ -165,12 +168,19 @@ class FileReader(Protocol):
     def stored_columns(self) -> tuple[str, ...]:
         """The names of all columns that the file holds, in its order, whichever are read."""
 
+    def starts(self, skip: Predicate | None = None) -> tuple[int, ...]:
+        """Return where decoding can begin: the positions of the first rows of row groups, stripes or blocks.
+
+        Those of row groups that cannot hold a row matching `skip` may be left out.
+        """
+
     def batches(
-        self, *, skip: Predicate | None = None, batch_rows: int | None = None
+        self, *, skip: Predicate | None = None, batch_rows: int | None = None, within: range | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row.
 
-        Row groups that cannot hold a row matching `skip` may be left out; nothing else is filtered.
+        Row groups that cannot hold a row matching `skip`, and those without a position `within` a range, may be left
+        out; nothing else is filtered.
         """
 
     def close(self) -> None:
@@ -194,6 +204,15 @@ def file_format_of(file_name: str) -> str:
             format=ending,
         )
     return ending
+
+
+def overlap(first: int, count: int, within: range | None) -> bool:
+    """Say whether some of `count` rows from position `first` on lie within a range; None is all rows.
+
+    >>> overlap(4, 2, range(5, 9)), overlap(4, 2, range(6, 9)), overlap(4, 2, None)
+    (True, False, True)
+    """
+    return within is None or (first < within.stop and within.start < first + count)
 
 
 @contextmanager

@@ -1,18 +1,18 @@
-"""Bounds of text columns: those that the encoder tells are those that a second look at the values finds."""
+"""Bounds of columns: those that the encoder tells are those that a second look at the values finds."""
 
 from __future__ import annotations
 
 import io
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.formats.base import StatsCollector, WriteOptions, WrittenFile
 from lakewright.formats.parquet.writer import ParquetFileWriter
+from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.stats import COUNTS, FULL, StatsMode, parse_stats_mode
-from lakewright.spec.types import AtomicType, DataField
+from lakewright.spec.types import AtomicType, DataField, parse_type
 from support.effort import examples
 
 FIELDS = (DataField(0, "t", AtomicType("STRING")), DataField(1, "b", AtomicType("BYTES")))
@@ -54,14 +54,39 @@ def test_the_encoder_s_bounds_are_the_computed_ones(
     assert _write(tables, mode, row_group_bytes=16).stats == expected.result()
 
 
-def test_bounds_that_the_encoder_keeps_to_itself_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if an encoder left out bounds of values that are not even long.
-    monkeypatch.setattr("lakewright.formats.parquet.writer._BOUND_BYTES_MAX", 1 << 20)
-    stats = _write([_table([("a", b"a")]), _table([("x" * 5000, b"b"), (None, None)])], FULL).stats
-    assert stats[0] is not None
-    assert stats[1] is not None
-    assert (stats[0].min, stats[0].max, stats[0].null_count) == (None, None, 1)
-    assert (stats[1].min, stats[1].max, stats[1].null_count) == (b"a", b"b", 1)
+def test_bounds_that_the_encoder_leaves_out_are_computed() -> None:
+    long = "x" * 5000
+    stats = _write([_table([("a", b"a")]), _table([(long, b"b"), (None, None)])], FULL).stats
+    assert [(s.min, s.max, s.null_count) for s in stats if s is not None] == [("a", long, 1), (b"a", b"b", 1)]
+
+
+NUMBERS = {
+    "TINYINT": st.integers(-(2**7), 2**7 - 1),
+    "SMALLINT": st.integers(-(2**15), 2**15 - 1),
+    "INT": st.integers(-(2**31), 2**31 - 1),
+    "BIGINT": st.integers(-(2**63), 2**63 - 1),
+    "DATE": st.integers(-700_000, 2_900_000),
+    "FLOAT": st.floats(width=32),
+    "DOUBLE": st.floats(),
+    "TIMESTAMP(6)": st.integers(-(10**12), 10**12),
+    "DECIMAL(9, 2)": st.decimals(-9_999_999, 9_999_999, places=2),
+    "BOOLEAN": st.booleans(),
+}
+
+
+@settings(max_examples=examples(60))
+@given(st.data(), st.sampled_from(sorted(NUMBERS)), st.integers(1, 3))
+def test_the_bounds_of_numbers_are_the_computed_ones(data: st.DataObject, text: str, calls: int) -> None:
+    dtype = parse_type(text)
+    field = DataField(0, "n", dtype)
+    expected = StatsCollector([field], (FULL,))
+    writer = ParquetFileWriter(_Output(), [field], WriteOptions(stats=(FULL,), row_group_bytes=40))
+    for _ in range(calls):
+        values = data.draw(st.lists(st.none() | NUMBERS[text], min_size=1, max_size=20))
+        table = pa.table({"n": pa.array(values, to_arrow_type(dtype))})
+        expected.add(table)
+        writer.write(table)
+    assert repr(writer.close().stats) == repr(expected.result())  # -0.0 equals 0.0
 
 
 def test_counts_stay_counts() -> None:

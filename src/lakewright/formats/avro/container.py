@@ -104,6 +104,15 @@ class Block:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a block lies in a file, compressed, and how many records it has."""
+
+    count: int
+    start: int
+    end: int
+
+
 # Writing.
 
 
@@ -184,19 +193,25 @@ def _check_seal(covered: bytes, seal: bytes, end: int) -> None:
 
 def count_records(data: bytes, header: Header) -> int:
     """Return the number of records in a file without decoding them."""
-    return sum(count for count, _, _ in _frames(data, header))
+    return sum(frame.count for frame in frames(data, header))
 
 
 def decode_blocks(data: bytes, header: Header) -> Iterator[Block]:
     """Yield the blocks of a file, decompressed."""
-    for count, start, end in _frames(data, header):
-        block = Block(count, decompress(data[start:end], header.codec, sealed=header.sealed))
-        if count > len(block.data):  # a record takes at least one byte
-            raise ValueError(f"a block of {len(block.data)} bytes announces {count} records")
-        yield block
+    for frame in frames(data, header):
+        yield decode_block(data, header, frame)
 
 
-def _frames(data: bytes, header: Header) -> Iterator[tuple[int, int, int]]:
+def decode_block(data: bytes, header: Header, frame: Frame) -> Block:
+    """Return one block of a file, decompressed."""
+    block = Block(frame.count, decompress(data[frame.start : frame.end], header.codec, sealed=header.sealed))
+    if frame.count > len(block.data):  # a record takes at least one byte
+        raise ValueError(f"a block of {len(block.data)} bytes announces {frame.count} records")
+    return block
+
+
+def frames(data: bytes, header: Header) -> Iterator[Frame]:
+    """Yield where the blocks of a file lie."""
     at = header.end
     while at < len(data):
         count, at = decode_long(data, at)
@@ -204,7 +219,7 @@ def _frames(data: bytes, header: Header) -> Iterator[tuple[int, int, int]]:
         end = at + size
         if count < 0 or size < 0 or data[end : end + SYNC_BYTES] != header.sync:
             raise ValueError(f"the block before byte {at} is broken")
-        yield count, at, end
+        yield Frame(count, at, end)
         at = end + SYNC_BYTES
 
 

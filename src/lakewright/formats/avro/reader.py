@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import fastavro
@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
 from lakewright.formats.avro.container import (
-    count_records,
-    decode_blocks,
+    decode_block,
     decode_header,
     encode_long,
+    frames,
 )
 from lakewright.formats.avro.data_schema import AvroType
 from lakewright.formats.avro.schemas import block_schema, branches, file_schema
@@ -30,6 +30,7 @@ from lakewright.formats.base import (
     corrupt,
     decoding,
     empty_batch,
+    overlap,
 )
 from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
 from lakewright.spec.predicate.predicate import Predicate
@@ -64,7 +65,8 @@ class AvroFileReader:
             schema = file_schema(json.loads(self._header.schema))
             self._types = _types(schema.record)
             self._block_schema = block_schema(schema)
-            self._row_count = count_records(self._data, self._header)
+            self._frames = tuple(frames(self._data, self._header))
+            self._row_count = sum(frame.count for frame in self._frames)
 
     @property
     def row_count(self) -> int:
@@ -76,6 +78,10 @@ class AvroFileReader:
         """The names of all columns that the file holds, in its order, whichever are read."""
         return tuple(self._types)
 
+    def starts(self, skip: Predicate | None = None) -> tuple[int, ...]:  # noqa: ARG002 - as for `batches`
+        """Return the positions of the first rows of blocks."""
+        return tuple(accumulate((frame.count for frame in self._frames[:-1]), initial=0)) if self._frames else ()
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()
@@ -85,23 +91,20 @@ class AvroFileReader:
         *,
         skip: Predicate | None = None,  # noqa: ARG002 - Avro has no statistics to skip by
         batch_rows: int | None = None,
+        within: range | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
-        position = 0
-        blocks = decode_blocks(self._data, self._header)
-        while True:
+        for position, frame in zip(self.starts(), self._frames, strict=True):
+            if not overlap(position, frame.count, within):
+                continue
             with decoding(self._path):
-                block = next(blocks, None)
-                if block is None:
-                    return
+                block = decode_block(self._data, self._header, frame)
                 if block.count == 0 and not block.data:
                     continue
                 batch = self._batch(block.count, block.data)
             step = batch_rows or block.count
             for start in range(0, block.count, step):
-                part = batch.slice(start, step)
-                yield position, part
-                position += part.num_rows
+                yield position + start, batch.slice(start, step)
 
     def _batch(self, count: int, data: bytes) -> pa.RecordBatch:
         stream = io.BytesIO(encode_long(count) + data + b"\x00")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from lakewright.formats.base import (
     corrupt,
     decoding,
     empty_batch,
+    overlap,
     read_at,
     scalar_types,
 )
@@ -31,6 +33,7 @@ from lakewright.formats.orc.tail import (
     TIMESTAMP_MILLIS_MAX,
     Postscript,
     read_postscript,
+    stripe_rows,
     timestamp_bounds,
     timestamp_out_of_range,
 )
@@ -60,6 +63,9 @@ class OrcFileReader:
             tail, postscript = self._tail(size)
             self._sealed, data = self._check_seal(size, postscript)
             self._file = pa_orc.ORCFile(pa.PythonFile(source, mode="r") if data is None else pa.BufferReader(data))
+            self._stripe_rows = stripe_rows(tail, postscript)
+            if len(self._stripe_rows) != self._file.nstripes:
+                raise corrupt(path, "its footer lists another number of stripes")
             self._check_columns(self._file.schema)
             self._check_times(tail, postscript)
 
@@ -73,6 +79,10 @@ class OrcFileReader:
         """The names of all columns that the file holds, in its order, whichever are read."""
         return tuple(self._file.schema.names)
 
+    def starts(self, skip: Predicate | None = None) -> tuple[int, ...]:  # noqa: ARG002 - as for `batches`
+        """Return the positions of the first rows of stripes."""
+        return tuple(accumulate(self._stripe_rows[:-1], initial=0)) if self._stripe_rows else ()
+
     def close(self) -> None:
         """Close the file."""
         self._source.close()
@@ -82,14 +92,20 @@ class OrcFileReader:
         *,
         skip: Predicate | None = None,  # noqa: ARG002 - Arrow does not show the statistics of stripes
         batch_rows: int | None = None,
+        within: range | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
         position = 0
-        for stripe in range(self._file.nstripes):
+        for stripe, rows in enumerate(self._stripe_rows):
+            if not overlap(position, rows, within):
+                position += rows
+                continue
             with decoding(self._path):
                 batch = self._decode(stripe)
-            step = batch_rows or max(1, batch.num_rows)
-            for start in range(0, batch.num_rows, step):
+            if batch.num_rows != rows:
+                raise corrupt(self._path, f"a stripe of {counted(batch.num_rows, 'row')} that should have {rows}")
+            step = batch_rows or max(1, rows)
+            for start in range(0, rows, step):
                 part = batch.slice(start, step)
                 yield position, part
                 position += part.num_rows

@@ -19,7 +19,8 @@ from lakewright.errors import UnsupportedError
 MAGIC = b"ORC"
 TAIL_BYTES_MAX = 256 + 16 * 1024 * 1024  # of postscript, footer and metadata together
 _FOOTER_BYTES, _COMPRESSION, _BLOCK_BYTES, _METADATA_BYTES, _PS_MAGIC = 1, 2, 3, 5, 8000  # of the postscript
-_TYPES, _STATISTICS = 4, 7  # of the footer
+_STRIPES, _TYPES, _STATISTICS = 3, 4, 7  # of the footer
+_STRIPE_ROWS = 5  # of a stripe
 _SUBTYPES, _FIELD_NAMES = 2, 3  # of a type
 _TIMESTAMP_STATISTICS = 9  # of column statistics
 END_BYTES = 256  # a postscript is at most 255 bytes
@@ -61,13 +62,24 @@ def read_postscript(end: bytes) -> Postscript:
     )
 
 
+def stripe_rows(tail: bytes, postscript: Postscript) -> list[int]:
+    """Return how many rows each stripe has."""
+    stripes = [dict(_fields(value)) for key, value in _fields(_footer(tail, postscript)) if key == _STRIPES
+               and isinstance(value, bytes)]  # fmt: skip
+    counts = [stripe.get(_STRIPE_ROWS, 0) for stripe in stripes]
+    return [count for count in counts if isinstance(count, int)]
+
+
+def _footer(tail: bytes, postscript: Postscript) -> bytes:
+    start = len(tail) - postscript.own_bytes - postscript.footer_bytes
+    return _decompress(tail[start : start + postscript.footer_bytes], postscript)
+
+
 def timestamp_bounds(tail: bytes, postscript: Postscript) -> dict[str, tuple[int, int]]:
     """Return, for each column with timestamps anywhere in it, their least and greatest millisecond in the file."""
-    start = len(tail) - postscript.own_bytes - postscript.footer_bytes
-    footer = _decompress(tail[start : start + postscript.footer_bytes], postscript)
     types: list[tuple[list[int], list[str]]] = []
     bounds: list[tuple[int, int] | None] = []
-    for key, value in _fields(footer):
+    for key, value in _fields(_footer(tail, postscript)):
         if key == _TYPES and isinstance(value, bytes):
             types.append(_type(value))
         elif key == _STATISTICS and isinstance(value, bytes):

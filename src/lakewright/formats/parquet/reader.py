@@ -20,6 +20,7 @@ from lakewright.formats.base import (
     corrupt,
     decoding,
     empty_batch,
+    overlap,
     read_at,
     scalar_types,
     supported_options,
@@ -96,12 +97,17 @@ class ParquetFileReader:
         """Close the file."""
         self._source.close()
 
+    def starts(self, skip: Predicate | None = None) -> tuple[int, ...]:
+        """Return the positions of the first rows of row groups that may hold a row matching `skip`."""
+        with decoding(self._path):
+            return tuple(group.position for group in self._groups(skip, None))
+
     def batches(
-        self, *, skip: Predicate | None = None, batch_rows: int | None = None
+        self, *, skip: Predicate | None = None, batch_rows: int | None = None, within: range | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
         with decoding(self._path):
-            spans = _joined(self._matching(self._groups(skip), skip), batch_rows or _DECODED_ROWS)
+            spans = _joined(self._matching(self._groups(skip, within), skip), batch_rows or _DECODED_ROWS)
         while True:
             with decoding(self._path):
                 span = next(spans, None)
@@ -192,14 +198,16 @@ class ParquetFileReader:
         if self._sealed:
             raise corrupt(self._path, f"it lacks the column {name!r} that its schema announces")
 
-    def _groups(self, skip: Predicate | None) -> list[_Span]:
-        """Return the row groups one by one, without those whose statistics exclude a match."""
+    def _groups(self, skip: Predicate | None, within: range | None) -> list[_Span]:
+        """Return the row groups one by one, without those outside a range or whose statistics exclude a match."""
         groups: list[_Span] = []
         position = 0
         for index in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(index)
             rows = group.num_rows
-            if skip is None or may_match(skip, group_stats(group, self._fields, self._leaf), rows):
+            if overlap(position, rows, within) and (
+                skip is None or may_match(skip, group_stats(group, self._fields, self._leaf), rows)
+            ):
                 size = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
                 groups.append(_Span((index,), position, rows, size))
             position += rows

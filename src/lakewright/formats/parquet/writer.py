@@ -8,12 +8,11 @@ can check every byte that decides a value.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakewright.formats.base import (
@@ -32,10 +31,9 @@ from lakewright.formats.parquet.stats import text_bound
 from lakewright.formats.parquet.tail import END, MAGIC, JoinedTail, Tail
 from lakewright.formats.seal import SEAL_BYTES, make_seal
 from lakewright.spec.arrow import with_field_ids
-from lakewright.spec.stats import COUNTS, NONE, StatsMode
+from lakewright.spec.stats import COUNTS, FULL, NONE, StatsMode, column_stats
 from lakewright.spec.types import DataField, Value
 
-_BOUND_BYTES_MAX = 1024  # encoders leave out the bounds of values beyond 4096 bytes
 _CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
 _PAGE_ROWS_MAX = 1 << 20  # the size of a page is limited by its bytes, not by its rows
 _GROUP_ROWS_MAX = (
@@ -60,22 +58,26 @@ class ParquetEncoder:
         self._file_schema = image_schema(self.schema) if self.int96 else self.schema
         self._options = options
         types = self.schema.types
-        self._text = TextBounds(types, [leaf_count(arrow) for arrow in types], options.stats)
+        self._bounds = EncoderBounds(fields, types, options.stats)
         self._modes = without_bounds(fields, options.stats) if self.int96 else options.stats
         self._dictionary: list[str] | bool = False
         self._undecided = options.dictionary
 
+    def piece_rows(self, table: pa.Table) -> int:
+        """Return how many of the rows make a row group, if all groups get as many."""
+        rows, size = int(table.num_rows), int(table.nbytes)
+        groups = max(1, -(-rows // _GROUP_ROWS_MAX), -(-size // self._options.row_group_bytes))
+        return max(1, -(-rows // groups))
+
     def encode(self, table: pa.Table) -> Encoded:
         """Return rows as one row group, or as more of equal size where they are too many for one."""
         check_rows(table, self.schema)
-        least = max(1, -(-table.num_rows // _GROUP_ROWS_MAX), -(-table.nbytes // self._options.row_group_bytes))
-        group_rows = max(1, -(-table.num_rows // least))
+        group_rows = self.piece_rows(table)
         groups = max(1, -(-table.num_rows // group_rows))
         if self._undecided:
             self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)
-        bounded = self._text.choose(table)
-        stats.add(table, bounds_later=bounded)
+        stats.add(table, bounds_later=self._bounds.columns)
         stored = image_table(table, self._file_schema) if self.int96 else table
         pieces = []
         for number in range(groups):
@@ -85,7 +87,7 @@ class ParquetEncoder:
                 writer.write_table(stored.slice(number * group_rows, group_rows), row_group_size=group_rows)
             data_end = sink.tell()
             writer.close()
-            self._text.add_bounds(writer.writer.metadata, bounded, stats)
+            self._bounds.add(writer.writer.metadata, table.slice(number * group_rows, group_rows), stats)
             pieces.append(EncodedParquet(sink.getvalue(), data_end, self.int96))
         return Encoded(pieces, sum(piece.data.size for piece in pieces), stats)
 
@@ -185,42 +187,43 @@ class ParquetFileWriter:
         self._output.discard()
 
 
-class TextBounds:
-    """Takes the bounds of text and binary columns from Arrow's encoder, which has compared all values already.
+class EncoderBounds:
+    """Takes the bounds of columns from Arrow's encoder, which has compared all values already.
 
-    Not those of columns with long values, because the encoder leaves their bounds out.
+    Not those of floating-point numbers, because the encoder passes over NaN, nor those of types that it stores as
+    something else.
     """
 
-    def __init__(self, types: Sequence[pa.DataType], leaf_counts: Sequence[int], modes: Sequence[StatsMode]) -> None:
+    def __init__(self, fields: Sequence[DataField], types: Sequence[pa.DataType], modes: Sequence[StatsMode]) -> None:
+        self._fields = tuple(fields)
         self._leaves: dict[int, int] = {}  # the number of the leaf of each column that needs bounds
         leaf = 0
-        for index, (arrow, count, mode) in enumerate(zip(types, leaf_counts, modes, strict=True)):
-            if (pa.types.is_string(arrow) or pa.types.is_binary(arrow)) and mode not in {NONE, COUNTS}:
+        for index, (arrow, mode) in enumerate(zip(types, modes, strict=True)):
+            if _is_stored_as_it_is(arrow) and mode not in {NONE, COUNTS}:
                 self._leaves[index] = leaf
-            leaf += count
+            leaf += leaf_count(arrow)
 
-    def choose(self, table: pa.Table) -> frozenset[int]:
-        """Return the columns whose bounds the encoder will find for these rows."""
-        return frozenset(i for i in self._leaves if _longest(table.column(i)) <= _BOUND_BYTES_MAX)
+    @property
+    def columns(self) -> Collection[int]:
+        """The columns whose bounds the encoder finds."""
+        return self._leaves.keys()
 
-    def add_bounds(self, metadata: pq.FileMetaData, columns: Iterable[int], stats: StatsCollector) -> None:
-        """Add the bounds of these columns from the metadata of the encoded rows to the statistics."""
+    def add(self, metadata: pq.FileMetaData, rows: pa.Table, stats: StatsCollector) -> None:
+        """Add the bounds in the metadata of encoded rows to their statistics."""
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            for index in columns:
-                stored = group.column(self._leaves[index]).statistics
-                if (
-                    stored is None
-                    or not stored.has_null_count
-                    or (stored.null_count < group.num_rows and not stored.has_min_max)
-                ):
-                    stats.add_bounds(index, None, None)
-                elif stored.has_min_max:
+            for index, leaf in self._leaves.items():
+                stored = group.column(leaf).statistics
+                if stored is not None and stored.has_min_max:
                     stats.add_bounds(index, *_bounds(stored))
+                elif rows.column(index).null_count < rows.num_rows:  # it leaves out the bounds of long values
+                    own = column_stats(rows.column(index), self._fields[index].type, FULL)
+                    stats.add_bounds(index, own.min, own.max)
 
 
-def _longest(column: pa.ChunkedArray) -> int:
-    return pc.max(pc.binary_length(column)).as_py() or 0
+def _is_stored_as_it_is(arrow: pa.DataType) -> bool:
+    is_text = pa.types.is_string(arrow) or pa.types.is_binary(arrow)
+    return bool(is_text or pa.types.is_signed_integer(arrow) or pa.types.is_date32(arrow))
 
 
 def _bounds(stats: pq.Statistics) -> tuple[Value, Value]:

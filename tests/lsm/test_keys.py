@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import cmp_to_key
 from typing import Any
 from unittest.mock import patch
@@ -92,33 +93,42 @@ def _dressed(draw: st.DrawFn, array: pa.Array) -> pa.ChunkedArray:
     return pa.chunked_array([array[:cut], array[cut:]])
 
 
+class Path(Enum):
+    """Which of its ways a sort takes."""
+
+    FEW = "as few rows"
+    RADIX = "as many rows, without vector instructions"
+    PACKED = "as many rows, with them"
+
+
 @contextmanager
-def paths(*, of_many: bool) -> Iterator[None]:
+def paths(path: Path) -> Iterator[None]:
     """Sort few rows the way many are sorted, and texts longer than one word the way very long ones are."""
-    if not of_many:
+    if path is Path.FEW:
         yield
         return
     with (
-        patch.multiple(sorting, _FEW_ROWS=0, _FEW_RUNS=1, _MANY=1),
+        patch.multiple(sorting, _FEW_ROWS=0, _FEW_RUNS=1, _FEW_RUNS_PACKED=1, _MANY=1),
+        patch.object(sorting, "sorts_by_vectors", lambda: path is Path.PACKED),
         patch.multiple(images, _TEXT_WORDS=1, _PREFIX_ROWS_MIN=1, _MANY=1),
     ):
         yield
 
 
-@given(samples(), st.booleans())
+@given(samples(), st.sampled_from(Path))
 @settings(max_examples=examples(400))
-def test_sorts_as_python_does(sample: Sample, of_many: bool) -> None:
-    with paths(of_many=of_many):
+def test_sorts_as_python_does(sample: Sample, path: Path) -> None:
+    with paths(path):
         assert sorted_rows(sample.table, sample.columns).order.tolist() == sample.order()
 
 
-@given(samples(descending=False), st.booleans())
+@given(samples(descending=False), st.sampled_from(Path))
 @settings(max_examples=examples(300))
-def test_keys_begin_where_a_row_differs_from_the_one_before(sample: Sample, of_many: bool) -> None:
+def test_keys_begin_where_a_row_differs_from_the_one_before(sample: Sample, path: Path) -> None:
     key = KeyOrder([c.field for c in sample.columns])
     order = sample.order()
     starts = [at for at in range(len(order)) if at == 0 or sample.compare(order[at - 1], order[at])]
-    with paths(of_many=of_many):
+    with paths(path):
         assert key.starts(sample.table, np.array(order, np.int64)).tolist() == starts
         found = key.sorted(sample.table)
         assert np.flatnonzero(found.new).tolist() == starts
@@ -157,8 +167,9 @@ def _big(kind: str, rng: np.random.Generator, count: int) -> pa.Array:
             return pa.array([f"{'key-' * 5}{n:x}" for n in rng.integers(0, count, count)])
 
 
+@pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("kind", ["wide", "narrow", "clustered", "runs", "text"])
-def test_many_rows_sort_as_python_does(kind: str) -> None:
+def test_many_rows_sort_as_python_does(kind: str, vectors: bool) -> None:
     rng = np.random.default_rng(7)
     count = 30_000
     table = pa.table({"a": _big(kind, rng, count), "b": pa.array(rng.integers(0, 9, count))})
@@ -166,7 +177,8 @@ def test_many_rows_sort_as_python_does(kind: str) -> None:
     fields = [DataField(0, "a", first), DataField(1, "b", AtomicType("BIGINT"))]
     rows = list(zip(*(table.column(name).to_pylist() for name in "ab"), strict=True))
     expected = sorted(range(count), key=rows.__getitem__)
-    found = KeyOrder(fields).sorted(table)
+    with patch.object(sorting, "sorts_by_vectors", lambda: vectors):
+        found = KeyOrder(fields).sorted(table)
     assert found.order.tolist() == expected
     assert found.new.tolist() == [n == 0 or rows[expected[n]] != rows[expected[n - 1]] for n in range(count)]
 

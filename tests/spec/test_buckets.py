@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.buckets import bucket_ids, bucket_of, row_hashes
+from lakewright.spec.buckets import _bucket, bucket_ids, bucket_of, row_hashes
 from lakewright.spec.rows.binary_row import encode_body
 from lakewright.spec.types import ArrayType, AtomicType, DataType, Value
 from lakewright.spec.values import cast_text, to_array
@@ -220,3 +220,9 @@ def test_golden_rows_lie_in_the_buckets_java_chose(name: str) -> None:
     found = {n: bucket_ids(arrays, types, function=function, buckets=n) for n in totals.values()}
     partitions = [str([row[columns[k]] for k in spec["partitionKeys"]]) for row in rows]
     assert [found[totals[p]][i] for i, p in enumerate(partitions)] == spec["buckets"]
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3, 7, 1 << 20, 2**31 - 1])
+def test_hashes_below_zero_share_the_buckets_of_those_above(buckets: int) -> None:
+    hashes = [0, 1, -1, 7, -7, 2**31 - 1, -(2**31 - 1), -(2**31)]
+    assert _bucket(np.array(hashes, np.int32), buckets).tolist() == [abs(one) % buckets for one in hashes]

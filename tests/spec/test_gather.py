@@ -63,3 +63,14 @@ def test_filters_as_arrow_does(flags: list[bool | None], skipped: int) -> None:
         assert filtered(batch, mask, kept).equals(batch.filter(mask))
     none = rows.select([])
     assert filtered(none, mask, kept).num_columns == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_filters_texts_of_equal_length_as_arrow_does(kind: pa.DataType) -> None:
+    texts = pa.array([f"{number:03d}" for number in range(64)], pa.string()).cast(kind).slice(5)
+    batch = pa.record_batch({"t": texts, "n": pa.array(range(59))})
+    odd, even = [n % 9 != 0 for n in range(59)], [None if n % 11 == 0 else True for n in range(59)]
+    for mask in (pa.array(odd), pa.array(even)):
+        kept = filtered(batch, mask, mask.true_count)
+        kept.validate(full=True)
+        assert kept.equals(batch.filter(mask))

@@ -7,7 +7,7 @@ the same exactly when neither is below the other. No row is compared in Python: 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -90,6 +90,10 @@ class KeyOrder:
     def count_up_to(self, table: pa.Table, key: Key) -> int:
         """Return how many rows of a sorted table have a key that is not above the given one."""
         return bisect_right(range(len(table)), key, key=lambda row: self.key_at(table, row))
+
+    def count_below(self, table: pa.Table, key: Key) -> int:
+        """Return how many rows of a sorted table have a key below the given one."""
+        return bisect_left(range(len(table)), key, key=lambda row: self.key_at(table, row))
 
     def _layers(self, table: pa.Table) -> list[Layer]:
         return layers_of(table_parts(table, self.columns))

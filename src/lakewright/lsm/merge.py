@@ -21,6 +21,7 @@ from lakewright.lsm.functions.partial_update import PartialUpdate, check_partial
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
 from lakewright.lsm.sorting import Sorted
+from lakewright.spec.gather import gather
 from lakewright.spec.keyed_rows import DELETE, LEVEL, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.options import CoreOptions, MergeEngine, SortOrder
 from lakewright.spec.schema.table_schema import TableSchema
@@ -31,6 +32,7 @@ FUNCTIONS: Mapping[MergeEngine, Callable[[TableSchema], MergeFunction]] = {
     MergeEngine.PARTIAL_UPDATE: PartialUpdate.of_schema,
     MergeEngine.AGGREGATION: Aggregation.of_schema,
 }
+_MERGE_COLUMNS = frozenset({SEQUENCE_NUMBER.name, VALUE_KIND.name, LEVEL.name})  # their values decide on the order
 _WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})  # engines that keep one row of a key as it is
 
 
@@ -157,8 +159,13 @@ def _can_merge(schema: TableSchema) -> bool:
     return True
 
 
-def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:
-    """Order rows by key and, inside a key, from the oldest to the latest; without rows that the lookup rule hides."""
+def merge_order(rows: pa.Table, spec: MergeSpec, at: Longs | None = None) -> Groups:
+    """Order rows by key and, inside a key, from the oldest to the latest; without rows that the lookup rule hides.
+
+    With `at` only the rows at these positions are merged.
+    """
+    if at is not None:
+        return _order_of_some(rows, spec, at)
     ordered = spec.key.sorted(rows)
     if spec.needs_lookup and LEVEL.name in rows.column_names:
         ordered = _nearest(ordered, rows.column(LEVEL.name).to_numpy())
@@ -168,6 +175,18 @@ def merge_order(rows: pa.Table, spec: MergeSpec) -> Groups:
     if LEVEL.name in rows.column_names:
         rows = rows.drop_columns([LEVEL.name])
     return Groups(rows, ordered.order, starts, np.append(starts, len(ordered.order))[1:])
+
+
+def _order_of_some(rows: pa.Table, spec: MergeSpec, at: Longs) -> Groups:
+    """Order the rows at some positions; where all keys differ, nothing but the keys is looked at."""
+    ordered = spec.key.sorted(gather(rows.select(spec.key.names), at))
+    if LEVEL.name not in rows.column_names and bool(ordered.new.all()):
+        starts = np.arange(len(at))
+        return Groups(rows, at.take(ordered.order), starts, starts + 1)
+    compared = {*spec.key.names, *(field.name for field in spec.sequence_fields), *_MERGE_COLUMNS}
+    some = merge_order(gather(rows.select([name for name in rows.column_names if name in compared]), at), spec)
+    rest = rows.drop_columns([LEVEL.name]) if LEVEL.name in rows.column_names else rows
+    return Groups(rest, at.take(some.order), some.starts, some.ends)
 
 
 def drop_retracts(rows: pa.Table) -> pa.Table:

@@ -112,8 +112,12 @@ def bucket_of(values: Sequence[Value], types: Sequence[DataType], *, function: s
 
 
 def _bucket(hashes: Hashes, buckets: int) -> Hashes:
-    # The remainder takes the sign of the hash and is made positive after that: -7 and 7 share a bucket.
-    return np.abs(np.fmod(hashes, np.int32(buckets)))
+    # The remainder takes the sign of the hash and is made positive after that: -7 and 7 share a bucket. So it is the
+    # remainder of the size of the hash, which as an unsigned number is right for the lowest hash too. Numpy divides by
+    # one number with vector instructions, and has none for remainders.
+    sizes = np.abs(hashes).view(np.uint32)
+    sizes -= sizes // np.uint32(buckets) * np.uint32(buckets)
+    return sizes.view(np.int32)
 
 
 def _mix(state: _Words32, word: _Words32) -> None:

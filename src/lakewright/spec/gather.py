@@ -38,7 +38,17 @@ def filtered(rows: _Rows, mask: pa.Array | pa.ChunkedArray, kept: int) -> _Rows:
         return rows.slice(0, 0)
     if not rows.num_columns or (rows.num_rows - kept) * _FEW_DROPPED > rows.num_rows:
         return rows.filter(mask)
-    return type(rows).from_arrays([column.filter(mask) for column in rows.columns], schema=rows.schema)
+    return type(rows).from_arrays([_filtered(column, mask) for column in rows.columns], schema=rows.schema)
+
+
+def _filtered(column: pa.Array | pa.ChunkedArray, mask: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    offsets = _OFFSETS.get(column.type)
+    if offsets is None or isinstance(column, pa.ChunkedArray):
+        return column.filter(mask)
+    width = _common_width(pa.chunked_array([column]), offsets)
+    if width is None:
+        return column.filter(mask)
+    return _as_texts(_as_fixed(column, offsets, width).filter(mask), column.type, offsets)
 
 
 def gather(rows: pa.Table, positions: _Positions) -> pa.Table:

@@ -23,8 +23,10 @@ import pyarrow as pa
 
 from lakewright.datafiles.rolling import FinishedFile, RollingFile
 from lakewright.datafiles.spill import Spill
+from lakewright.lsm.images import Longs
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
+from lakewright.spec.gather import gather
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.write.buckets.routing import Group
 from lakewright.write.buffer import BufferLimits, FinishedFiles, name_file
@@ -63,18 +65,43 @@ class _Run:
 
 
 @dataclass(slots=True)
+class _Piece:
+    """Rows of one batch with their sequence numbers; `at`: only those at these positions belong to the bucket."""
+
+    rows: pa.Table
+    at: Longs | None = None
+
+    @property
+    def count(self) -> int:
+        return self.rows.num_rows if self.at is None else len(self.at)
+
+    @property
+    def nbytes(self) -> int:
+        size: int = self.rows.nbytes
+        return size if self.at is None else size * len(self.at) // max(1, self.rows.num_rows)
+
+    def gathered(self) -> _Piece:
+        return self if self.at is None else _Piece(gather(self.rows, self.at))
+
+
+@dataclass(slots=True)
 class _Bucket:
     """The rows of one bucket that are not yet in a file, and its files."""
 
     file: RollingFile
     changelog: RollingFile | None
-    pieces: list[pa.Table] = field(default_factory=list)
+    pieces: list[_Piece] = field(default_factory=list)
     runs: list[_Run] = field(default_factory=list)
 
-    def take_rows(self) -> pa.Table:
-        rows = pa.concat_tables(self.pieces)
-        self.pieces = []
-        return rows
+    def add(self, piece: _Piece) -> None:
+        if self.pieces:  # rows of several batches are sorted together, so each batch is gathered by bucket first
+            self.pieces[0] = self.pieces[0].gathered()
+            piece = piece.gathered()
+        self.pieces.append(piece)
+
+    def take_rows(self) -> _Piece:
+        pieces, self.pieces = self.pieces, []
+        return pieces[0] if len(pieces) == 1 else _Piece(pa.concat_tables([piece.rows for piece in pieces]))
 
 
 class KeyedBuffer:
@@ -103,15 +130,15 @@ class KeyedBuffer:
 
     def add(self, groups: list[Group]) -> None:
         """Give the rows of one batch their sequence numbers and keep them; over the budget, move rows to a disk."""
-        for group in groups:
-            place = (group.partition, group.bucket)
+        places = [(group.partition, group.bucket) for group in groups]
+        for place in places:
             if place not in self._buckets:
                 # Files that this writer finished before may not be in a snapshot yet, so their numbers count too.
                 self._next[place] = max(self._next.get(place, 0), self._first_sequence(place))
                 self._buckets[place] = _Bucket(*self._new_files(place))
-            rows = self._numbered(place, group.rows)
-            self._buckets[place].pieces.append(rows)
-            self._held += rows.nbytes
+        for place, piece in zip(places, self._numbered(places, groups), strict=True):
+            self._buckets[place].add(piece)
+            self._held += piece.nbytes
         groups.clear()
         if self._held > self._limits.budget_bytes:
             self._shrink()
@@ -155,11 +182,21 @@ class KeyedBuffer:
 
     # ---- rows in -----------------------------------------------------------------------------------------------------
 
-    def _numbered(self, place: Place, rows: pa.Table) -> pa.Table:
-        first = self._next[place]
-        self._next[place] = first + rows.num_rows
-        numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
-        return pa.table([numbers, *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
+    def _numbered(self, places: Sequence[Place], groups: Sequence[Group]) -> Iterator[_Piece]:
+        """Return the rows of groups with their sequence numbers; groups that share their rows still do."""
+        shared = groups[0].rows if groups and groups[0].at is not None else None
+        numbers = np.empty(0 if shared is None else shared.num_rows, np.int64)
+        for place, group in zip(places, groups, strict=True):
+            first = self._next[place]
+            self._next[place] = first + group.count
+            own = np.arange(first, first + group.count, dtype=np.int64)
+            if shared is None:
+                yield _Piece(_with_numbers(group.rows, own))
+            else:
+                numbers[group.at] = own
+        if shared is not None:
+            rows = _with_numbers(shared, numbers)
+            yield from (_Piece(rows, group.at) for group in groups)
 
     def _shrink(self) -> None:
         """Move all rows out of memory: groups of one batch share memory, which is free once all of them are gone."""
@@ -174,7 +211,7 @@ class KeyedBuffer:
     # ---- spilling ----------------------------------------------------------------------------------------------------
 
     def _spill(self, buckets: Sequence[_Bucket]) -> None:
-        schema = buckets[0].pieces[0].schema
+        schema = buckets[0].pieces[0].rows.schema
         spill = Spill((self._folded(bucket, RUN_PART) for bucket in buckets), schema)
         for number, bucket in enumerate(buckets):
             bucket.runs.append(_Run(spill, number))
@@ -188,8 +225,8 @@ class KeyedBuffer:
 
         There is never a second copy of all rows: each part is gathered, merged and yielded before the next.
         """
-        rows = bucket.take_rows()
-        for part in merge_order(rows, self._spec).parts(size.rows_of(rows)):
+        piece = bucket.take_rows()
+        for part in merge_order(piece.rows, self._spec, piece.at).parts(size.rows_of(piece.rows)):
             if bucket.changelog is None and self._spec.function is None:
                 yield self._spec.fold_groups(part)  # gathers only the rows that win
                 continue
@@ -209,7 +246,7 @@ class KeyedBuffer:
 
     def _write(self, buckets: Sequence[_Bucket]) -> None:
         """Write all rows of some buckets, the largest first."""
-        buckets = sorted(buckets, key=lambda bucket: -sum(piece.num_rows for piece in bucket.pieces))
+        buckets = sorted(buckets, key=lambda bucket: -sum(piece.count for piece in bucket.pieces))
         threads = min(self._limits.threads, len(buckets))
         if threads <= 1:
             for bucket in buckets:
@@ -253,6 +290,10 @@ class KeyedBuffer:
             raise
         _release(bucket.runs)
         bucket.runs = []
+
+
+def _with_numbers(rows: pa.Table, numbers: Longs) -> pa.Table:
+    return pa.table([pa.array(numbers), *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
 
 
 def _close(bucket: _Bucket) -> None:

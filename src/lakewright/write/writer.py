@@ -332,7 +332,7 @@ class TableWriter:
             self._live.look_up({group.partition for group in groups})
         for group in groups:
             place = (group.partition, group.bucket)
-            self._rows[place] = self._rows.get(place, 0) + group.rows.num_rows
+            self._rows[place] = self._rows.get(place, 0) + group.count
             if 0 < self._job.sequence_stride < self._rows[place]:
                 raise InvalidInputError(
                     f"table {self._store.name}: task {self._task.number} has more rows for bucket {group.bucket} than "
@@ -428,7 +428,8 @@ def _router_of(task: WriteTask) -> Router:
     schema = task.store.schema
     match schema.bucket_mode:
         case BucketMode.UNAWARE | BucketMode.HASH_FIXED:
-            return HashRouter(schema, table=task.store.name)
+            # Rows of a primary-key table are gathered in key order later, so they need not be gathered by bucket too.
+            return HashRouter(schema, table=task.store.name, in_place=bool(schema.primary_keys))
         case BucketMode.HASH_DYNAMIC:
             return DynamicRouter(task, task.assigner)
         case BucketMode.KEY_DYNAMIC:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from lakewright.spec.buckets import bucket_of
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.spec.values import from_scalar, to_array
-from lakewright.write.buckets.routing import Group, Routing, route
+from lakewright.write.buckets.routing import Group, HashRouter, Routing, route
 from support.effort import examples
 
 N = DataField(0, "n", AtomicType("BIGINT"))
@@ -163,3 +164,20 @@ def test_more_combinations_than_a_long_holds() -> None:
     groups = route(table, Routing("t", fields))
     assert len(groups) == size
     assert sum(g.rows.num_rows for g in groups) == size
+
+
+@settings(max_examples=examples(40))
+@given(st.lists(st.integers(-50, 50), max_size=200), st.integers(2, 300), st.integers(1, 5))
+def test_groups_in_place_are_the_gathered_ones(keys: list[int], buckets: int, chunks: int) -> None:
+    declared = Schema(
+        [DataField(0, "k", AtomicType("BIGINT", nullable=False))], primary_keys=["k"], options={"bucket": str(buckets)}
+    )
+    schema = new_table_schema(declared, time_millis=0)
+    step = max(1, len(keys) // chunks)
+    parts = [pa.array(keys[at : at + step], pa.int64()) for at in range(0, len(keys), step)]
+    table = pa.table({"k": pa.chunked_array(parts, pa.int64())})
+    gathered = HashRouter(schema, table="t").route(table)
+    in_place = HashRouter(schema, table="t", in_place=True).route(table)
+    assert [(g.bucket, g.count) for g in in_place] == [(g.bucket, g.count) for g in gathered]
+    assert [g.rows if g.at is None else g.rows.take(pa.array(g.at)) for g in in_place] == [g.rows for g in gathered]
+    assert len({id(g.rows) for g in in_place}) <= 1

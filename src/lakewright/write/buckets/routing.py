@@ -33,6 +33,7 @@ from lakewright.write.task import Place
 
 _CODES_MAX = 2**62  # combined codes beyond this are numbered again before the next column joins
 _RADIX_MAX = 2**16  # numpy sorts 16-bit numbers by radix, in linear time
+_DIGIT_MAX = 2**8  # and 8-bit numbers in half of it
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 Codes = npt.NDArray[np.integer]  # int32 as Arrow's dictionaries have them, int64 once columns are combined
@@ -45,6 +46,12 @@ class Group:
     partition: bytes
     bucket: int
     rows: pa.Table
+    at: npt.NDArray[np.int64] | None = None  # only the rows at these positions belong to the group; None: all of them
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self.rows.num_rows if self.at is None else len(self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +105,13 @@ class Routing:
 
 
 class HashRouter:
-    """The router of fixed buckets, and of append tables without buckets, where every row goes to bucket 0."""
+    """The router of fixed buckets, and of append tables without buckets, where every row goes to bucket 0.
 
-    def __init__(self, schema: TableSchema, *, table: str) -> None:
+    With `in_place` the groups of a table without partitions may share rows (`Group.at`), so that whoever sorts them
+    moves each row once.
+    """
+
+    def __init__(self, schema: TableSchema, *, table: str, in_place: bool = False) -> None:
         options = schema.core_options
         fixed = schema.bucket_mode is BucketMode.HASH_FIXED
         self._routing = Routing(
@@ -111,9 +122,12 @@ class HashRouter:
             options.get(CoreOptions.BUCKET_FUNCTION_TYPE),
         )
         self._buckets = options.bucket() if fixed else None
+        self._in_place = in_place and not schema.partition_fields and options.bucket() > 1
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
         """Return the rows grouped by partition and bucket."""
+        if self._in_place and bucket is None and rows.num_rows:
+            return _grouped_in_place(rows, _buckets(rows, self._routing))
         return route(rows, self._routing, bucket=bucket)
 
     def total_buckets(self, partition: bytes) -> int | None:  # noqa: ARG002 - all partitions have as many
@@ -186,7 +200,8 @@ def stable_order(codes: Codes) -> Codes:
     """Return an order that brings equal codes together and keeps the order among them; few codes sort by radix."""
     low, high = int(codes.min()), int(codes.max())
     if high - low < _RADIX_MAX:
-        return np.argsort((codes - low).astype(np.uint16), kind="stable")
+        small = np.uint8 if high - low < _DIGIT_MAX else np.uint16
+        return np.argsort((codes - low).astype(small), kind="stable")
     dense = pa.array(codes).dictionary_encode()
     if len(dense.dictionary) <= _RADIX_MAX:
         return np.argsort(dense.indices.to_numpy(zero_copy_only=False).astype(np.uint16), kind="stable")
@@ -276,6 +291,16 @@ def _groups(grouped: pa.Table, order: Codes | None, bounds: Codes, places: Seque
     runs = range(len(places)) if order is None else np.argsort(order[bounds[:-1]]).tolist()
     cuts = bounds.tolist()
     return [Group(*places[run], grouped.slice(cuts[run], cuts[run + 1] - cuts[run])) for run in runs]
+
+
+def _grouped_in_place(table: pa.Table, buckets: Codes) -> list[Group]:
+    """Return the groups of a table without partitions, as positions of rows that stay where they are."""
+    order = stable_order(buckets).astype(np.int64, copy=False)
+    bounds = run_bounds(buckets[order])
+    cuts, of_bucket = bounds.tolist(), buckets[order[bounds[:-1]]].tolist()
+    table = table.combine_chunks()  # rows of many chunks are gathered slowly
+    runs = np.argsort(order[bounds[:-1]]).tolist()
+    return [Group(EMPTY_ROW, of_bucket[run], table, order[cuts[run] : cuts[run + 1]]) for run in runs]
 
 
 def _contiguous(table: pa.Table, codes: Codes, routing: Routing) -> tuple[pa.Table, Codes | None, Codes]:

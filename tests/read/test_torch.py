@@ -111,6 +111,60 @@ def test_rows_are_shuffled_by_seed_and_epoch(table: lw.FileStoreTable) -> None:
     assert sorted(_ids(dataset)) == list(range(100))
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_run_goes_on_where_another_one_was(table: lw.FileStoreTable, *, shuffle: bool) -> None:
+    read = table.new_read_builder().new_read()
+    settings: dict[str, Any] = {"streaming": True, "shuffle": shuffle, "seed": 3, "buffer_size": 16}
+    whole: Any = read.to_torch(**settings)
+    whole.set_epoch(2)
+    rows = _ids(whole)
+    stopped: Any = read.to_torch(**settings)
+    stopped.set_epoch(2)
+    begun = iter(stopped)
+    first = [next(begun)["id"] for _ in range(37)]
+    assert stopped.state_dict() == {"epoch": 2, "rows": 37}
+    later: Any = read.to_torch(**settings)
+    later.load_state_dict(stopped.state_dict())
+    assert first + _ids(later) == rows
+    assert _ids(later) == rows  # the next iteration begins at the start
+
+
+def test_batches_go_on_where_another_run_was(table: lw.FileStoreTable) -> None:
+    read = table.new_read_builder().new_read()
+    settings: dict[str, Any] = {"streaming": True, "batch_format": "pyarrow", "batch_size": 8, "shuffle": True}
+    whole = [batch["id"].to_pylist() for batch in read.to_torch(**settings)]
+    stopped: Any = read.to_torch(**settings)
+    begun = iter(stopped)
+    first = [next(begun)["id"].to_pylist() for _ in range(5)]
+    later: Any = read.to_torch(**settings)
+    later.load_state_dict(stopped.state_dict())
+    assert first + [batch["id"].to_pylist() for batch in later] == whole
+    for wrong in ({}, {"epoch": 0, "rows": -1}, None):
+        with pytest.raises(lw.InvalidInputError):
+            later.load_state_dict(wrong)
+
+
+def test_ranks_and_workers_read_only_the_columns_and_files_they_need(
+    table: lw.FileStoreTable, room: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[lw.MetricsEvent] = []
+    builder = table.new_read_builder().with_filter("id >= 70").with_projection(["id"])
+    read, seen = builder.new_read(), []
+    lw.add_metrics_hook(events.append)
+    try:
+        for rank in range(2):
+            dataset = read.to_torch(streaming=True, shuffle=True, sharding_rank=rank, sharding_world_size=2)
+            for worker in range(2):
+                _as_worker(monkeypatch, room, worker, 2)
+                seen += _ids(dataset)
+    finally:
+        lw.remove_metrics_hook(events.append)
+    assert sorted(seen) == list(range(70, 100))
+    assert {event.details["columns"] for event in events} == {("id",)}
+    assert {event.files for event in events} <= {0, 1}
+    assert sum(event.rows for event in events) == 30
+
+
 def test_batches_and_tensors(table: lw.FileStoreTable) -> None:
     read = table.new_read_builder().with_projection(["id", "x"]).new_read()
     batches = list(read.to_torch(streaming=True, batch_format="pyarrow", batch_size=30))

@@ -23,6 +23,7 @@ from lakewright.catalog.system.views import ReadableTable, SystemReadBuilder
 from lakewright.errors import InvalidInputError
 from lakewright.read.builder import TableRead
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
+from lakewright.read.splits.cutting import cut_splits
 from lakewright.read.splits.shares import Share, shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.arguments import IncrementalMode, Moment, Path
@@ -138,7 +139,9 @@ class TableDatasource(Datasource):
         data_context: object = None,  # noqa: ARG002 - Ray's signature
     ) -> list[ReadTask]:
         """Return about so many tasks, of about equal bytes; one that gives no rows where there is nothing to read."""
-        task_shares = shares(self._read.store, self._splits, at_least=1, exactly=parallelism)
+        read, splits = self._read, self._splits
+        parts = splits if read.limit is not None else cut_splits(read.store, splits, read.predicate, parallelism)
+        task_shares = shares(read.store, parts, at_least=1, exactly=parallelism)
         bounds = [rows for rows in (per_task_row_limit, self._task_rows, self._read.limit) if rows is not None]
         return [self._task(share, min(bounds, default=None)) for share in task_shares or [()]]
 

@@ -9,15 +9,15 @@ A builder changes in place and returns itself. A plan pins one snapshot; splits 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, naming
 from lakewright.metadata.statistics import read_statistics
 from lakewright.metadata.store import TableStore
@@ -25,13 +25,25 @@ from lakewright.read.branches import OtherBranch
 from lakewright.read.changes.incremental import plan_between
 from lakewright.read.changes.rows import units_of
 from lakewright.read.changes.snapshots import asks_for_changes
+from lakewright.read.conversions import optional_package, pandas_frame, polars_frame, register_in_duckdb
 from lakewright.read.explain import ExplainResult, explain, split_info
 from lakewright.read.lanes import in_order
 from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection, plan_projection, to_columns
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas, Funnel, ScanResult, check_readable, created_since, pick_snapshot
 from lakewright.read.scan import scan as scan_snapshot
-from lakewright.read.splits.plan import deletions_of, limited, plan_splits, sharded, shuffled, sliced, with_row_ids
+from lakewright.read.splits.cutting import cut_splits
+from lakewright.read.splits.observe import told
+from lakewright.read.splits.plan import (
+    deletions_of,
+    id_ranges,
+    limited,
+    plan_splits,
+    sharded,
+    shuffled,
+    sliced,
+    with_row_ids,
+)
 from lakewright.read.splits.split import DataSplit, Row
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
@@ -45,12 +57,14 @@ from lakewright.spec.types import DataField, with_nullable
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+    import polars as pl
     from pyspark.sql import DataFrame
     from ray.data import Dataset
     from torch.utils.data import Dataset as TorchDataset
 
 _LANES_BYTES = 32 << 20  # of files that are read at the same time only to hide latency
 _THREADS_MAX = 1024
+_PIECE_BYTES = 16 << 20  # of a file, where another thread must not be far ahead of the reader
 _AHEAD_BATCHES = 2  # how far each file may be decoded ahead of a reader that takes batch by batch
 
 Shape = Callable[[Sequence[DataSplit]], list[DataSplit]]
@@ -58,7 +72,7 @@ B = TypeVar("B", bound="ReadBuilder")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(InNotebook):
     """The splits of a read, at one snapshot."""
 
     snapshot_id: int | None
@@ -74,6 +88,15 @@ class Plan:
     def row_count(self) -> int:
         """How many rows the files of the plan hold, deleted and filtered ones included."""
         return sum(split.row_count for split in self._splits)
+
+    def _shown_facts(self) -> dict[str, object]:
+        files = [file for split in self._splits for file in split.files]
+        size, known = sum(file.file_size for file in files), self.funnel.files_total
+        counts = {"splits": len(self._splits), "files": len(files), "bytes": size, "rows_in_files": self.row_count}
+        return {"snapshot_id": self.snapshot_id, **counts, "files_of_the_snapshot": known or None}
+
+    def __repr__(self) -> str:
+        return f"Plan({', '.join(f'{key}={value}' for key, value in self._shown_facts().items())})"
 
 
 class TableScan:
@@ -118,7 +141,7 @@ class TableScan:
                     f"{self._store.name}: rows have ids only with 'row-tracking.enabled'; use with_slice or a filter",
                     table=self._store.name,
                 )
-            return self._shaped(partial(with_row_ids, ranges=_id_ranges(row_ranges)))
+            return self._shaped(partial(with_row_ids, ranges=id_ranges(row_ranges)))
 
     def _shaped(self, shape: Shape) -> Self:
         shape([])  # a shape that cannot be is refused here, not when the plan is made
@@ -280,11 +303,19 @@ class TableRead:
         for batch in self._batches(splits, self._threads(None), _AHEAD_BATCHES):
             yield from map(Row, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
-    def to_pandas(self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None) -> pd.DataFrame:
-        """Read splits into a pandas DataFrame."""
-        _optional("pandas")
-        frame: pd.DataFrame = self.to_arrow(splits, parallelism).to_pandas()
-        return frame
+    def to_pandas(
+        self,
+        splits: Sequence[DataSplit] | None = None,
+        parallelism: int | None = None,
+        *,
+        arrow_backed: bool = False,
+    ) -> pd.DataFrame:
+        """Read splits into a pandas DataFrame; with `arrow_backed` columns keep the types and the nulls of Arrow."""
+        return pandas_frame(lambda: self.to_arrow(splits, parallelism), arrow_backed=arrow_backed)
+
+    def to_polars(self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None) -> pl.DataFrame:
+        """Read splits into a polars DataFrame; `lakewright.scan_polars` is lazy, and reads what a query needs."""
+        return polars_frame(lambda: self.to_arrow(splits, parallelism))
 
     def to_duckdb(
         self,
@@ -300,7 +331,7 @@ class TableRead:
         self, splits: Sequence[DataSplit] | None = None, override_num_partitions: int | None = None
     ) -> DataFrame:
         """Read splits, all of a fresh plan where none are given, as a frame of the active Spark session."""
-        _optional("pyspark", extra="spark")
+        optional_package("pyspark", extra="spark")
         from lakewright.spark.read.frame import to_spark  # noqa: PLC0415 - a door
 
         return to_spark(self, splits, override_num_partitions)
@@ -321,7 +352,7 @@ class TableRead:
         `override_num_blocks` is the number of blocks, `per_task_row_limit` the largest number of rows of a task, and
         `read_args` are further arguments of `ray.data.read_datasource`.
         """
-        _optional("ray")
+        optional_package("ray")
         from lakewright.ray.read import to_ray  # noqa: PLC0415 - a door
 
         return to_ray(
@@ -346,7 +377,7 @@ class TableRead:
         `settings` of streams: `batch_format` ("row", "pyarrow" or "torch"), `batch_size`, `to_tensor_fn`, `shuffle`,
         `seed`, `buffer_size`, `max_buffer_input_splits`, `auto_detect_rank`, `sharding_rank`, `sharding_world_size`.
         """
-        _optional("torch")
+        optional_package("torch")
         from lakewright.torch import to_torch  # noqa: PLC0415 - a door
 
         return to_torch(self, splits, settings, streaming=streaming, threads=prefetch_concurrency)
@@ -384,14 +415,18 @@ class TableRead:
         readers = self._readers(splits)
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
+        piece_bytes = 0 if ahead_max is None else _PIECE_BYTES
+        splits = cut_splits(self._store, splits, self._predicate, threads, piece_bytes=piece_bytes)
         sources = [unit for split in splits for unit in units_of(readers[split.branch], split)]
         if self._limit is None:
             threads = max(threads, self._lanes(splits, len(sources)))
         if len(sources) < threads:
             spare = {branch: replace(reader, threads=threads) for branch, reader in readers.items()}
             sources = [unit for split in splits for unit in units_of(spare[split.branch], split)]
+        columns = [field.name for field in self._projection.read_fields]
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
-            yield from batches if self._limit is None else _first(batches, self._limit)
+            rows = batches if self._limit is None else _first(batches, self._limit)
+            yield from told(rows, self._store.name, columns, splits)
 
 
 class ReadBuilder:
@@ -418,6 +453,12 @@ class ReadBuilder:
     def started_as(self, builder_class: type[B]) -> B:
         """Return a builder of another class for the same state of the same table; nothing is chosen in it yet."""
         return builder_class(self._store, self._other)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(field.name for field in self._projection().fields)
+        condition = "" if self._predicate == TRUE else f"; filter {self._predicate}"
+        limit = "" if self._limit is None else f"; limit {self._limit}"
+        return f"{type(self).__name__}({self._store.name}: {columns}{condition}{limit})"
 
     @property
     def predicate(self) -> Predicate:
@@ -544,23 +585,6 @@ def _shard(index: object, count: object) -> tuple[int, int]:
     return arguments.whole("idx_of_this_subtask", index), arguments.whole("number_of_para_subtasks", count)
 
 
-def _id_ranges(given: object) -> list[tuple[int, int]]:
-    """Return ranges of row ids in order, those that overlap or touch as one."""
-    ranges: list[tuple[int, int]] = []
-    for one in arguments.items("row_ranges", given, "a list of ranges such as [(0, 9)]"):
-        ends = arguments.items("row_ranges", one, "ranges of two numbers such as (0, 9)")
-        if len(ends) != 2:  # noqa: PLR2004 - a range has two ends
-            raise arguments.wrong("row_ranges", "ranges of two numbers such as (0, 9)", one)
-        ranges.append((arguments.whole("row_ranges", ends[0]), arguments.whole("row_ranges", ends[1])))
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return merged
-
-
 def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     left = limit
     while left > 0:
@@ -569,28 +593,3 @@ def _first(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordB
             return
         yield batch.slice(0, left)
         left -= batch.num_rows
-
-
-def register_in_duckdb(
-    rows: Callable[[], pa.Table], table_name: str, connection: duckdb.DuckDBPyConnection | None
-) -> duckdb.DuckDBPyConnection:
-    """Register rows as a view of a duckdb connection, a new one where none is given, and return the connection."""
-    name = arguments.text("table_name", table_name)
-    package = _optional("duckdb")
-    if connection is not None:
-        arguments.instance("connection", connection, package.DuckDBPyConnection, "a connection of duckdb")
-    read = rows()
-    connection = package.connect() if connection is None else connection
-    try:
-        connection.register(name, read)
-    except package.Error as error:
-        raise InvalidInputError(f"duckdb cannot name a view {arguments.shown(name)}: {error}") from error
-    return connection
-
-
-def _optional(package: str, *, extra: str | None = None) -> Any:  # noqa: ANN401 - a module
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        remedy = f"pip install 'lakewright[{extra or package}]'"
-        raise UnsupportedError(f"this needs {package}: {remedy}", package=package) from error

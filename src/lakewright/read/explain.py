@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakewright.display.notebook import InNotebook
 from lakewright.metadata.statistics import TableStatistics
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import Funnel
@@ -59,7 +60,7 @@ class ExplainSplitInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainResult:
+class ExplainResult(InNotebook):
     """The plan of a read. `str()` shows it; None as a pruning means that it had nothing to decide."""
 
     table_identifier: str

@@ -7,7 +7,7 @@ batch was taken, or when the reader leaves.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -47,25 +47,49 @@ class BucketFiles:
         residual: Predicate = TRUE,
         *,
         batch_rows: int | None = None,
+        within: range | None = None,
     ) -> Generator[tuple[int, pa.RecordBatch]]:
         """Yield one file's batches as the read schema sees them; what cannot match `residual` may be left out.
 
         Fields may be columns of the table and the system columns that the file holds or, for row tracking, implies.
-        Batches are as large as the reader of the format makes them, or have at most `batch_rows` rows.
+        Batches are as large as the reader of the format makes them, or have at most `batch_rows` rows. All rows have
+        positions `within` a range, if one is given.
         """
-        schema = self.schemas.fields_of(file.schema_id)
-        written = (*written_fields(schema, file.write_cols), *self._system_fields(file))
+        written, skip = self._written(file, residual)
         evolution = plan_evolution(written, fields)
-        asked = (*self.store.schema.fields, ROW_ID) if holds_ids(file) else self.store.schema.fields
-        skip = devolve(residual, asked, written)
         if skip == FALSE:
             return
         reader = self._open(file, evolution)
         try:
-            for position, batch in reader.batches(skip=None if skip == TRUE else skip, batch_rows=batch_rows):
+            chosen = None if skip == TRUE else skip
+            batches = reader.batches(skip=chosen, batch_rows=batch_rows, within=within)
+            for position, batch in batches if within is None else _between(batches, within):
                 yield position, _with_ids(evolution.apply(batch), file, position)
         finally:
             reader.close()
+
+    def starts(self, file: DataFile, residual: Predicate = TRUE) -> tuple[int, ...]:
+        """Return the positions of a file's rows at which its decoding can begin.
+
+        What cannot match `residual` may be left out.
+        """
+        asked = residual.columns()
+        fields = [field for field in self.store.schema.fields if field.name in asked]
+        written, skip = self._written(file, residual)
+        if skip == FALSE:
+            return ()
+        reader = self._open(file, plan_evolution(written, fields))
+        try:
+            return reader.starts(None if skip == TRUE else skip)
+        finally:
+            reader.close()
+
+    def _written(self, file: DataFile, residual: Predicate) -> tuple[tuple[DataField, ...], Predicate]:
+        """Return the columns that a file holds, and a predicate as it is about them."""
+        schema = self.schemas.fields_of(file.schema_id)
+        written = (*written_fields(schema, file.write_cols), *self._system_fields(file))
+        asked = (*self.store.schema.fields, ROW_ID) if holds_ids(file) else self.store.schema.fields
+        return written, devolve(residual, asked, written)
 
     def _system_fields(self, file: DataFile) -> tuple[DataField, ...]:
         """Return the system columns that a file holds: rows that were moved carry their ids."""
@@ -111,6 +135,17 @@ class BucketFiles:
                 path=path,
             )
         return positions if len(positions) else None
+
+
+def _between(rows: Iterable[tuple[int, pa.RecordBatch]], within: range) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows whose positions lie within a range, and read no further."""
+    for position, batch in rows:
+        if position >= within.stop:
+            return
+        low, high = max(within.start - position, 0), min(within.stop - position, batch.num_rows)
+        if low < high:
+            is_all = (low, high) == (0, batch.num_rows)
+            yield position + low, batch if is_all else batch.slice(low, high - low)
 
 
 @contextmanager

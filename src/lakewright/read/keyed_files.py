@@ -43,7 +43,7 @@ class KeyedFiles:
     `columns` are columns of the table, in schema order. Chunks have about `chunk_bytes` at most, if that is given: a
     merge of many runs holds a chunk of each. Without `exact` the system columns are only good enough to merge runs
     whose sequence numbers do not overlap: every row of a file has the file's highest number, and every add is an
-    insert.
+    insert. Of files that are named in `ranges` only the rows at these positions are read.
     """
 
     store: TableStore
@@ -54,6 +54,7 @@ class KeyedFiles:
     deletions: Deletions = field(default_factory=dict)
     chunk_bytes: int | None = None
     exact: bool = True
+    ranges: Mapping[str, range] = field(default_factory=dict)
 
     def read(
         self, file: DataFile, *, skip: Predicate = TRUE, level: bool = False, positions: bool = False
@@ -75,7 +76,9 @@ class KeyedFiles:
         files = BucketFiles(self.store, self.schemas, self.partition, self.bucket)
         deletion = self.deletions.get((self.partition, file.file_name))
         deleted = None if deletion is None else files.deleted(file, deletion)
-        for position, batch in files.rows(file, stored, assume(skip, known), batch_rows=self._chunk_rows(file)):
+        within = self.ranges.get(file.file_name)
+        sizes = self._chunk_rows(file)
+        for position, batch in files.rows(file, stored, assume(skip, known), batch_rows=sizes, within=within):
             rows = _completed(batch, names, constants)
             if positions:
                 here = np.arange(position, position + batch.num_rows, dtype=np.int64)

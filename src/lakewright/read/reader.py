@@ -41,6 +41,9 @@ from lakewright.spec.values import to_array
 
 Unit: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
 _SYSTEM_IDS = frozenset({ROW_ID.id, SEQUENCE_NUMBER.id})
+# Of files with deleted rows so many are decoded at a time: they are still in the processor's caches when those that are
+# left are copied, and the memory that they took is used again for the next ones.
+_FILTERED_ROWS = 1 << 18
 _WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 
 
@@ -98,7 +101,7 @@ class SplitReader:
         share = memory // len(section.runs)
         place = split.partition_bytes, split.bucket
         exact = not section.ages_are_apart
-        files = KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), share, exact)
+        files = KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), share, exact, split.ranges())
         # A version of a row that does not match may hide one that does, so only the key, which all versions share, is
         # compared before the merge.
         skip = project(residual, spec.key.names)
@@ -140,28 +143,30 @@ class SplitReader:
         None stands for all of them. What cannot match `residual` may be left out, a batch at a time.
         """
         known = self._known(split)
-        start, end = split.range_of(group)
         constants = [
             to_array([known[f.name]], f.type)[0] if f.name in known else None for f in self.projection.read_fields
         ]
         with missing_files_explained(self.store, split.snapshot_id):
             deleted = self._deleted(split, group)
-            for position, batch in _between(self._rows(split, group, residual), start, end):
+            batch_rows = None if deleted is None else _FILTERED_ROWS
+            for position, batch in self._rows(split, group, residual, batch_rows):
                 live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
                 yield position, self._completed(batch, constants), live
 
     def _rows(
-        self, split: DataSplit, group: Sequence[int], residual: Predicate
+        self, split: DataSplit, group: Sequence[int], residual: Predicate, batch_rows: int | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the columns that files hold, with the positions of their first rows; all rows count."""
         keys = self.store.schema.partition_keys
         fields = tuple(field for field in self.projection.read_fields if field.name not in keys)
+        file = split.files[group[0]]
+        within = split.ranges().get(file.file_name)
         if len(group) == 1:
-            return self._files(split).rows(split.files[group[0]], fields, residual)
-        return self._zipped_rows(self._files(split), [split.files[at] for at in group], fields)
+            return self._files(split).rows(file, fields, residual, batch_rows=batch_rows, within=within)
+        return self._zipped_rows(self._files(split), [split.files[at] for at in group], fields, within)
 
     def _zipped_rows(
-        self, source: BucketFiles, files: Sequence[DataFile], fields: Sequence[DataField]
+        self, source: BucketFiles, files: Sequence[DataFile], fields: Sequence[DataField], within: range | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows whose columns lie in several files, each column from the newest file that has it."""
         order = sorted(range(len(files)), key=lambda at: (-files[at].max_sequence_number, files[at].file_name))
@@ -174,10 +179,10 @@ class SplitReader:
         names = [field.name for field in fields]
         with ExitStack() as stack:
             sources = [
-                stack.enter_context(closing(source.rows(files[at], [fields[n] for n in some])))
+                stack.enter_context(closing(source.rows(files[at], [fields[n] for n in some], within=within)))
                 for at, some in takes.items()
             ]
-            for position, parts in _side_by_side(sources, files[0].row_count):
+            for position, parts in _side_by_side(sources, within if within is not None else range(files[0].row_count)):
                 columns = [column for part in parts for column in part.columns]
                 yield position, _batch([columns[at] for at in back], names, parts[0].num_rows)
 
@@ -219,32 +224,21 @@ def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
     return batches
 
 
-def _between(rows: Iterator[tuple[int, pa.RecordBatch]], start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows from one position up to another, and read no further."""
-    for position, batch in rows:
-        if position >= end:
-            return
-        low, high = max(start - position, 0), min(end - position, batch.num_rows)
-        if low < high:
-            is_all = (low, high) == (0, batch.num_rows)
-            yield position + low, batch if is_all else batch.slice(low, high - low)
-
-
 def _side_by_side(
-    sources: Sequence[Iterator[tuple[int, pa.RecordBatch]]], row_count: int
+    sources: Sequence[Iterator[tuple[int, pa.RecordBatch]]], rows_all: range
 ) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Cut streams of the same rows into batches that end at the same positions."""
-    if row_count == 0:
+    """Cut streams of the same rows, those at a range of positions, into batches that end at the same positions."""
+    if not rows_all:
         return
     current = [next(source)[1] for source in sources]
-    position = 0
-    while position < row_count:
+    position = rows_all.start
+    while position < rows_all.stop:
         rows = min(batch.num_rows for batch in current)
         yield position, [batch.slice(0, rows) for batch in current]
         position += rows
         for at, source in enumerate(sources):
             left = current[at].slice(rows)
-            current[at] = left if left.num_rows or position >= row_count else next(source)[1]
+            current[at] = left if left.num_rows or position >= rows_all.stop else next(source)[1]
 
 
 def _batch(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ import lakewright as lw
 from lakewright.errors import CorruptTableError
 from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.jobs.session import settings
+from lakewright.spark.read import parquet_scan
 from lakewright.spark.read.frame import read_table
 from lakewright.spark.read.parquet_scan import native_splits
 from lakewright.spec.arrow import to_arrow_schema
@@ -237,3 +238,14 @@ def test_a_flipped_bit_is_noticed(spark: SparkSession, catalog: lw.Catalog) -> N
     Path(path).write_bytes(data)
     with pytest.raises(Exception, match=r"FAILED_READ_FILE|CRC|checksum"):
         read_table(spark, table).collect()
+
+
+def test_many_paths_travel_as_one_text(
+    spark: SparkSession, catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"k": range(6), "p": ["plain", "a b", "*?[x]{y}\\", "ä/ö", "new\nline", None]})
+    table = _made(catalog, rows, partition=["p"])
+    monkeypatch.setattr(parquet_scan, "_PATHS_AS_TEXT", 1)
+    read = to_arrow(read_table(spark, table))
+    assert sorted(read.to_pylist(), key=lambda row: row["k"]) == rows.to_pylist()
+    assert _parted(table)[0] > 3

@@ -13,7 +13,6 @@ ends with an error.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -154,8 +153,11 @@ class StreamScan:
             if plan is None:
                 sleep(self._poll_seconds)
 
-    async def stream(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> AsyncIterator[Plan]:
+    async def stream(self, sleep: Callable[[float], Awaitable[object]] | None = None) -> AsyncIterator[Plan]:
         """Yield plan after plan like `stream_sync`, planning in a thread so that the event loop stays free."""
+        import asyncio  # noqa: PLC0415 - the door to event loops: large, and few programs have one
+
+        sleep = sleep or asyncio.sleep
         while True:
             plan = await asyncio.to_thread(self.plan)
             if plan is not None:

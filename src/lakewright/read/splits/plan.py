@@ -24,6 +24,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.scan import keys_are_once
 from lakewright.read.splits.ordered import BucketKey, OrderedFiles
 from lakewright.read.splits.split import DataSplit, DeletionFile, Deletions, deferred_splits
+from lakewright.spec import arguments
 from lakewright.spec.datafile import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.manifest import IndexEntry, ManifestEntry
 from lakewright.spec.options import CoreOptions
@@ -255,16 +256,17 @@ def split_of(
     if directory is None:
         directory = store.partition_directory(partition)
     files = tuple(file for group in groups for file in group)
-    vectors = tuple(deletions.get((partition, file.file_name)) for file in files)
+    vectors = tuple(deletions.get((partition, file.file_name)) for file in files) if deletions else ()
+    where = store.layout.bucket_directory(directory, bucket)
     return DataSplit(
         snapshot_id,
         bucket,
         total_buckets,
         files,
-        tuple(store.layout.data_file(directory, bucket, file) for file in files),
+        tuple(store.layout.file_in(where, file.file_name, file.external_path) for file in files),
         partition_bytes=partition,
         partition_types=store.partition_types,
-        bucket_path=store.layout.bucket_directory(directory, bucket),
+        bucket_path=where,
         raw_convertible=not any(_must_merge(group) for group in groups),
         deletion_files=vectors if any(vectors) else (),
     )
@@ -377,3 +379,20 @@ def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[Da
         chunks.extend(part for part in parts if part is not None)
     random.Random(seed).shuffle(chunks)  # noqa: S311 - a seed replays a run
     return chunks
+
+
+def id_ranges(given: object) -> list[tuple[int, int]]:
+    """Return ranges of row ids in order, those that overlap or touch as one."""
+    ranges: list[tuple[int, int]] = []
+    for one in arguments.items("row_ranges", given, "a list of ranges such as [(0, 9)]"):
+        ends = arguments.items("row_ranges", one, "ranges of two numbers such as (0, 9)")
+        if len(ends) != 2:  # noqa: PLR2004 - a range has two ends
+            raise arguments.wrong("row_ranges", "ranges of two numbers such as (0, 9)", one)
+        ranges.append((arguments.whole("row_ranges", ends[0]), arguments.whole("row_ranges", ends[1])))
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged

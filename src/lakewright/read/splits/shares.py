@@ -90,9 +90,17 @@ def _ends(sizes: Sequence[int], count: int, limit: int) -> list[int]:
 
 def _spread(store: TableStore, parts: Sequence[Share], at_least: int, exactly: int | None) -> list[Share]:
     packing = Packing.of(store.options)
-    weights = [sum(packing.weight(split.files) for split in part) for part in parts]
+    weights = [sum(_weight(split, packing) for split in part) for part in parts]
     tasks = max(at_least, -(-sum(weights) // packing.target_bytes)) if exactly is None else exactly
     return [tuple(split for at in some for split in parts[at]) for some in sorted(spread(weights, tasks))]
+
+
+def _weight(split: DataSplit, packing: Packing) -> int:
+    """Return what a split weighs among others; of files that are read in part only that part counts."""
+    weight, rows = packing.weight(split.files), sum(file.row_count for file in split.files)
+    kept = sum(file.row_count if some is None else some[1] - some[0]
+               for file, some in zip(split.files, split.row_ranges, strict=False))  # fmt: skip
+    return weight * kept // max(rows, 1) if split.row_ranges else weight
 
 
 def spread(weights: Sequence[int], count: int) -> list[list[int]]:

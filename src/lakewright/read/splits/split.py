@@ -163,6 +163,11 @@ class DataSplit(_Deferrable):
             raise arguments.wrong("group", "the numbers of files of the split, as in row_groups()", group) from error
         return (self.row_ranges[group[0]] or all_rows) if self.row_ranges else all_rows
 
+    def ranges(self) -> dict[str, range]:
+        """Return the positions that belong to the split of the files of which only some rows do, by their names."""
+        pairs = zip(self.files, self.row_ranges, strict=False)
+        return {file.file_name: range(*rows) for file, rows in pairs if rows is not None}
+
     def deletion_of(self, group: Sequence[int]) -> DeletionFile | None:
         """Return the deletion vector of a group, which belongs to its oldest file."""
         if not self.deletion_files:

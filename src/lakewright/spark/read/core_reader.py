@@ -23,6 +23,7 @@ from lakewright.read.changes.rows import units_of
 from lakewright.read.projection import Projection
 from lakewright.read.reader import SplitReader
 from lakewright.read.scan import FileSchemas
+from lakewright.read.splits.cutting import cut_splits
 from lakewright.read.splits.shares import Share, shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.jobs.session import is_connect, map_in_arrow
@@ -40,7 +41,9 @@ def merged_scan(
     spark: SparkSession, read: TableRead, splits: Sequence[DataSplit], *, partitions: int | None = None
 ) -> DataFrame:
     """Return the rows of splits as a frame; its tasks have about equal bytes, and there are `partitions` at most."""
-    task_shares = shares(read.store, splits, at_least=_parallelism(spark), exactly=partitions)
+    tasks = _parallelism(spark)
+    parts = splits if read.limit is not None else cut_splits(read.store, splits, read.predicate, partitions or tasks)
+    task_shares = shares(read.store, parts, at_least=tasks, exactly=partitions)
     work = _Reading(read.store, read.projection, read.predicate, read.limit)
     return over_shares(spark, task_shares, work, spark_schema(read.projection.fields))
 

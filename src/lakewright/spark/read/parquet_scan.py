@@ -18,9 +18,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql import types as sql
 
@@ -68,6 +69,7 @@ _REMOTE_SCHEMES = frozenset({"s3", "gs", "abfs", "abfss"})  # an az: location sa
 # far more than the look: on a disk the driver does it alone, in an object store some dozen tasks.
 _LISTING_LOCAL = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647"}
 _LISTING_REMOTE = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "48"}
+_PATHS_AS_TEXT = 500
 _OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "mergeSchema": "false",
@@ -331,7 +333,7 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
         settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE),
     ):
         try:
-            frame = reader.parquet(*paths)
+            frame = _parquet(spark, reader, paths)
             if is_connect(spark):
                 frame.schema  # noqa: B018 - has the server look the files up now, and remember them
         except AnalysisException as error:
@@ -339,6 +341,18 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
                 raise
             raise FileNotFoundError(errno.ENOENT, "no such file", _missing(store, group)) from error
     return frame
+
+
+def _parquet(spark: SparkSession, reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
+    """Return a scan of files.
+
+    PySpark sends paths to the JVM one by one, and waits for an answer to each. Many of them go as one text instead.
+    """
+    if is_connect(spark) or len(paths) < _PATHS_AS_TEXT:
+        return reader.parquet(*paths)
+    jvm: Any = spark._jvm  # noqa: SLF001 - no public name
+    found = jvm.java.util.regex.Pattern.compile("\0").split("\0".join(paths))
+    return reader._df(reader._jreader.parquet(found))  # noqa: SLF001 - no public name
 
 
 def _location(path: str) -> str:

@@ -45,7 +45,18 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
 def partitions_of(store: TableStore) -> list[Partition]:
     """Return the partitions of the newest snapshot."""
     snapshot = store.snapshots.latest()
-    return [] if snapshot is None else store.partition_counts(store.manifests.live(snapshot))
+    places = [] if snapshot is None else store.manifests.live_columns(snapshot).counts(by_bucket=False)
+    return [
+        Partition(
+            spec=store.partition_spec(place.partition),
+            record_count=place.rows,
+            file_size_in_bytes=place.file_bytes,
+            file_count=place.files,
+            last_file_creation_time=place.newest_millis or 0,
+            total_buckets=place.total_buckets,
+        )
+        for place in places
+    ]
 
 
 def entries_by_partition(store: TableStore) -> dict[bytes, list[ManifestEntry]]:

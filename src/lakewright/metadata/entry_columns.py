@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -127,31 +127,22 @@ class EntryColumns:
         return list(map(ManifestEntry, kinds, partitions, buckets, totals, self._files(rows)))
 
     def _files(self, rows: Longs) -> map[DataFile]:
-        numbers, texts, lists = self._numbers, self._texts, self._lists
-        return map(
-            DataFile,
-            texts("_FILE_NAME", rows),
-            numbers("_FILE_SIZE", rows),
-            numbers("_ROW_COUNT", rows),
-            self.columns.slices(_FILE + "_MIN_KEY", rows),
-            self.columns.slices(_FILE + "_MAX_KEY", rows),
-            self._stats("_KEY_STATS", rows),
-            self._stats("_VALUE_STATS", rows),
-            numbers("_MIN_SEQUENCE_NUMBER", rows),
-            numbers("_MAX_SEQUENCE_NUMBER", rows),
-            numbers("_SCHEMA_ID", rows),
-            numbers("_LEVEL", rows),
-            (some or () for some in lists("_EXTRA_FILES", rows)),
-            numbers("_CREATION_TIME", rows),
-            numbers("_DELETE_ROW_COUNT", rows),
-            self._bytes("_EMBEDDED_FILE_INDEX", rows),
-            numbers("_FILE_SOURCE", rows),
-            lists("_VALUE_STATS_COLS", rows),
-            texts("_EXTERNAL_PATH", rows),
-            numbers("_FIRST_ROW_ID", rows),
-            lists("_WRITE_COLS", rows),
-            lists("_WRITE_COLS_SEQUENCES", rows),
-        )
+        return map(DataFile, *(self.facts(field.name, rows) for field in fields(DataFile)))
+
+    def facts(self, name: str, rows: Longs) -> list[Any]:
+        """Return one fact of the files of some entries, by the name that it has in a `DataFile`."""
+        stored = f"_{name.upper()}"
+        if name in {"min_key", "max_key"}:
+            return [*self.columns.slices(_FILE + stored, rows)]
+        if name in {"key_stats", "value_stats"}:
+            return [*self._stats(stored, rows)]
+        if name == "extra_files":
+            return [some or () for some in self._lists(stored, rows)]
+        if name in {"value_stats_cols", "write_cols", "write_cols_sequences"}:
+            return self._lists(stored, rows)
+        if name in {"file_name", "external_path"}:
+            return self._texts(stored, rows)
+        return self._bytes(stored, rows) if name == "embedded_file_index" else self._numbers(stored, rows)
 
     # The fields of files, as objects.
 

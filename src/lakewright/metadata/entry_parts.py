@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from lakewright.formats.avro.columns import Longs, Mask, Words, digests_of
 from lakewright.metadata.entry_columns import EntryColumns
@@ -87,6 +88,10 @@ class EntryList:
         """Return entries as objects."""
         return [self.items[row] for row in rows.tolist()]
 
+    def facts(self, name: str, rows: Longs) -> list[Any]:
+        """Return one fact of the files of some entries, by the name that it has in a `DataFile`."""
+        return [getattr(self.items[row].file, name) for row in rows.tolist()]
+
 
 EntryPart: TypeAlias = EntryColumns | EntryList
 
@@ -103,11 +108,29 @@ def _rows(part: EntryPart, keep: Keep | None) -> Longs:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceCounts:
+    """What the files of one partition, or of one bucket of it, hold together."""
+
+    partition: bytes
+    bucket: int | None  # None: of the whole partition
+    rows: int
+    file_bytes: int
+    files: int
+    newest_millis: int | None  # when the newest file was made; None: no file says it
+    total_buckets: int  # as the last file says
+
+
+@dataclass(frozen=True, slots=True)
 class ChosenEntries:
     """Some entries of manifests, in order."""
 
     parts: tuple[EntryPart, ...]
     rows: tuple[Longs, ...]  # of each part, the numbers of its chosen entries, which rise
+
+    @classmethod
+    def of(cls, entries: Sequence[ManifestEntry]) -> ChosenEntries:
+        """Return entries that are objects already."""
+        return cls((EntryList(entries),), (np.arange(len(entries)),))
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))
@@ -126,6 +149,10 @@ class ChosenEntries:
     def entries(self) -> list[ManifestEntry]:
         """Return all of them as objects."""
         return [entry for part, rows in zip(self.parts, self.rows, strict=True) for entry in part.entries(rows)]
+
+    def facts(self, name: str) -> list[Any]:
+        """Return one fact of all files, by the name that it has in a `DataFile`."""
+        return [fact for part, rows in zip(self.parts, self.rows, strict=True) for fact in part.facts(name, rows)]
 
     def at(self, positions: Longs) -> list[ManifestEntry]:
         """Return those at some positions, of all that are chosen, as objects."""
@@ -170,6 +197,26 @@ class ChosenEntries:
             here = _longs(numbers.setdefault(partition, len(numbers)) for partition in part.partitions)
             codes.append(here.take(part.codes) if len(here) else part.codes)
         return list(numbers), self._joined(codes)
+
+    def counts(self, *, by_bucket: bool) -> list[PlaceCounts]:
+        """Return what the files of each partition hold, or of each bucket, in the order in which they first occur."""
+        partitions, codes = self.partitions()
+        columns = {
+            "partition": codes,
+            "bucket": self.buckets if by_bucket else np.zeros(len(codes), np.int64),
+            "rows": pa.array(self.facts("row_count"), pa.int64()),
+            "bytes": self.file_sizes,
+            "time": pa.array(self.facts("creation_time"), pa.int64()),
+            "total": self.totals,
+        }
+        wanted = [("rows", "sum"), ("bytes", "sum"), ("bytes", "count"), ("time", "max"), ("total", "last")]
+        # Only one thread keeps the order.
+        grouped = pa.table(columns).group_by(["partition", "bucket"], use_threads=False).aggregate(wanted)
+        found = (grouped.column(name).to_pylist() for name in ("partition", "bucket", *map("_".join, wanted)))
+        return [
+            PlaceCounts(partitions[code], bucket if by_bucket else None, *rest)
+            for code, bucket, *rest in zip(*found, strict=True)
+        ]
 
     def _joined(self, columns: Sequence[Longs]) -> Longs:
         taken = [column.take(rows) for column, rows in zip(columns, self.rows, strict=True)]

@@ -80,6 +80,9 @@ class ManifestCache:
 
     def get_same(self, key: Key, data: bytes, state: str | None) -> object | None:
         """Return what a file with these bytes holds; None: it is not here. From now on it is known in this state."""
+        with self._lock:
+            if key not in self._kept:
+                return None
         digest = _digest(data)
         with self._lock:
             kept = self._kept.get(key)

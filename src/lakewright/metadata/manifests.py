@@ -145,6 +145,11 @@ class Manifests:
         found = self.live_of(files, snapshot, keep=keep)
         return found.entries() if isinstance(found, ChosenEntries) else found
 
+    def live_columns(self, snapshot: Snapshot) -> ChosenEntries:
+        """Return the entries of all files that are live in a snapshot, of which some facts are needed for all files."""
+        found = self.live_of(self.files_of(snapshot), snapshot)
+        return found if isinstance(found, ChosenEntries) else ChosenEntries.of(found)
+
     def live_of(
         self, files: Sequence[ManifestFile], snapshot: Snapshot, *, keep: Keep | None = None, all_are_here: bool = True
     ) -> LiveEntries:

@@ -6,48 +6,57 @@ The snapshot is the newest, or the one that the `scan.` options of the table nam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
-from lakewright.catalog.system.history import compact_json
+from lakewright.catalog.system.bounds import key_texts, row_text, stats_texts
+from lakewright.metadata.entry_parts import ChosenEntries, PlaceCounts
 from lakewright.read.scan import pick_snapshot
-from lakewright.spec.datafile import DELETION_VECTORS, EMPTY_ROW, DataFile, GlobalIndex, IndexFile
-from lakewright.spec.manifest import IndexEntry, ManifestEntry
-from lakewright.spec.rows.binary_row import decode_row
+from lakewright.spec.datafile import DELETION_VECTORS, GlobalIndex, IndexFile
+from lakewright.spec.manifest import IndexEntry
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.stats import ColumnStats, field_stats
-from lakewright.spec.types import DataField, DataType
-from lakewright.spec.values import to_text
+from lakewright.spec.types import DataType
 from lakewright.table.table import FileStoreTable
 
 KeyText: TypeAlias = Callable[[bytes, Sequence[DataType]], str | None]
+_SOURCES = {None: None, 0: "APPEND", 1: "COMPACT"}
 
 
 def files(table: FileStoreTable, key_text: KeyText | None = None) -> Iterator[tuple[object, ...]]:
     """Yield each live data file with its statistics; keys are in Java's text form unless `key_text` says otherwise."""
-    for entry in _live(table):
-        file, stats = entry.file, _stats(table, entry.file)
-        yield (
-            *_file_facts(table, entry, file.external_path or file.file_name, key_text or _key_text),
-            compact_json({f.name: None if s is None else s.null_count for f, s in stats.items()}),
-            compact_json({f.name: _bound(f, s, lower=True) for f, s in stats.items()}),
-            compact_json({f.name: _bound(f, s, lower=False) for f, s in stats.items()}),
-            file.min_sequence_number,
-            file.max_sequence_number,
-            file.creation_time,
-            file.delete_row_count,
-            None if file.file_source is None else ("APPEND", "COMPACT")[file.file_source],
-            file.first_row_id,
-            None if file.write_cols is None else list(file.write_cols),
-        )
+    return zip(*file_columns(table, key_text), strict=True)
+
+
+def file_columns(table: FileStoreTable, key_text: KeyText | None = None) -> list[list[object]]:
+    """Return what `files` yields, column by column."""
+    live = _live(table)
+    return [
+        *_file_facts(table, live, [e or n for e, n in _names(live)], key_text),
+        *stats_texts(table, live),
+        live.facts("min_sequence_number"),
+        live.facts("max_sequence_number"),
+        live.facts("creation_time"),
+        live.facts("delete_row_count"),
+        [_SOURCES[source] for source in live.facts("file_source")],
+        live.facts("first_row_id"),
+        live.facts("write_cols"),
+    ]
 
 
 def file_key_ranges(table: FileStoreTable, key_text: KeyText | None = None) -> Iterator[tuple[object, ...]]:
     """Yield each live data file with its whole path and its smallest and largest key."""
-    store = table.store
-    for entry in _live(table):
-        path = store.layout.data_file(store.partition_directory(entry.partition), entry.bucket, entry.file)
-        yield (*_file_facts(table, entry, path, key_text or _key_text), entry.file.first_row_id)
+    return zip(*key_range_columns(table, key_text), strict=True)
+
+
+def key_range_columns(table: FileStoreTable, key_text: KeyText | None = None) -> list[list[object]]:
+    """Return what `file_key_ranges` yields, column by column."""
+    live, layout = _live(table), table.store.layout
+    partitions, codes = live.partitions()
+    parts = [table.store.partition_directory(partition) for partition in partitions]
+    directories = [
+        layout.bucket_directory(parts[c], b) for c, b in zip(codes.tolist(), live.buckets.tolist(), strict=True)
+    ]
+    paths = [layout.file_in(where, name, path) for where, (path, name) in zip(directories, _names(live), strict=True)]
+    return [*_file_facts(table, live, paths, key_text), live.facts("first_row_id")]
 
 
 def manifests(table: FileStoreTable, *, changelog: bool = True) -> Iterator[tuple[object, ...]]:
@@ -66,8 +75,8 @@ def manifests(table: FileStoreTable, *, changelog: bool = True) -> Iterator[tupl
             file.num_added_files,
             file.num_deleted_files,
             file.schema_id,
-            f"{{{_row_text(file.partition_stats.min_values, types)}}}",
-            f"{{{_row_text(file.partition_stats.max_values, types)}}}",
+            f"{{{row_text(file.partition_stats.min_values, types)}}}",
+            f"{{{row_text(file.partition_stats.max_values, types)}}}",
             file.min_row_id,
             file.max_row_id,
         )
@@ -76,22 +85,18 @@ def manifests(table: FileStoreTable, *, changelog: bool = True) -> Iterator[tupl
 def partitions(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
     """Yield each partition that has files; who made it and when is known to catalogs with a server only."""
     deleted = _deleted_rows(table)
-    grouped: dict[bytes, list[ManifestEntry]] = {}
-    for entry in _live(table):
-        grouped.setdefault(entry.partition, []).append(entry)
-    for partition, entries in grouped.items():
-        name = table.store.partition_name(partition) or None
+    for place in _live(table).counts(by_bucket=False):
+        name = table.store.partition_name(place.partition) or None
         unknown = (None, None, None, None)
-        yield name, *_counts(entries), *unknown, entries[-1].total_buckets, False, deleted.get(partition, 0)
+        yield name, *_counts(place), *unknown, place.total_buckets, False, deleted.get(place.partition, 0)
 
 
 def buckets(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
     """Yield each bucket that has files, in the order of partitions and numbers."""
-    grouped: dict[tuple[str, int], list[ManifestEntry]] = {}
-    for entry in _live(table):
-        grouped.setdefault((table.store.partition_name(entry.partition), entry.bucket), []).append(entry)
-    for (partition, bucket), entries in sorted(grouped.items(), key=lambda item: item[0]):
-        yield partition or None, bucket, *_counts(entries)
+    places = _live(table).counts(by_bucket=True)
+    names = {partition: table.store.partition_name(partition) for partition in {place.partition for place in places}}
+    for place in sorted(places, key=lambda place: (names[place.partition], place.bucket)):
+        yield names[place.partition] or None, place.bucket, *_counts(place)
 
 
 def table_indexes(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
@@ -116,9 +121,14 @@ def _snapshot(table: FileStoreTable) -> Snapshot | None:
     return snapshot
 
 
-def _live(table: FileStoreTable) -> list[ManifestEntry]:
+def _live(table: FileStoreTable) -> ChosenEntries:
     snapshot = _snapshot(table)
-    return [] if snapshot is None else table.store.manifests.live(snapshot)
+    return ChosenEntries.of(()) if snapshot is None else table.store.manifests.live_columns(snapshot)
+
+
+def _names(live: ChosenEntries) -> list[tuple[str | None, str]]:
+    """Return the external path of each file, None: it has none, and its name."""
+    return list(zip(live.facts("external_path"), live.facts("file_name"), strict=True))
 
 
 def _index(table: FileStoreTable) -> list[IndexEntry]:
@@ -127,28 +137,35 @@ def _index(table: FileStoreTable) -> list[IndexEntry]:
     return [] if manifest is None else table.store.manifests.read_index(manifest)
 
 
-def _file_facts(table: FileStoreTable, entry: ManifestEntry, path: str, key_text: KeyText) -> tuple[object, ...]:
+def _file_facts(
+    table: FileStoreTable, live: ChosenEntries, paths: list[str], key_text: KeyText | None
+) -> list[list[object]]:
     """Return the columns that `$files` and `$file_key_ranges` begin with."""
-    file, keys = entry.file, [field.type for field in table.schema.trimmed_primary_key_fields]
-    return (
-        table.store.partition_name(entry.partition) or None,
-        entry.bucket,
-        path,
-        file.file_name.rsplit(".", 1)[-1],
-        file.schema_id,
-        file.level,
-        file.row_count,
-        file.file_size,
-        key_text(file.min_key, keys),
-        key_text(file.max_key, keys),
-    )
+    types = [field.type for field in table.schema.trimmed_primary_key_fields]
+    partitions, codes = live.partitions()
+    names = [table.store.partition_name(partition) or None for partition in partitions]
+
+    def keys(name: str) -> list[str | None]:
+        stored = live.facts(name)
+        return key_texts(stored, types) if key_text is None else [key_text(key, types) for key in stored]
+
+    return [
+        [names[code] for code in codes.tolist()],
+        live.buckets.tolist(),
+        [*paths],
+        [name.rsplit(".", 1)[-1] for name in live.facts("file_name")],
+        live.facts("schema_id"),
+        live.facts("level"),
+        live.facts("row_count"),
+        live.facts("file_size"),
+        [*keys("min_key")],
+        [*keys("max_key")],
+    ]
 
 
-def _counts(entries: Sequence[ManifestEntry]) -> tuple[int, int, int, int | None]:
-    """Return the rows, bytes and number of some files, and when the newest of them was made."""
-    times = [entry.file.creation_time for entry in entries if entry.file.creation_time is not None]
-    rows, size = (sum(entry.file.row_count for entry in entries), sum(entry.file.file_size for entry in entries))
-    return rows, size, len(entries), max(times, default=None)
+def _counts(place: PlaceCounts) -> tuple[int, int, int, int | None]:
+    """Return the rows, bytes and number of files of a place, and when the newest of them was made."""
+    return place.rows, place.file_bytes, place.files, place.newest_millis
 
 
 def _deleted_rows(table: FileStoreTable) -> dict[bytes, int | None]:
@@ -176,32 +193,3 @@ def _global_facts(table: FileStoreTable, index: GlobalIndex | None) -> tuple[obj
     names = [known.get(number) for number in (index.index_field_id, *(index.extra_field_ids or ()))]
     text = None if None in names else ",".join(filter(None, names))
     return index.row_range_start, index.row_range_end, index.index_field_id, text
-
-
-def _stats(table: FileStoreTable, file: DataFile) -> dict[DataField, ColumnStats | None]:
-    """Return the statistics of each current column, in the type that the file has; a column that it lacks is null."""
-    written = table.store.schemas.get(file.schema_id).fields
-    by_id = {field.id: field for field in written}
-    stats: dict[DataField, ColumnStats | None] = {}
-    for field in table.fields:
-        stored = by_id.get(field.id)
-        if stored is None:
-            stats[field] = ColumnStats(None, None, file.row_count, all_null=True)
-        else:
-            stats[replace(stored, name=field.name)] = field_stats(file, stored.name, written)
-    return stats
-
-
-def _key_text(key: bytes, types: Sequence[DataType]) -> str | None:
-    """Return a key in Java's text form, such as `[1, a]`; None for tables without a primary key."""
-    return None if not types or key == EMPTY_ROW else f"[{_row_text(key, types)}]"
-
-
-def _row_text(row: bytes, types: Sequence[DataType]) -> str:
-    values = zip(decode_row(row, types), types, strict=True)
-    return ", ".join("null" if value is None else to_text(value, dtype) for value, dtype in values)
-
-
-def _bound(field: DataField, stats: ColumnStats | None, *, lower: bool) -> str | None:
-    value = None if stats is None else stats.min if lower else stats.max
-    return None if value is None else to_text(value, field.type)

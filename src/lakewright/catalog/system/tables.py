@@ -7,6 +7,7 @@ from lakewright.catalog.system.columns import fields_of, keys_of
 from lakewright.catalog.system.views import (
     AuditLog,
     BinaryLog,
+    ColumnSource,
     ReadOptimized,
     RowSource,
     RowsView,
@@ -33,7 +34,7 @@ _ROWS: dict[str, RowSource] = {
     "statistics": history.statistics,
     "aggregation_fields": history.aggregation_fields,
 }
-
+_COLUMNS: dict[str, ColumnSource] = {"files": files.file_columns, "file_key_ranges": files.key_range_columns}
 
 _VIEWS: dict[str, type[RowsView]] = {view.suffix: view for view in (AuditLog, BinaryLog, ReadOptimized, RowTracking)}
 
@@ -49,4 +50,4 @@ def system_table(table: FileStoreTable, name: str) -> TableFacts | RowsView:
             table=f"{table.name}${name}",
             identifier=Identifier(table.identifier.database, table.identifier.get_object_name(), system_table=name),
         )
-    return TableFacts(name, fields_of(name), keys_of(name), table, _ROWS[name])
+    return TableFacts(name, fields_of(name), keys_of(name), table, _ROWS[name], _COLUMNS.get(name))

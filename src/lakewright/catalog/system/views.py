@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder, register_in_duckdb
+from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.log import (
     KIND_COLUMN,
     BinaryLogReadBuilder,
@@ -24,6 +24,7 @@ from lakewright.read.changes.log import (
     LogStreamReadBuilder,
 )
 from lakewright.read.changes.stream import StreamReadBuilder
+from lakewright.read.conversions import pandas_frame, polars_frame, register_in_duckdb
 from lakewright.read.projection import ROW_TRACKING_FIELDS
 from lakewright.read.request import ReadRequest
 from lakewright.spec import arguments
@@ -40,9 +41,11 @@ from lakewright.table.table import FileStoreTable
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+    import polars as pl
 
 AUDIT_LOG = "audit_log"
 RowSource: TypeAlias = Callable[[FileStoreTable], Iterator[tuple[object, ...]]]
+ColumnSource: TypeAlias = Callable[[FileStoreTable], Sequence[Sequence[object]]]
 
 
 class KeyNames(list[str]):
@@ -214,9 +217,13 @@ class SystemTable(TableView):
     def to_arrow(self) -> pa.Table:
         """Return all rows."""
         schema = self.arrow_schema
-        columns = list(zip(*self._gathered(), strict=True)) or [()] * len(schema)
+        columns = self._columns() or [()] * len(schema)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
         return pa.table(arrays, schema=schema)
+
+    def _columns(self) -> Sequence[Sequence[object]]:
+        """Return all rows, column by column; nothing where there are no rows."""
+        return list(zip(*self._gathered(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +232,7 @@ class TableFacts(SystemTable, ViewOfTable):
 
     table: FileStoreTable
     rows: RowSource
+    columns_of: ColumnSource | None = None  # the same rows by columns, where they may be many
 
     @property
     def name(self) -> str:
@@ -233,6 +241,9 @@ class TableFacts(SystemTable, ViewOfTable):
 
     def _gathered(self) -> Iterator[tuple[object, ...]]:
         return self.rows(self.table)
+
+    def _columns(self) -> Sequence[Sequence[object]]:
+        return [*zip(*self._gathered(), strict=True)] if self.columns_of is None else self.columns_of(self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,10 +533,19 @@ class SystemTableRead:
         """Yield the rows as dicts by column name."""
         yield from self.to_arrow(splits).to_pylist()
 
-    def to_pandas(self, splits: Sequence[SystemSplit] | None = None, parallelism: int | None = None) -> pd.DataFrame:
-        """Return the rows as a pandas frame."""
-        frame: pd.DataFrame = self.to_arrow(splits, parallelism).to_pandas()
-        return frame
+    def to_pandas(
+        self,
+        splits: Sequence[SystemSplit] | None = None,
+        parallelism: int | None = None,
+        *,
+        arrow_backed: bool = False,
+    ) -> pd.DataFrame:
+        """Return the rows as a pandas frame; with `arrow_backed` columns keep the types and the nulls of Arrow."""
+        return pandas_frame(lambda: self.to_arrow(splits, parallelism), arrow_backed=arrow_backed)
+
+    def to_polars(self, splits: Sequence[SystemSplit] | None = None, parallelism: int | None = None) -> pl.DataFrame:
+        """Return the rows as a polars frame."""
+        return polars_frame(lambda: self.to_arrow(splits, parallelism))
 
     def to_duckdb(
         self,

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 import pytest
@@ -400,19 +400,3 @@ class FailingLater:
         if self.failing:
             raise RuntimeError(HUSH)
         return self.provider()
-
-
-@pytest.mark.s3
-def test_oss_locations_speak_to_a_store_like_s3(s3_server: S3Server) -> None:
-    bucket = s3_server.make_bucket()
-    expires = datetime.now(UTC) + timedelta(hours=1)
-    keys = {"fs.oss.accessKeyId": "a", "fs.oss.accessKeySecret": "b", "expires_at": expires}
-    options = {"fs.oss.endpoint": s3_server.endpoint}
-    storage, root = open_storage(f"oss://{bucket}/t", options, Credentials.of(lambda: keys, f"oss://{bucket}"))
-    puts = [request for request in s3_server.requests if request.startswith("PUT")]
-    assert storage.create(f"{root}/a", b"x")
-    new = [request for request in s3_server.requests if request.startswith("PUT")][len(puts) :]
-    assert len(new) == 3, "the first create proves that the condition of a put is kept"
-    assert not storage.create(f"{root}/a", b"y")
-    assert [info.path for info in storage.list(root)] == [f"oss://{bucket}/t/a"]
-    assert storage.read(f"{root}/a") == b"x"

@@ -36,6 +36,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.script: list[tuple[bool, int | None]] = []
         self.honours_conditions = True
+        self.taken = (412, b"")  # the answer to a put whose condition does not hold
         self.puts = 0
         self.lock = threading.Lock()
 
@@ -54,7 +55,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
             self.server.puts += 1
             conditional = self.headers.get("If-None-Match") == "*" and self.server.honours_conditions
             if conditional and self.path in self.server.objects:
-                self._answer(412)
+                self._answer(*self.server.taken)
                 return
             scripted = self.server.script and "create-once" not in self.path
             take, status = self.server.script.pop(0) if scripted else TAKE
@@ -140,6 +141,14 @@ def test_a_put_in_doubt_is_found_to_have_won(
     assert scripted.create("s3://lake/t/snapshot-1", b"mine") is True
     assert server.objects["/lake/t/snapshot-1"] == b"mine"
     assert server.puts == puts + 2  # two that prove the condition
+
+
+@pytest.mark.parametrize("code", ["BlobAlreadyExists", "FileAlreadyExists"])
+def test_a_conflict_that_is_final_is_a_loss(scripted: ObjectStorage, server: ScriptedServer, code: str) -> None:
+    server.taken = (409, f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>".encode())
+    server.objects["/lake/t/snapshot-1"] = b"theirs"
+    assert scripted.create("s3://lake/t/snapshot-1", b"mine") is False
+    assert server.puts == 1 + 2  # two that prove the condition
 
 
 @pytest.mark.parametrize("first", [(False, 409), (False, 503), DROP_BEFORE])

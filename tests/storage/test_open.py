@@ -61,7 +61,7 @@ def test_object_locations_have_one_spelling(location: str, url: str, path: str) 
     assert open_storage(location, {}) == (ObjectStorage(url), path)
 
 
-@pytest.mark.parametrize("location", ["obs://lake/x", "hdfs://name/x", "http://x/y", "ftp://x"])
+@pytest.mark.parametrize("location", ["obs://lake/x", "ofs://name/x", "http://x/y", "ftp://x"])
 def test_other_stores_are_refused_with_a_list_of_what_works(location: str) -> None:
     with pytest.raises(UnsupportedError, match="s3:"):
         open_storage(location, {})

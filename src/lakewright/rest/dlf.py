@@ -119,6 +119,7 @@ class DlfAuth:
         return self.source.keys if isinstance(self.source, GivenKeys) else current_keys(self.source, time.time())
 
 
+_LOADED_MAX = 256
 _LOADED: dict[KeySource, tuple[Keys, float]] = {}  # the keys, and when to load them again
 _LOADING = threading.Lock()
 
@@ -147,6 +148,8 @@ def current_keys(source: KeySource, now: float) -> Keys:
             if loaded is None or (loaded[0].expires or now) <= now:
                 raise
             keys = loaded[0]
+        if len(_LOADED) >= _LOADED_MAX:
+            _LOADED.clear()
         _LOADED[source] = keys, renewal_time(now, keys.expires)
         return keys
 

@@ -305,6 +305,8 @@ def _holder(key: Hashable) -> _Holder:
             now = time.time()
             for old in [old for old, holder in _HOLDERS.items() if holder.issued and holder.good_until < now]:
                 del _HOLDERS[old]
+            while len(_HOLDERS) >= _HOLDERS_MAX:  # the oldest gets new credentials when it is asked for again
+                del _HOLDERS[next(iter(_HOLDERS))]
         return _HOLDERS.setdefault(key, _Holder())
 
 

@@ -259,10 +259,13 @@ class Layout:
 
     def data_file(self, partition: str, bucket: int, file: DataFile) -> str:
         """Return the path of a data file, which may lie outside the table."""
-        if file.external_path is not None:
-            return self._external(file.external_path, file.file_name)
-        name = check_file_name(file.file_name, origin=self.manifest_directory)
-        return f"{self.bucket_directory(partition, bucket)}/{name}"
+        return self.file_in(self.bucket_directory(partition, bucket), file.file_name, file.external_path)
+
+    def file_in(self, bucket_directory: str, name: str, external_path: str | None) -> str:
+        """Return the path of a data file of a bucket, by its name and, if it lies outside the table, its own path."""
+        if external_path is not None:
+            return self._external(external_path, name)
+        return f"{bucket_directory}/{check_file_name(name, origin=self.manifest_directory)}"
 
     def external_file(self, partition: str, bucket: int, name: str, number: int, paths: ExternalPaths) -> str:
         """Return where a new data file lies that goes outside the table; `number` counts the files of its writer."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 import obstore
 
@@ -239,11 +239,21 @@ class ObjectStorage:
                     self._delete_each([probe])
             if twice:
                 raise UnsupportedError(
-                    f"the endpoint of {self.url} ignores 'If-None-Match', so concurrent commits would overwrite each "
-                    "other: use a store with conditional puts",
+                    f"the endpoint of {self.url} ignores {self._ignored()}, or let a REST catalog commit",
                     url=self.url,
                 )
         self._client.conditional_put_proven = True
+
+    def _ignored(self) -> str:
+        """Return which condition of a put an endpoint ignores, what that does, and what to do about it."""
+        if self.url.startswith("oss://"):
+            header, remedy = (
+                "x-oss-forbid-overwrite",
+                "use a bucket without versioning, with which OSS ignores it",
+            )
+        else:
+            header, remedy = "If-None-Match", "use a store with conditional puts"
+        return f"{header!r}, so concurrent commits would overwrite each other: {remedy}"
 
     def _is_unproven_endpoint(self) -> bool:
         if not self.url.startswith(("s3://", "oss://")):
@@ -253,10 +263,23 @@ class ObjectStorage:
         return any(_AMAZON.fullmatch(endpoint) is None for endpoint in endpoints)
 
 
+class Ranges(Protocol):
+    """What an input asks of a store."""
+
+    def get_tail(self, key: str, length: int, /) -> tuple[int, bytes]:
+        """Return the size of an object and some of its last bytes."""
+
+    def get_range(self, key: str, start: int, end: int, /) -> bytes:
+        """Return the bytes from `start` up to but not including `end`."""
+
+    def path(self, key: str, /) -> str:
+        """Return the full location of a key."""
+
+
 class ObjectInput(io.RawIOBase):
     """An object as a file to read: its tail and the block read last are kept in memory."""
 
-    def __init__(self, client: ObjectClient, key: str) -> None:
+    def __init__(self, client: Ranges, key: str) -> None:
         super().__init__()
         self._client = client
         self._key = key

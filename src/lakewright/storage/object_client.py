@@ -2,7 +2,8 @@
 
 A container is what S3 and GCS call a bucket; a bucket in this library is a part of a partition.
 
-`put_once` is one conditional put. The client's own retries are off for it: a repeated put whose first reply was lost
+`put_once` is one conditional put. OSS does not know `If-None-Match`, so there the client of these puts sends the header
+with which OSS overwrites nothing. The client's own retries are off for it: a repeated put whose first reply was lost
 would find its own object and report a loss. Instead, when the reply to a put is lost, the object is read back: equal
 bytes are a win, other bytes a loss, an absent object is put again, and if no answer can be had, an OSError is raised.
 Two callers that put equal bytes could both read back a win, so contents that decide a race carry something unique.
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -56,8 +57,11 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _BODY = re.compile(r":?\s*<(\?xml|Error|!DOCTYPE|html)\b.*", re.DOTALL | re.IGNORECASE)
 _QUERY = re.compile(r"\?\S*")  # signed URLs carry their secret here
+_UNSENT = "error sending request"  # where the client tells that it has no connection, or lost it
 _ASKED = "credential provider"  # where the client tells of an error of the callable that it was given
 _FAILURES = (BaseError, OSError, NotImplementedError, ValueError)
+_OSS = "oss://"
+_OSS_ONCE = {"x-oss-forbid-overwrite": "true"}
 _CLIENT_SETTINGS = frozenset({"allow_http"})
 _CONFLICT = 409
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
@@ -65,6 +69,9 @@ _NOT_IMPLEMENTED = 501
 _REFUSED = frozenset({401, 403})
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError, PermissionError)
 _NO_CONTAINER = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_TAKEN = frozenset(
+    {"BlobAlreadyExists", "FileAlreadyExists"}
+)  # conflicts that are final, in the words of Azure and OSS
 # Answers that say that credentials are no longer known, in the words of S3, OSS and Azure.
 _OUTDATED = frozenset(
     "ExpiredToken InvalidToken InvalidAccessKeyId TokenRefreshRequired SecurityTokenExpired InvalidSecurityToken "
@@ -189,6 +196,11 @@ class ObjectClient:
         """Return the full location of a key."""
         return f"{self.url}/{key}"
 
+    @property
+    def _mode_once(self) -> Literal["create", "overwrite"]:
+        """How the client is asked for a put that replaces nothing; the headers of OSS say it for every put."""
+        return "overwrite" if self.url.startswith(_OSS) else "create"
+
     def _get_or_none(self, key: str) -> bytes | None:
         try:
             return self.get(key)
@@ -202,9 +214,9 @@ class ObjectClient:
         put, and an OSError where it is unknown whether the object was put.
         """
         try:
-            obstore.put(self._ready(self.single_try), key, data, mode="create", use_multipart=False)
+            obstore.put(self._ready(self.single_try), key, data, mode=self._mode_once, use_multipart=False)
         except (AlreadyExistsError, PreconditionError) as error:
-            return None if _status(error) == _CONFLICT else False
+            return None if _status(error) == _CONFLICT and _code(error) not in _TAKEN else False
         except _FAILURES as error:
             status = _status(error)
             failure = self._failure(error, key)
@@ -257,10 +269,7 @@ class ObjectClient:
         if asked is not None:  # the client asked for credentials in the middle of an upload
             return CredentialsError(asked.message, **asked.facts)
         status, code, path = _status(error), _code(error), self.path(key)
-        message = _BODY.sub("", str(error)).partition("\n")[0]
-        for secret in (*self.secrets, *(self.renewing.credentials.secrets() if self.renewing else ())):
-            message = message.replace(secret, "***")
-        message = _QUERY.sub("?***", message)[:_MESSAGE_CHARACTERS_MAX]
+        message = self._message(error)
         if code in _NO_CONTAINER:
             return NotFoundError(
                 f"{self.url} does not exist ({status} {code}): make it, or correct the location and the endpoint",
@@ -278,9 +287,19 @@ class ObjectClient:
                 return OSError(errno.EINVAL, message, path)
             case ValueError():
                 return InvalidInputError(f"{path!r} is no path of an object store: {message}", path=path)
-        if _status(error) == _NOT_IMPLEMENTED:
+        if status == _NOT_IMPLEMENTED:
             return UnsupportedError(f"{self.url} cannot do what {path} needs: {message}", path=path)
         return OSError(errno.EIO, message, path)
+
+    def _message(self, error: Exception) -> str:
+        """Return one line about an error of the client, without secrets."""
+        message = _BODY.sub("", str(error)).partition("\n")[0]
+        for secret in (*self.secrets, *(self.renewing.credentials.secrets() if self.renewing else ())):
+            message = message.replace(secret, "***")
+        message = _QUERY.sub("?***", message)[:_MESSAGE_CHARACTERS_MAX]
+        if _status(error) is None and _UNSENT in message:
+            return f"the store does not answer ({message}): check the endpoint and the network"
+        return message
 
     def _refusal(self, message: str, status: int | None, code: str | None, path: str) -> PermissionError:
         answer = message if status is None else f"{status} {code or ''}".strip()
@@ -298,8 +317,11 @@ class _OutdatedError(PermissionError):
 @lru_cache(maxsize=1024)
 def open_client(url: str, settings: Settings, renewing: StoreCredentials | None = None) -> ObjectClient:
     """Return the client of this process for a container; equal arguments give the same client."""
-    retrying = _object_store(url, settings, {"retry_timeout": _RETRY_TIMEOUT}, renewing)
-    single_try = _object_store(url, settings, {"max_retries": 0}, renewing) if _is_remote(url) else retrying
+    retrying = _object_store(url, settings, {"timeout": _TIMEOUT}, {"retry_timeout": _RETRY_TIMEOUT}, renewing)
+    once: ClientConfig = {"timeout": _TIMEOUT}
+    if url.startswith(_OSS):
+        once["default_headers"] = _OSS_ONCE
+    single_try = _object_store(url, settings, once, {"max_retries": 0}, renewing) if _is_remote(url) else retrying
     return ObjectClient(url, secrets_of(settings), retrying, single_try, renewing)
 
 
@@ -307,14 +329,15 @@ def _is_remote(url: str) -> bool:
     return not url.startswith(("memory:", "file:"))
 
 
-def _object_store(url: str, settings: Settings, retry: RetryConfig, renewing: StoreCredentials | None) -> ObjectStore:
+def _object_store(
+    url: str, settings: Settings, client: ClientConfig, retry: RetryConfig, renewing: StoreCredentials | None
+) -> ObjectStore:
     if not _is_remote(url):
         return from_url(f"{url}/")
-    client: ClientConfig = {"timeout": _TIMEOUT}
     if ("allow_http", "true") in settings:
         client["allow_http"] = True
     config = {name: value for name, value in settings if name not in _CLIENT_SETTINGS}
-    place = f"s3://{url.removeprefix('oss://')}/" if url.startswith("oss://") else f"{url}/"
+    place = f"s3://{url.removeprefix(_OSS)}/" if url.startswith(_OSS) else f"{url}/"
     keys = {} if renewing is None else {"credential_provider": renewing}
     try:
         return from_url(place, config=config, client_options=client, retry_config=retry, **keys)  # type: ignore[call-overload,no-any-return]

@@ -21,6 +21,7 @@ Factory: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Storage, str]]
 
 _OBJECT_SCHEMES = frozenset({"s3", "oss", "gs", "az", "abfs", "abfss"})
 _KEYS_BEFORE_HOST = frozenset({"s3", "oss", "gs"})  # where `name@` is a key pair; Azure puts the container there
+_HDFS_SCHEMES = frozenset({"hdfs", "webhdfs", "swebhdfs"})
 _REGISTERED: dict[str, Factory] = {}
 
 
@@ -53,9 +54,11 @@ def open_storage(
         return _REGISTERED[scheme](location, options)
     if scheme in _OBJECT_SCHEMES:
         return _open_object(scheme, rest, options, credentials)
+    if scheme in _HDFS_SCHEMES:
+        return _open_hdfs(scheme, rest, options)
     raise UnsupportedError(
-        f"cannot open a location of scheme {scheme!r}: "
-        "use a local path, file:, s3:, s3a:, s3n:, oss:, gs:, abfs:, abfss: or az:",
+        f"cannot open a location of scheme {scheme!r}: use a local path, file:, s3:, s3a:, s3n:, oss:, gs:, abfs:, "
+        "abfss:, az:, hdfs:, webhdfs: or swebhdfs:",
         scheme=scheme,
     )
 
@@ -87,8 +90,25 @@ def _open_object(
         raise InvalidInputError(f"a {scheme}: location holds keys before its bucket: pass them as options instead")
     if not container:
         raise InvalidInputError(f"'{scheme}://{rest}' names no bucket")
+    path = _whole(scheme, rest, path)
+    storage = ObjectStorage(f"{scheme}://{container}", options, credentials)
+    return storage, f"{storage.url}/{path}" if path else storage.url
+
+
+def _open_hdfs(scheme: str, rest: str, options: Mapping[str, str]) -> tuple[Storage, str]:
+    from lakewright.storage.hdfs import HdfsStorage  # noqa: PLC0415 - the door to a client of HTTP
+
+    authority, _, path = rest.partition("/")
+    if "@" in authority:
+        raise InvalidInputError(f"a {scheme}: location holds a user before its host: use the option 'hadoop.user.name'")
+    path = _whole(scheme, rest, path)
+    storage = HdfsStorage.of(scheme, authority, options)
+    return storage, f"{storage.hdfs.url}/{path}" if path else storage.hdfs.url
+
+
+def _whole(scheme: str, rest: str, path: str) -> str:
+    """Return a path without the slash at its end; InvalidInputError where a part of it is empty or relative."""
     path = path.rstrip("/")
     if path and not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise InvalidInputError(f"'{scheme}://{rest}' has an empty or relative part in its path")
-    storage = ObjectStorage(f"{scheme}://{container}", options, credentials)
-    return storage, f"{storage.url}/{path}" if path else storage.url
+    return path

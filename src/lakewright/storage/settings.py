@@ -58,6 +58,8 @@ _AZURE = {
     "endpoint": "adls.endpoint azure_storage_endpoint azure_endpoint",
     "use_emulator": "azure_storage_use_emulator",
 }
+HDFS_ADDRESS = ("dfs.namenode.http-address", "hadoop.dfs.namenode.http-address")
+HDFS_USER = ("hadoop.user.name",)
 _NAMES = {"s3": _S3, "oss": _OSS, "gs": _GCS, "az": _AZURE, "abfs": _AZURE, "abfss": _AZURE}
 _PATH_STYLE = "s3.path.style.access s3.path-style-access fs.s3a.path.style.access".split()
 _VIRTUAL_HOST = ["aws_virtual_hosted_style_request"]
@@ -106,9 +108,9 @@ def store_settings(
 
 @cache
 def setting_names() -> frozenset[str]:
-    """Return every option name that is a setting of an object store, in lower case."""
+    """Return every option name that is a setting of an object store or of HDFS, in lower case."""
     names = [text for store in (_S3, _OSS, _GCS, _AZURE) for text in store.values()]
-    return frozenset((*" ".join(names).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP))
+    return frozenset((*" ".join(names).split(), *_PATH_STYLE, *_VIRTUAL_HOST, *_ALLOW_HTTP, *HDFS_ADDRESS, *HDFS_USER))
 
 
 @cache

@@ -444,7 +444,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], str, Rule], ...] = (
     ),
 )
 TABLE_DEFAULT = "table-default."  # before an option in those of a catalog: new tables get it
-STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "adls.", "azure.", "oss.", "aws_", "google_", "azure_", "client.")
+STORAGE_PREFIXES = tuple("s3. fs. gs. gcs. adls. azure. oss. aws_ google_ azure_ client. dfs. hadoop.".split())
 _DURABLE = "lakewright.durable"
 OPENING = frozenset({_DURABLE, "branch"})  # options of tables that say how to open them
 _STORAGE_WORDS = frozenset({"allow_http", "account_name", "account_key", "sas_token"})
@@ -479,6 +479,7 @@ WRITE_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_WRITTEN)
 REFUSED: Mapping[str, Rule] = {**READ_REFUSED, **WRITE_REFUSED}
 WARNED = _handled(Handling.WARNED)
 _SPELLED = {key.lower(): key for key in RULES}
+_SAID_MAX = 1 << 14
 _said: set[tuple[str, str]] = set()  # the places and keys that this process has warned about
 
 
@@ -577,6 +578,8 @@ def first_time(place: str, key: str) -> bool:
     """Say whether this process asks for the first time about a key at a place, and remember it."""
     if (place, key) in _said:
         return False
+    if len(_said) >= _SAID_MAX:  # a process that opens very many tables says a few things again
+        _said.clear()
     _said.add((place, key))
     return True
 
